@@ -115,6 +115,8 @@ class GatewayHub:
         self._stopping = asyncio.Event()
         self.before_recovery: Callable[[], Awaitable[None]] | None = None
         """Function that adds the agents of the administration API, before runs are continued."""
+        self.before_drain: Callable[[], Awaitable[None]] | None = None
+        """Function that ends the programs that the gateway has started, when it begins to shut down."""
 
     # Parts that servers use themselves
 
@@ -292,11 +294,17 @@ class GatewayHub:
         """Refuse new runs, start none of the pending ones, and wait until the running ones have ended."""
         parts = self._parts
         parts.drain.is_set = True
+        await self._end_programs()
         if parts.cluster is not None:
             parts.cluster.close()
         parts.engine.slots.close()
         await parts.crons.stop()
         await parts.engine.drain()
+
+    async def _end_programs(self) -> None:
+        end, self.before_drain = self.before_drain, None
+        if end is not None:
+            await end()
 
     def close_readers(self) -> None:
         """End every subscription to the log. Responses that wait for more of it are cut off."""
@@ -319,6 +327,7 @@ class GatewayHub:
             return max(0.1, part * (deadline - loop.time()))
 
         self.close_readers()
+        await self._end_programs()
         if parts.cluster is not None:
             parts.cluster.close()
         background = (

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from babelgate.canonical import Principal
 from babelgate.gateway.settings.model import Settings
 
 
@@ -25,3 +26,8 @@ class GatewayPort:
     """Returns the number of open streams of callers."""
     count_connections: Callable[[], tuple[int, int] | None]
     """Returns the number of open connections of callers, and their maximum. None if another program accepts them."""
+    issue_key: Callable[[Principal, float], str]
+    """Returns a new key that only this process accepts. It has the rights of a caller, until a time in seconds since
+    1970."""
+    revoke_key: Callable[[str], None]
+    """Stops accepting such a key."""

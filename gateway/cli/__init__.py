@@ -35,9 +35,29 @@ _database: Final = click.option(
 )
 
 
-def _header(text: str) -> Callable[[C], C]:
-    """Return the option `--header` with this help text."""
-    return click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help=text)
+class _Line(click.ParamType[str]):
+    """Text of an option that can be repeated. Its variable has one text per line."""
+
+    name = "text"
+    envvar_list_splitter = "\n"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value
+
+
+def _header(text: str, *, name: str = "--header", envvar: str | None = None) -> Callable[[C], C]:
+    """Return the option `--header`, or another one for headers, with this help text."""
+    variable = f"{name.removeprefix('--').replace('-', '_')}s"
+    return click.option(name, variable, type=_Line(), multiple=True, envvar=envvar, metavar="'NAME: VALUE'", help=text)
+
+
+_progress = click.option(
+    "--progress",
+    type=click.Choice(("auto", "json")),
+    default="auto",
+    show_default=True,
+    help="Progress on stderr: for people, or json for one JSON object per line.",
+)
 
 
 class Protocol(click.ParamType[str]):
@@ -250,13 +270,11 @@ def validate(file: Path | None, config: Path | None, schema: bool) -> None:
     "--only", multiple=True, metavar="GLOB", help="Check only these requirements or scenarios, as in 'stream.*'."
 )
 @click.option("--list", "is_list", is_flag=True, help="List the requirements and exit.")
-@_header("Header to send with every request, such as an API key.")
-@click.option(
-    "--other-header",
-    "other_headers",
-    multiple=True,
-    metavar="'NAME: VALUE'",
-    help="Header to send as a second caller, such as another API key.",
+@_header("Header to send with every request, such as an API key.", envvar="BABELGATE_HEADERS")
+@_header(
+    "Header to send as a second caller, such as another API key.",
+    name="--other-header",
+    envvar="BABELGATE_OTHER_HEADERS",
 )
 @click.option(
     "--triggers",
@@ -302,6 +320,7 @@ def validate(file: Path | None, config: Path | None, schema: bool) -> None:
 @click.option("--markdown", type=_Path, metavar="FILE", help="Write the report as Markdown, for a pull request.")
 @click.option("--html", type=_Path, metavar="FILE", help="Write the report as one page, with all messages.")
 @click.option("--badge", type=_Path, metavar="FILE", help="Write a badge for shields.io.")
+@_progress
 def check(
     urls: Sequence[str],
     across: bool,
@@ -321,6 +340,7 @@ def check(
     callback_host: str,
     baseline: Path | None,
     json_path: Path | None,
+    progress: Any,
     **reports: Path | None,
 ) -> int:
     """Test whether the agent at URL conforms to the protocols it speaks.
@@ -363,6 +383,7 @@ def check(
         callback_host,
         baseline,
         written,
+        progress,
     )
     return compare(urls, options) if across else judge(urls[0], options)
 
@@ -434,6 +455,7 @@ def check(
     help="Exit with 1 if the score of an agent (0 to 1) is lower.",
 )
 @click.option("--html", type=_Path, metavar="FILE", help="Also write the report to FILE, as one HTML page.")
+@_progress
 @click.option("--list", "is_list", is_flag=True, help="List the tasks and exit.")
 @click.option("--schema", type=click.Choice(("task", "result")), help="Print a JSON schema and exit.")
 def bench(

@@ -56,14 +56,12 @@ class AgentHandlers(Handlers):
         self._clock = clock or Clock()
 
     async def list_agents(self, request: AnyRequest) -> Response[Any]:
-        """List the agents that the caller can discover. Below `/agent/{name}` it is that agent alone. Raises forbidden,
-        invalid.
-        """
+        """List the agents that the caller can discover, or the one of the path. Raises forbidden, invalid."""
         Parameters(request)
         who = caller(request)
         names = [info.name for info in self._guarded_hub.agents(who.principal)]
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
-            names = [who.agent]
+            names = [name for name in names if name == who.agent]
         activity = await self._read_activity(request)
         items = [self._encode(self._hub.registry.get(name), activity) for name in names]
         return json_response(encode_page(items, None))

@@ -8,6 +8,7 @@ from litestar import Request, Response
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.gateway.console.gate import is_operator
+from babelgate.gateway.console.jobs import has_jobs
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
 
@@ -38,7 +39,7 @@ class IdentityHandlers(Handlers):
                 "node": settings.node if cluster is None else cluster.nodes.name,
                 "limits": {"file_bytes": settings.limits.artifact, "body_bytes": settings.limits.body},
                 "can": {
-                    "jobs": operates and settings.console.jobs,
+                    "jobs": operates and has_jobs(settings),
                     "wire": settings.console.wire != "off",
                     "settings": operates,
                     "health": True,

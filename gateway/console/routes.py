@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from litestar import Router, get
+from litestar import Router, delete, get, post
 
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.console.agents import AgentHandlers
@@ -11,11 +11,13 @@ from babelgate.gateway.console.configuration import SettingHandlers
 from babelgate.gateway.console.exchanges import ExchangeHandlers
 from babelgate.gateway.console.gate import check_enabled, check_request
 from babelgate.gateway.console.health import HealthHandlers
+from babelgate.gateway.console.jobs import JobHandlers
 from babelgate.gateway.console.looks import LookHandlers
 from babelgate.gateway.console.me import IdentityHandlers
 from babelgate.gateway.console.pages import PREFIX, PageHandlers
 from babelgate.gateway.console.protocols import ProtocolHandlers
 from babelgate.gateway.console.runs import RunHandlers
+from babelgate.gateway.console.snippets import SnippetHandlers
 from babelgate.gateway.console.threads import ThreadHandlers
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
@@ -27,12 +29,14 @@ API: Final = "/api/v1"
 def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Router:
     """Return the routes of the console. `guarded_hub` is the hub as callers get it."""
     pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
-    looks, protocols = LookHandlers(guarded_hub), ProtocolHandlers()
-    runs, threads = RunHandlers(hub, guarded_hub), ThreadHandlers(guarded_hub)
-    agents, changes = AgentHandlers(hub, guarded_hub), ChangeHandlers(hub, guarded_hub)
-    health = HealthHandlers(hub, guarded_hub, port)
+    looks, protocols, snippets = LookHandlers(guarded_hub), ProtocolHandlers(), SnippetHandlers(guarded_hub)
     exchanges = ExchangeHandlers(hub, guarded_hub, port)
-    run, thread = "/runs/{run_id:str}", "/threads/{thread_id:str}"
+    runs, threads = RunHandlers(hub, guarded_hub), ThreadHandlers(guarded_hub)
+    jobs = JobHandlers(hub, guarded_hub, port)
+    agents = AgentHandlers(hub, guarded_hub, jobs.store.checks_of)
+    changes = ChangeHandlers(hub, guarded_hub)
+    health = HealthHandlers(hub, guarded_hub, port)
+    run, thread, job = "/runs/{run_id:str}", "/threads/{thread_id:str}", "/jobs/{job_id:str}"
     api = Router(
         API,
         before_request=check_request,
@@ -42,6 +46,7 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
             get("/settings")(settings.list_settings),
             get("/agents")(agents.list_agents),
             get("/agents/{name:str}")(agents.get_agent),
+            get("/agents/{name:str}/snippets")(snippets.list_snippets),
             get("/changes")(changes.follow_changes),
             get("/health")(health.get_health),
             get("/runs")(runs.list_runs),
@@ -53,6 +58,12 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
             get("/threads")(threads.list_threads),
             get(thread)(threads.get_thread),
             get(f"{thread}/revisions")(threads.list_revisions),
+            post("/jobs", status_code=202)(jobs.create_job),
+            get("/jobs")(jobs.list_jobs),
+            get(job)(jobs.get_job),
+            delete(job, status_code=200)(jobs.delete_job),
+            get(f"{job}/report.html")(jobs.get_html),
+            get(f"{job}/junit.xml")(jobs.get_junit),
         ],
     )
     return Router(

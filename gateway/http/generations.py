@@ -23,6 +23,7 @@ from babelgate.gateway.generation import HubGeneration, HubSettings
 from babelgate.gateway.http.connection import ConnectionTable
 from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
+from babelgate.gateway.http.temporary_keys import TemporaryKeys
 from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
@@ -131,7 +132,9 @@ class Generations:
         """Open connections of callers; None if another program accepts them."""
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
-        self.key_ring = KeyRing(lambda changed: self.streams.check(lambda caller: changed.get(caller, caller)))
+        self.temporary_keys = TemporaryKeys()
+        """Keys of programs that the gateway has started. A reload revokes those whose caller is no longer accepted."""
+        self.key_ring = KeyRing(lambda changed: self._check_callers(lambda caller: changed.get(caller, caller)))
         """Keys of the administration API, which all generations share."""
         self.policy: Policy = CurrentPolicy(self)
         """Policy that asks the one of the current generation."""
@@ -185,6 +188,8 @@ class Generations:
             added_agents=lambda: frozenset(self._added) - frozenset(self._configured.agents),
             count_streams=lambda: len(self.streams),
             count_connections=lambda: None if self.connections is None else self.connections.use,
+            issue_key=self.temporary_keys.issue,
+            revoke_key=self.temporary_keys.revoke,
         )
 
     async def _reload_for_admin(self) -> Mapping[str, Sequence[str]]:
@@ -278,7 +283,7 @@ class Generations:
             self._show_config(self._hub)
         for listener in self._listeners:
             listener(after)
-        self.streams.check(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
+        self._check_callers(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
         registry.detect_broken()
         self._retire(before, after)
         return ReloadReport(
@@ -287,13 +292,21 @@ class Generations:
             broken=_list_newly_broken(earlier, registry),
         )
 
+    def _check_callers(self, find: Callable[[Principal], Principal | None]) -> None:
+        """End what callers have whose credential is no longer accepted. `find` returns the principal that a caller has
+        now, or None."""
+        self.streams.check(find)
+        self.temporary_keys.check(find)
+
     def _make(self, settings: Settings, registry: Registry, before: Generation | None) -> Generation:
         if before is not None and before.settings.network == settings.network:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
         previous = None if before is None else before.front.verifier
-        verifier = Verifier(settings, self.key_ring, previous=previous, observer=self.observer)
+        verifier = Verifier(
+            settings, self.key_ring, previous=previous, observer=self.observer, temporary_keys=self.temporary_keys
+        )
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,

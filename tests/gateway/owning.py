@@ -154,14 +154,12 @@ class OwnerIds:
         if protocol in self.offered:
             return dict(self.offered[protocol])
         if protocol == "own":
-            own = {"name": "ask", "key_id": "k1", PAGE_SLOT: PAGE}
+            own = {"name": "ask", "number": "1", "key_id": "k1", PAGE_SLOT: PAGE}
             return {**own, "run_id": self.asking_run, "thread_id": self.thread_id}
         return {
             "agent": "ask",
             "name": "ask",
-            "number": "1",
-            "thread_id": self.thread_id,
-            "run_id": self.run_id if protocol == "own" else self.task_id,
+            "run_id": self.task_id,
             "task_id": self.task_id,
             "session_id": self.session_id,
             "resource_id": self.resource_id,

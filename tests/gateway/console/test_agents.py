@@ -54,6 +54,12 @@ async def test_urls_and_reasons_are_for_operators(tmp_path: Path) -> None:
             assert [(each["name"], each["status"]) for each in health["agents"]] == [("far", "ok"), ("away", "broken")]
 
 
+async def test_console_of_an_agent_lists_that_agent_alone(tmp_path: Path) -> None:
+    async with shown(tmp_path) as console:
+        listed = await console.gateway.http.get("/agent/echo/console/api/v1/agents", headers=ALICE)
+        assert [item["name"] for item in listed.json()["items"]] == ["echo"]
+
+
 async def test_hidden_agents_are_not_listed(tmp_path: Path) -> None:
     rules = [{**rule} for rule in ACCESS[1:]] + [{"who": "*", "agents": ["echo"], "allow": "*"}]
     async with shown(tmp_path, access=rules) as console:

@@ -87,6 +87,16 @@ export class Conversation {
     this.version += 1;
   }
 
+  /** Remove a turn, because its run was rolled back or erased. @param {string} runId */
+  forget(runId) {
+    const turn = this._byRun.get(runId);
+    if (!turn) return;
+    this._forget(turn.items);
+    this._byRun.delete(runId);
+    this.turns = this.turns.filter((each) => each !== turn);
+    this.version += 1;
+  }
+
   /** Mark the open questions of a run as superseded, because the run was cancelled. @param {string} runId */
   closeQuestions(runId) {
     for (const { item, turn } of this.openQuestions) {

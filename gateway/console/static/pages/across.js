@@ -7,10 +7,11 @@ export const title = () => "Across protocols";
 
 /** @param {{route: import("../lib/route.js").Route, me: any}} props */
 export default function AcrossJobs({ route, me }) {
-  return html`<${JobsPage} route=${route} me=${me} kind="across" title="Across protocols" minAgents=${0}
-    about="The same scenarios run through every protocol, and the results are compared. Without a choice, all agents take part."
+  return html`<${JobsPage} route=${route} me=${me} kind="across" title="Across protocols"
+    about="The same scenarios run through every protocol, and the results are compared."
     options=${[
-      { name: "triggers", label: "Inputs", type: "select", value: "demo", choices: [["demo", "those of the demo agents"], ["sdk", "those of the SDK samples"], ["", "none"]] },
-      { name: "only", label: "Only scenarios", type: "text", hint: "stream*" },
+      { name: "triggers", label: "Inputs", type: "select", choices: [["", "none"], ["demo", "those of the demo agents"], ["sdk", "those of the SDK samples"]] },
+      { name: "trigger", label: "Own inputs, one a line", type: "inputs", hint: "question=Book me a flight" },
+      { name: "only", label: "Only scenarios", type: "words", hint: "stream*" },
     ]} />`;
 }

@@ -2,7 +2,7 @@
 
 import { link } from "../lib/route.js";
 import { count, formatDuration, formatNumber } from "../lib/time.js";
-import { agentHealth, behind, lastCheck, slotsText } from "../parts/agent.js";
+import { agentHealth, behind, lastCheck, slotsText, useProtocolTitles } from "../parts/agent.js";
 import { html } from "../parts/html.js";
 import { Json } from "../parts/json.js";
 import { useChanges } from "../parts/live.js";
@@ -47,8 +47,9 @@ export default function Agent({ route, me }) {
 /** @param {{agent: any}} props */
 function Facts({ agent }) {
   const { last24h, checks = [], because, url, modes, is_default } = agent;
+  const protocols = useProtocolTitles();
   return html`<dl class="facts" aria-label="Facts">
-    <div><dt>Behind</dt><dd>${behind(agent)}${is_default && ", default agent"}</dd></div>
+    <div><dt>Behind</dt><dd>${behind(agent, protocols)}${is_default && ", default agent"}</dd></div>
     ${because && html`<div><dt>Recognized by</dt><dd>${because}</dd></div>`}
     ${url && html`<div><dt>URL</dt><dd class="mono">${url}</dd></div>`}
     <div><dt>Slots</dt><dd>${slotsText(agent.slots)}</dd></div>

@@ -2,7 +2,7 @@
 
 import { link } from "../lib/route.js";
 import { count, formatNumber } from "../lib/time.js";
-import { agentHealth, behind, lastCheck, slotsText } from "../parts/agent.js";
+import { agentHealth, behind, lastCheck, slotsText, useProtocolTitles } from "../parts/agent.js";
 import { html, useMemo, useState } from "../parts/html.js";
 import { useChanges } from "../parts/live.js";
 import { Page } from "../parts/page.js";
@@ -15,7 +15,7 @@ export const title = () => "Agents";
 const COLUMNS = [
   { title: "Name", isHead: true, cell: nameCell },
   { title: "What it does", isWide: true, cell: (/** @type {any} */ agent) => shorten(agent.description) },
-  { title: "Behind", cell: behind },
+  { title: "Behind", cell: (/** @type {any} */ agent) => agent.behind },
   { title: "Health", cell: (/** @type {any} */ agent) => html`<${Status} ...${agentHealth(agent)} />` },
   { title: "Slots", cell: (/** @type {any} */ agent) => slotsText(agent.slots) },
   { title: "24 h", cell: dayCell },
@@ -28,12 +28,16 @@ export default function Agents() {
   const [filter, setFilter] = useState("");
   const [kind, setKind] = useState("");
   const state = useChanges(["agent"], load.reload);
-  const agents = load.value?.items ?? [];
-  const kinds = useMemo(() => [...new Set(agents.map(behind))].sort(), [agents]);
+  const protocols = useProtocolTitles();
+  const agents = useMemo(
+    () => (load.value?.items ?? []).map((/** @type {any} */ agent) => ({ ...agent, behind: behind(agent, protocols) })),
+    [load.value, protocols],
+  );
+  const kinds = useMemo(() => [...new Set(agents.map((/** @type {any} */ agent) => agent.behind))].sort(), [agents]);
   const words = filter.toLowerCase();
   const shown = agents.filter(
     (/** @type {any} */ agent) =>
-      (!kind || behind(agent) === kind) && `${agent.name} ${agent.description}`.toLowerCase().includes(words),
+      (!kind || agent.behind === kind) && `${agent.name} ${agent.description}`.toLowerCase().includes(words),
   );
   const failing = agents.filter((/** @type {any} */ agent) => agentHealth(agent).word !== "ok").length;
   const status = load.value ? (agents.length ? "ready" : "empty") : load.status;

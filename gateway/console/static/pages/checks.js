@@ -15,7 +15,10 @@ export default function Checks({ route, me }) {
     about="A check tests whether an agent conforms to the protocols it speaks, and shows the exchange behind each verdict."
     options=${[
       { name: "protocol", label: "Protocol", type: "select", choices },
-      { name: "triggers", label: "Inputs", type: "select", value: "", choices: [["", "none"], ["demo", "those of the demo agents"], ["sdk", "those of the SDK samples"]] },
-      { name: "only", label: "Only requirements", type: "text", hint: "stream.*" },
+      { name: "version", label: "Version", type: "text", hint: "1.0" },
+      { name: "at", label: "Called", type: "select", value: "gateway", choices: [["gateway", "through this gateway"], ["server", "at its own server"]] },
+      { name: "triggers", label: "Inputs", type: "select", choices: [["", "none"], ["demo", "those of the demo agents"], ["sdk", "those of the SDK samples"]] },
+      { name: "trigger", label: "Own inputs, one a line", type: "inputs", hint: "question=Book me a flight" },
+      { name: "only", label: "Only requirements", type: "words", hint: "stream.*" },
     ]} />`;
 }

@@ -1,11 +1,14 @@
 /** Page of one thread: its turns, state, revisions, files and metadata. Open questions can be answered. */
 
 import { shortId } from "../lib/revisions.js";
+import { call } from "../lib/api.js";
 import { link } from "../lib/route.js";
+import { isObject } from "../lib/schema.js";
 import { count } from "../lib/time.js";
 import { Chat } from "../parts/chat.js";
 import { Copy } from "../parts/copy.js";
 import { File } from "../parts/file.js";
+import { JsonField } from "../parts/form.js";
 import { html, useEffect, useMemo, useState, useStore } from "../parts/html.js";
 import { Json } from "../parts/json.js";
 import { useChanges } from "../parts/live.js";
@@ -13,7 +16,7 @@ import { Log } from "../parts/log.js";
 import { Page } from "../parts/page.js";
 import { Question } from "../parts/question.js";
 import { Revisions } from "../parts/revisions.js";
-import { Empty, LiveMark, Loaded, Loading, ProblemNote, useGet } from "../parts/state.js";
+import { asProblem, Empty, LiveMark, Loaded, Loading, ProblemNote, useGet } from "../parts/state.js";
 import { Status } from "../parts/status.js";
 import { Tabs } from "../parts/tabs.js";
 import { Clock, RelativeTime } from "../parts/time.js";
@@ -60,9 +63,7 @@ export default function Thread({ route }) {
     <${Tabs} label="Views" tabs=${tabs} selected=${tab} onSelect=${setTab}>
       ${tab === "turns" && html`<${HiddenQuestions} thread=${thread} chat=${chat} />
         <${Log} chat=${chat} state=${state} agent=${agent} empty=${html`<${Empty} text="The thread has no turns." />`} />`}
-      ${tab === "state" && (thread.values && Object.keys(thread.values).length > 0
-        ? html`<${Json} value=${thread.values} label="State" />`
-        : html`<${Empty} text="The thread has no state. The first run saves one." />`)}
+      ${tab === "state" && html`<${State} thread=${thread} isBusy=${Boolean(active)} onChange=${load.reload} />`}
       ${tab === "revisions" && html`<${RevisionsTab} id=${id} agent=${agent} updated=${thread.updated_at} />`}
       ${tab === "files" && html`<${Files} files=${thread.files ?? []} agent=${agent} />`}
       ${tab === "metadata" && html`<${Json} value=${thread.metadata ?? {}} label="Metadata" />`}
@@ -87,6 +88,39 @@ function HiddenQuestions({ thread, chat }) {
   return hidden.map((/** @type {any} */ each) => html`<${Question} key=${each.interrupt_id} id=${each.interrupt_id} kind=${each.kind} message=${each.message} value=${each.value}
     schema=${each.schema} at=${each.raised_at} answer=${null} onAnswer=${(/** @type {any} */ answer) => chat.answer(each, answer)} />`);
 }
+
+/** The newest state, which can be edited while no run is active. @param {{thread: any, isBusy: boolean, onChange: () => void}} props */
+function State({ thread, isBusy, onChange }) {
+  const [edited, setEdited] = useState(/** @type {{value: any} | null} */ (null));
+  const [problem, setProblem] = useState(/** @type {any} */ (null));
+  const { messages, ...values } = thread.values ?? {};
+  const save = async () => {
+    try {
+      await call("PATCH", `/v1/threads/${thread.thread_id}`, { metadata: thread.metadata, values: edited?.value });
+      setEdited(null);
+      setProblem(null);
+      onChange();
+    } catch (error) {
+      setProblem(asProblem(error));
+    }
+  };
+  if (edited) {
+    return html`<p class="muted">The values replace those of the state, as a new revision. Messages stay as they are.</p>
+      <${JsonField} field=${STATE_FIELD} value=${edited.value} path="" errors=${new Map()} onChange=${(/** @type {any} */ value) => setEdited({ value })} />
+      ${problem && html`<${ProblemNote} problem=${problem} />`}
+      <div class="actions"><button type="button" class="primary" onClick=${save} disabled=${!isObject(edited.value)}>Save as a revision</button>
+        <button type="button" onClick=${() => setEdited(null)}>Discard</button></div>`;
+  }
+  return html`<p class="actions"><button type="button" onClick=${() => setEdited({ value: values })} disabled=${isBusy}>Edit the state</button>
+      ${thread.checkpoint_id && html`<span class="muted">revision <code>${shortId(thread.checkpoint_id)}</code>${thread.next?.length > 0 && `, next ${thread.next.join(", ")}`}</span>`}</p>
+    ${thread.why_no_values
+      ? html`<${Empty} text=${thread.why_no_values} />`
+      : thread.values && Object.keys(thread.values).length > 0
+        ? html`<${Json} value=${thread.values} label="State" />`
+        : html`<${Empty} text="The thread has no state. The first run saves one." />`}`;
+}
+
+const STATE_FIELD = { kind: "json", title: "State", description: "", isRequired: true, isNullable: false, schema: {} };
 
 /** @param {{id: string, agent?: string, updated: string}} props */
 function RevisionsTab({ id, agent, updated }) {

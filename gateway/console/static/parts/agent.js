@@ -1,15 +1,35 @@
 /** What pages say of an agent: what is behind it, its health, its slots, its last check. */
 
+import { get } from "../lib/api.js";
 import { link } from "../lib/route.js";
 import { formatDuration } from "../lib/time.js";
-import { html } from "./html.js";
+import { html, useEffect, useState } from "./html.js";
 import { Status } from "./status.js";
 
-const KINDS = { python: "Python", langgraph: "LangGraph graph", url: "server", demo: "Python" };
+const KINDS = { python: "Python", graph: "LangGraph graph", server: "server" };
 
-/** What answers for the agent: "A2A, 2 servers", "Python". @param {any} agent */
-export function behind({ kind, protocol, servers }) {
-  const base = protocol ? String(protocol) : (KINDS[/** @type {keyof typeof KINDS} */ (kind)] ?? kind ?? "–");
+/** Titles of protocols by name. They do not change while the gateway runs. @type {Promise<Map<string, string>> | null} */
+let titles = null;
+
+/** Return the titles of protocols by name, once they are loaded. @returns {Map<string, string>} */
+export function useProtocolTitles() {
+  const [loaded, setLoaded] = useState(new Map());
+  useEffect(() => {
+    titles ??= get("protocols").then((value) => new Map(value.map((/** @type {any} */ { name, title }) => [name, title])));
+    titles.then(setLoaded, () => (titles = null));
+  }, []);
+  return loaded;
+}
+
+/**
+ * What answers for the agent: "A2A, 2 servers", "Python".
+ *
+ * @param {any} agent
+ * @param {Map<string, string>} protocols Titles of protocols by name.
+ */
+export function behind({ kind, protocol, servers }, protocols) {
+  const names = String(protocol ?? "").split(", ");
+  const base = protocol ? names.map((name) => protocols.get(name) ?? name).join(", ") : (KINDS[/** @type {keyof typeof KINDS} */ (kind)] ?? kind ?? "–");
   return servers?.length > 1 ? `${base}, ${servers.length} servers` : base;
 }
 

@@ -242,15 +242,15 @@ export class Chat {
 
   /** @param {import("../lib/stream.js").StreamState} live @param {Error | null} problem */
   _handleState(live, problem) {
-    if (live === "ended" || live === "error") {
-      this._active.shift();
-      if (live === "ended") {
-        this._following?.claim.release();
-        this._following = null;
-        queueMicrotask(() => this._followNext());
-      }
+    const isGone = live === "error" && asProblem(problem).status === 404; // rolled back, or erased
+    if (live === "ended" || isGone) {
+      const runId = this._active.shift();
+      if (isGone && runId) this.conversation.forget(runId);
+      this._following?.claim.release();
+      this._following = null;
+      queueMicrotask(() => this._followNext());
     }
-    this._change({ live, ...(live === "error" ? { problem: asProblem(problem) } : {}) });
+    this._change({ live: isGone ? "ended" : live, ...(live === "error" && !isGone ? { problem: asProblem(problem) } : {}) });
   }
 
   /** @param {Partial<ChatState>} changes */

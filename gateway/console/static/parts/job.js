@@ -7,7 +7,7 @@ import { announce } from "./announce.js";
 import { Confirm } from "./dialog.js";
 import { download } from "./export.js";
 import { html, useEffect, useState } from "./html.js";
-import { PAGE_OF, Progress, summaryText } from "./jobs.js";
+import { PAGE_OF, Progress, Summary } from "./jobs.js";
 import { useChanges } from "./live.js";
 import { Page } from "./page.js";
 import { asProblem, Empty, Loaded, ProblemNote, useGet } from "./state.js";
@@ -15,8 +15,8 @@ import { Status } from "./status.js";
 import { RelativeTime } from "./time.js";
 
 const ACTIVE = new Set(["waiting", "running"]);
-/** Files of each kind of job, besides the JSON of its result. */
-const FILES = { check: ["report.html", "junit.xml"], across: ["report.html"], bench: ["report.html"] };
+/** The JSON of the result is here already. */
+const LOADED = "report.json";
 
 /**
  * @param {object} props
@@ -35,7 +35,7 @@ export function JobPage({ route, name, children }) {
   }, [job?.status]);
   const isActive = job && ACTIVE.has(job.status);
   const status = load.value === null ? load.status : load.problem ? "stale" : isActive ? (live === "live" ? "live" : "ready") : job.status === "failed" ? "error" : "ready";
-  const title = job ? html`${name} of ${job.agents.join(", ") || "all agents"}` : name;
+  const title = job ? html`${name} of ${job.agents.join(", ")}` : name;
   return html`<${Page} title=${title} status=${status} lead=${job && html`<${Lead} job=${job} />`} actions=${job && html`<${Actions} job=${job} />`}>
     <${Loaded} load=${load}>${() => html`
       ${job.error && html`<p class="tone-failed words" role="status">✕ ${typeof job.error === "string" ? job.error : job.error.message}</p>`}
@@ -46,10 +46,10 @@ export function JobPage({ route, name, children }) {
 
 /** @param {{job: any}} props */
 function Lead({ job }) {
-  const options = Object.entries({ ...(job.protocol ? { protocol: job.protocol } : {}), ...job.options });
+  const options = Object.entries({ ...(job.protocol ? { protocol: job.protocol } : {}), ...(job.at === "server" ? { at: "its own server" } : {}), ...job.options });
   return html`<ul class="run-facts" aria-label="Summary">
     <li><${Status} word=${job.status} /></li>
-    ${job.summary && html`<li><strong>${summaryText(job.summary)}</strong></li>`}
+    ${job.summary && html`<li><${Summary} summary=${job.summary} /></li>`}
     <li>${formatDuration(secondsBetween(job.started_at, job.ended_at))}</li>
     <li>started <${RelativeTime} at=${job.started_at ?? job.created_at} />${job.created_by && ` by ${job.created_by}`}</li>
     ${options.map(([key, value]) => html`<li><code>${key}=${typeof value === "object" ? JSON.stringify(value) : String(value)}</code></li>`)}
@@ -71,8 +71,8 @@ function Actions({ job }) {
   };
   const path = `jobs/${encodeURIComponent(job.job)}`;
   const again = async () => {
-    const { kind, agents, protocol, options } = job;
-    const next = await change("POST", "jobs", { kind, agents, ...(protocol ? { protocol } : {}), options });
+    const { kind, agents, at, protocol, options } = job;
+    const next = await change("POST", "jobs", { kind, agents, at, ...(protocol ? { protocol } : {}), options });
     location.hash = link([PAGE_OF[kind], next.job]);
   };
   const save = async (/** @type {string} */ file) => download(`${job.kind}-${job.job}-${file}`, await (await request(consoleUrl(`${path}/${file}`), { headers: { accept: "*/*" } })).text());
@@ -84,7 +84,7 @@ function Actions({ job }) {
   return html`
     ${!isActive && html`<button type="button" disabled=${state.busy !== ""} onClick=${() => perform("again", again)}>Run again</button>`}
     ${job.result && html`<button type="button" onClick=${() => download(`${job.kind}-${job.job}.json`, JSON.stringify(job.result, null, 2))}>JSON</button>`}
-    ${job.result && /** @type {any} */ (FILES)[job.kind].map((/** @type {string} */ file) => html`<button type="button" disabled=${state.busy !== ""} onClick=${() => perform(file, () => save(file))}>${file}</button>`)}
+    ${Object.keys(job.files ?? {}).filter((file) => file !== LOADED).map((/** @type {string} */ file) => html`<button type="button" disabled=${state.busy !== ""} onClick=${() => perform(file, () => save(file))}>${file}</button>`)}
     <button type="button" class=${isActive ? "" : "danger"} disabled=${state.busy !== ""} onClick=${() => (isActive ? remove() : setState({ ...state, isAsking: true }))}>${isActive ? "Cancel" : "Remove"}</button>
     ${state.isAsking && html`<${Confirm} title="Remove this job?" text="Its result and its evidence are deleted." action="Remove" onConfirm=${remove} onClose=${() => setState((old) => ({ ...old, isAsking: false }))} />`}
     ${state.problem && html`<${ProblemNote} problem=${state.problem} />`}`;

@@ -1,26 +1,21 @@
 /** A request as it is sent, ready to copy: as curl and as JSON. */
 
 import { gatewayBase, hasKey } from "../lib/api.js";
+import { curl } from "../lib/curl.js";
 import { Copy } from "./copy.js";
 import { html } from "./html.js";
 import { Json } from "./json.js";
 
 /**
- * The command that sends a request with curl. The key is named, and never shown.
+ * The command that sends a request of JSON with curl. The key is named, and never shown.
  *
  * @param {{method: string, path: string, body?: unknown, headers?: Record<string, string>}} request
  */
 export function curlOf({ method, path, body, headers = {} }) {
-  const lines = [`curl -s${method === "GET" ? "" : ` -X ${method}`} ${quote(gatewayBase() + path)}`];
-  if (hasKey()) lines.push('-H "Authorization: Bearer $BABELGATE_KEY"');
-  const all = { ...(body === undefined || body === null ? {} : { "Content-Type": "application/json" }), ...headers };
-  for (const [name, value] of Object.entries(all)) lines.push(`-H ${quote(`${name}: ${value}`)}`);
-  if (body !== undefined && body !== null) lines.push(`-d ${quote(JSON.stringify(body))}`);
-  return lines.join(" \\\n  ");
+  const text = body === undefined || body === null ? "" : JSON.stringify(body);
+  const all = { ...(text && { "Content-Type": "application/json" }), ...headers };
+  return curl({ method, url: gatewayBase() + path, headers: Object.entries(all), body: text, keyed: hasKey() });
 }
-
-/** Quote a word for a POSIX shell. @param {string} text */
-const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 /**
  * @param {{title: string, request: {method: string, path: string, body: any}, children?: any}} props

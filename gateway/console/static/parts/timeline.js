@@ -21,6 +21,8 @@ const STATUS_WORDS = {
 const COLUMNS = ["What happened", "When", "Details"];
 /** Ticks of the ruler. */
 const TICKS = 5;
+/** Place on the ruler after which a label would leave it. */
+const LAST_LABEL = 0.85;
 
 /**
  * @param {object} props
@@ -155,9 +157,9 @@ function noteCell(line) {
 
 /** Times from the start of the run. Idle times are narrow and labeled. @param {{axis: Axis}} props */
 function Ruler({ axis }) {
-  return html`<div class="ruler" aria-hidden="true">
+  return html`<div class="ruler ${axis.gaps.length ? "has-gaps" : ""}" aria-hidden="true">
     <div class="ruler-scale">
-      ${axis.ticks(TICKS).map(({ left, offset }) => html`<span class="tick ${left > 0.9 ? "at-end" : ""}" style=${{ left: `${left * 100}%` }}>${formatDuration(offset / 1000)}</span>`)}
+      ${axis.ticks(TICKS).map(({ left, offset }) => html`<span class="tick" style=${{ left: `${left * 100}%` }}>${left < LAST_LABEL && formatDuration(offset / 1000)}</span>`)}
       ${axis.gaps.map(
         ({ from, to, left, width }) =>
           html`<span class="ruler-gap" title="${formatDuration((to - from) / 1000)} without an event" style=${{ left: `${left * 100}%`, width: `${width * 100}%` }}
