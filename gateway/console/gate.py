@@ -20,7 +20,7 @@ GATE: Final = "console_gate"
 _OFF: Final = "The console is off: set console: true in the settings."
 _FOREIGN: Final = (
     "The API of the console answers only the console, and a page of another origin has sent this. Other pages use the "
-    "protocols of the gateway."
+    "protocols of the gateway. If this is the console behind a proxy, set public_url in the settings."
 )
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing."""

@@ -19,6 +19,7 @@ from litestar import Request, Response
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault, FaultCode, FaultError, Principal
+from babelgate.gateway.console.pages import is_static
 from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
@@ -130,7 +131,9 @@ class GatewayMiddleware:
             self._reports.note_caller(answer, principal, agent if match is not None else None, headers)
             if agent is not None and not self._can_discover(principal, agent, inner["path"]):
                 agent = None
-            if match is not None and (inner["path"].startswith("/agent/") or agent is None):
+            # The static files of the console are the same for every name, and say nothing about it.
+            is_unknown = agent is None and not is_static(inner["path"])
+            if match is not None and (inner["path"].startswith("/agent/") or is_unknown):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
         except FaultError as error:
             inner = {**inner, "type": "http", "method": answer.method}

@@ -31,7 +31,7 @@ async def test_url_of_the_console_is_printed_and_opened(tmp_path: Path, capsys: 
         page = f"{gateway.url}/console/"
         assert await call("--url", gateway.url, "--print") == 0
         assert (capsys.readouterr().out, opened.exists()) == (f"{page}\n", False)
-        assert await call("--url", f"{gateway.url}/") == 0
+        assert await call("--url", f"{gateway.url.replace('//', '//user:password@')}/?key=secret") == 0
         assert (capsys.readouterr().out, opened.read_text()) == (f"{page}\n", f"{page}\n")
 
 
@@ -41,8 +41,9 @@ async def test_missing_console_is_an_error_with_its_reason(tmp_path: Path, capsy
         assert f"{gateway.url}/console/: status 404" in capsys.readouterr().err
     assert await call("--url", gateway.url) == 1
     assert f"no gateway answers at {gateway.url}" in capsys.readouterr().err
-    assert await call("--url", "127.0.0.1:8000") == 2
-    assert "a URL begins with http:// or https://" in capsys.readouterr().err
+    for url in ("127.0.0.1:8000", "http://[::1"):
+        assert await call("--url", url) == 2
+        assert "babelgate: --url: " in capsys.readouterr().err
 
 
 async def test_banner_names_the_console_first(tmp_path: Path) -> None:

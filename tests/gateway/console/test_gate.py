@@ -1,21 +1,31 @@
 """Access to the console's API: only its own page calls it, and the policy says who is an operator."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from litestar import Request
 
 from babelgate.canonical import FaultError
 from babelgate.gateway.console.gate import ConsoleGate
 from babelgate.gateway.http.generations import policy_of_settings
 from babelgate.gateway.http.verifier import ANONYMOUS
+from babelgate.gateway.settings.console import ConsoleSettings
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.admin.administering import ALICE, OPS, administered
-from tests.running import running
+from tests.running import Running, running
 
 ME = "/console/api/v1/me"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def named(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    """Gateway without keys that has a host name and a public URL."""
+    folder = tmp_path_factory.mktemp("named")
+    async with running(folder, hosts=["gateway.test"], public_url="https://public.test") as gateway:
+        yield gateway
 
 
 @pytest.mark.parametrize(
@@ -37,21 +47,32 @@ ME = "/console/api/v1/me"
         ({"Host": "evil.example"}, 403),
     ],
 )
-async def test_only_the_page_of_the_gateway_may_call(tmp_path: Path, headers: Mapping[str, str], status: int) -> None:
-    async with running(tmp_path, hosts=["gateway.test"], public_url="https://public.test") as gateway:
-        for prefix in ("", "/agent/echo"):
-            response = await gateway.http.get(prefix + ME, headers=headers)
-            assert response.status_code == status, response.text
-            assert "access-control-allow-origin" not in response.headers
-            if status >= 400:
-                assert set(response.json()["error"]) == {"code", "message"}
-
-
-async def test_preflight_of_another_origin_grants_nothing(tmp_path: Path) -> None:
-    async with running(tmp_path) as gateway:
-        headers = {"Origin": "http://localhost:3000", "Access-Control-Request-Method": "POST"}
-        response = await gateway.http.request("OPTIONS", ME, headers=headers)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_only_the_page_of_the_gateway_may_call(named: Running, headers: Mapping[str, str], status: int) -> None:
+    for prefix in ("", "/agent/echo"):
+        response = await named.http.get(prefix + ME, headers=headers)
+        assert response.status_code == status, response.text
         assert "access-control-allow-origin" not in response.headers
+        if status >= 400:
+            assert set(response.json()["error"]) == {"code", "message"}
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"), [("https://example.com", 200), ("https://evil.example", 403), ("http://localhost:3000", 403)]
+)
+async def test_console_behind_a_proxy_has_the_forwarded_origin(tmp_path: Path, origin: str, status: int) -> None:
+    """Accept the outer origin although the proxy calls the gateway by another name, and a valid key changes nothing."""
+    async with administered(tmp_path, trusted_proxies=["127.0.0.1"], cors=["http://localhost:3000"]) as gateway:
+        headers = {"Origin": origin, "X-Forwarded-Host": "example.com", "X-Forwarded-Prefix": "/gate", **OPS}
+        response = await gateway.http.get(ME, headers=headers)
+        assert response.status_code == status, response.text
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_preflight_of_another_origin_grants_nothing(named: Running) -> None:
+    headers = {"Origin": "http://localhost:3000", "Access-Control-Request-Method": "POST"}
+    response = await named.http.request("OPTIONS", ME, headers=headers)
+    assert "access-control-allow-origin" not in response.headers
 
 
 async def test_origin_of_a_page_proves_nothing_with_any_host(tmp_path: Path) -> None:
@@ -61,12 +82,12 @@ async def test_origin_of_a_page_proves_nothing_with_any_host(tmp_path: Path) -> 
         assert (await gateway.http.get(ME, headers=headers)).status_code == 401
 
 
-async def test_console_may_call_protocols_under_a_configured_name(tmp_path: Path) -> None:
-    async with running(tmp_path, hosts=["gateway.test"]) as gateway:
-        run = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
-        for origin, status in (("http://gateway.test", 200), ("http://other.test", 401)):
-            headers = {"Host": "gateway.test", "Origin": origin}
-            assert (await gateway.http.post("/acp/runs", json=run, headers=headers)).status_code == status
+@pytest.mark.asyncio(loop_scope="module")
+async def test_console_may_call_protocols_under_a_configured_name(named: Running) -> None:
+    run = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
+    for origin, status in (("http://gateway.test", 200), ("http://other.test", 401)):
+        headers = {"Host": "gateway.test", "Origin": origin}
+        assert (await named.http.post("/acp/runs", json=run, headers=headers)).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -101,6 +122,14 @@ async def test_console_that_is_off_has_no_paths(tmp_path: Path) -> None:
             response = await gateway.http.get(path)
             assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
             assert "console: true" in response.text
+
+
+async def test_reload_switches_the_console(tmp_path: Path) -> None:
+    async with running(tmp_path) as gateway:
+        for console, status in ((ConsoleSettings(enabled=False), 404), (ConsoleSettings(jobs=False), 200)):
+            await gateway.generations.apply(gateway.settings.model_copy(update={"console": console}))
+            assert (await gateway.http.get("/console/")).status_code == status
+        assert (await gateway.http.get(ME)).json()["can"]["jobs"] is False
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
+from urllib.parse import urljoin
 
 import httpx
 import pytest
 import pytest_asyncio
 
 from babelgate.gateway.console.pages import FOLDER, is_static, read_files
+from tests.gateway.admin.administering import ALICE, administered
 from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -43,6 +45,17 @@ async def test_static_files_need_no_key(keyed: httpx.AsyncClient, prefix: str) -
     assert (await keyed.get(f"{prefix}/console/api/v1/me")).status_code == 401
 
 
+async def test_page_of_an_agent_says_nothing_about_its_name(tmp_path: Path) -> None:
+    async with administered(tmp_path) as gateway:
+        page = await gateway.http.get("/console/")
+        for name in ("echo", "nobody"):
+            assert (await gateway.http.get(f"/agent/{name}/console/")).content == page.content
+            assert (await gateway.http.get(f"/agent/{name}/console/api/v1/me")).status_code == 401
+        assert (await gateway.http.get("/agent/echo/console/api/v1/me", headers=ALICE)).status_code == 200
+        assert (await gateway.http.get("/agent/nobody/console/api/v1/me", headers=ALICE)).status_code == 404
+        assert (await gateway.http.get("/agent/echo/agent/echo/console/", headers=ALICE)).status_code == 404
+
+
 async def test_every_static_file_is_served_as_it_is(keyed: httpx.AsyncClient) -> None:
     digest = (await file_paths(keyed))[0].split("/")[2]
     names = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.suffix in (".css", ".js")}
@@ -57,6 +70,20 @@ async def test_every_static_file_is_served_as_it_is(keyed: httpx.AsyncClient) ->
 async def test_missing_slash_is_a_relative_redirect(keyed: httpx.AsyncClient, prefix: str) -> None:
     response = await keyed.get(f"{prefix}/console")
     assert (response.status_code, response.headers["location"]) == (307, "console/")
+
+
+async def test_urls_of_the_page_keep_the_prefix_of_a_proxy(keyed: httpx.AsyncClient) -> None:
+    outside = "https://example.com/gate/console"
+    redirect = await keyed.get("/console")
+    page = urljoin(outside, redirect.headers["location"])
+    assert page == f"{outside}/"
+    references = re.findall(r'(?:href|src)="([^"]+)"', (await keyed.get("/console/")).text)
+    assert len(references) >= 2
+    for each in references:
+        url = urljoin(page, each)
+        assert each.startswith("data:") or url.startswith(page), each
+        if not each.startswith("data:"):
+            assert (await keyed.get(url.removeprefix("https://example.com/gate"))).status_code == 200
 
 
 async def test_page_is_revalidated_and_other_files_are_immutable(keyed: httpx.AsyncClient) -> None:
