@@ -5,15 +5,15 @@ from typing import Final
 from litestar import Router, get
 
 from babelgate.gateway.access.guard import GuardedHub
-from babelgate.gateway.console.agents import AgentHandlers
+from babelgate.gateway.console.agents import AgentOverviewHandlers
 from babelgate.gateway.console.changes import ChangeHandlers
 from babelgate.gateway.console.configuration import SettingHandlers
 from babelgate.gateway.console.gate import check_enabled, check_request
 from babelgate.gateway.console.health import HealthHandlers
 from babelgate.gateway.console.me import IdentityHandlers
 from babelgate.gateway.console.pages import PREFIX, PageHandlers
-from babelgate.gateway.console.runs import RunHandlers
-from babelgate.gateway.console.threads import ThreadHandlers
+from babelgate.gateway.console.runs import RunOverviewHandlers
+from babelgate.gateway.console.threads import ThreadOverviewHandlers
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
 
@@ -24,8 +24,8 @@ API: Final = "/api/v1"
 def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Router:
     """Return the routes of the console. `guarded_hub` is the hub as callers get it."""
     pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
-    runs, threads = RunHandlers(hub, guarded_hub), ThreadHandlers(guarded_hub)
-    agents, changes = AgentHandlers(hub, guarded_hub), ChangeHandlers(hub, guarded_hub)
+    runs, threads = RunOverviewHandlers(hub, guarded_hub), ThreadOverviewHandlers(guarded_hub)
+    agents, changes = AgentOverviewHandlers(hub, guarded_hub), ChangeHandlers(hub, guarded_hub)
     health = HealthHandlers(hub, guarded_hub, port)
     run, thread = "/runs/{run_id:str}", "/threads/{thread_id:str}"
     api = Router(
