@@ -97,6 +97,23 @@ async def work(text: str) -> AsyncGenerator[Step | ToolCall | Artifact | str]:
     yield Artifact.of("report.txt", text)
 
 
+async def trip(text: str) -> AsyncGenerator[Step | ToolCall | Ask | Artifact | str, Any]:
+    """Find a train, ask for an approval, and book it. Screenshots show this agent."""
+    yield Step("plan", input=text)
+    yield ToolCall("find_trains", {"to": "Paris", "day": "Friday"}, output=["9:12", "13:40"])
+    for words in ("The first train ", "leaves at **9:12** ", "and arrives ", "at **12:27**."):
+        yield words
+        await asyncio.sleep(0.05)
+    answer = yield Ask("May I book it?", kind="approval", schema=QUESTIONS["approval"].schema, value={"price": 49})
+    yield Step("book")
+    await asyncio.sleep(0.2)
+    yield ToolCall("book_train", {"train": "9:12", "note": answer["note"]}, output={"seat": "14A", "class": 2})
+    for words in ("Your seat ", "is **14A**, ", "at the window. ", "The ticket ", "is attached."):
+        yield words
+        await asyncio.sleep(0.05)
+    yield Artifact.of("ticket.txt", "Paris, Friday 9:12, seat 14A")
+
+
 async def hostile(call: Invocation) -> AsyncGenerator[Artifact | Message | Step | ToolCall | Ask | str, Any]:
     """Return what would execute, load or confuse if a page interpreted it."""
     yield Step(BAD_NAME, input={MARKUP: MARKUP})

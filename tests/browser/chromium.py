@@ -79,6 +79,8 @@ class Tab:
         """URL of the gateway, or of the proxy before it, without a slash at the end."""
         self.requests: list[str] = []
         """Method and URL of each request, oldest first."""
+        self.files: dict[str, int] = {}
+        """Size of each static file of the console that the gateway sent, in bytes, as compressed."""
         self.problems: list[str] = []
         self._expected: list[str] = []
         page.set_default_timeout(BOUND)
@@ -87,6 +89,7 @@ class Tab:
         page.on("pageerror", self._note_exception)
         page.on("request", self._note_request)
         page.on("requestfailed", self._note_failure)
+        page.on("response", self._note_response)
 
     def _note_message(self, message: Any) -> None:
         if message.type in ("error", "warning"):
@@ -97,6 +100,10 @@ class Tab:
 
     def _note_request(self, request: Any) -> None:
         self.requests.append(f"{request.method} {request.url}")
+
+    def _note_response(self, response: Any) -> None:
+        if response.url.startswith(f"{self.url}/console/") and "/api/" not in response.url:
+            self.files[response.url] = int(response.headers.get("content-length", 0))
 
     def _note_failure(self, request: Any) -> None:
         # The page itself ends a stream or a read that it no longer needs.
@@ -111,8 +118,8 @@ class Tab:
         """Assert that there was no problem that the test did not expect, and that no request left the gateway."""
         unexpected = [each for each in self.problems if not any(re.search(one, each) for one in self._expected)]
         assert not unexpected, "\n".join(unexpected)
-        own = re.compile(rf"\w+ (?:{re.escape(self.url)}/|data:|blob:)")
-        assert [each for each in self.requests if not own.match(each)] == []
+        local = re.compile(rf"\w+ (?:{re.escape(self.url)}/|data:|blob:)")
+        assert [each for each in self.requests if not local.match(each)] == []
 
     def open(self, route: str) -> None:
         """Open a page, such as `agents/echo/try`, and wait until it has loaded."""

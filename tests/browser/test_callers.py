@@ -1,4 +1,4 @@
-"""Who may see what in the console: keys, owners, proxies and pages of other origins."""
+"""Callers of the console: keys, owners, proxies and pages of other origins."""
 
 import re
 import threading
@@ -167,7 +167,7 @@ def test_console_of_one_agent_is_below_its_path(new_tab: NewTab, gateway: Served
 
 
 def test_page_of_another_origin_cannot_use_the_console(new_tab: NewTab, gateway: Served, tmp_path: Path) -> None:
-    """A page on another port of this machine may call the protocols without a key, but not the console."""
+    # Without keys, a page on another port of this machine may call the protocols, but not the console.
     tab = new_tab()
     tab.expect_problem("CORS|ERR_FAILED|Failed to load|403|ERR_BLOCKED")
     with proxied(gateway.url) as url:

@@ -58,7 +58,7 @@ def test_names_in_addresses_are_never_interpreted(tab: Tab, gateway: Served) -> 
         check_inert(tab)
 
 
-def test_large_json_is_shown_in_parts(tab: Tab) -> None:
+def test_large_json_appears_in_parts(tab: Tab) -> None:
     tab.open("agents/large/try")
     tab.message.fill("go")
     tab.button("Send").click()

@@ -15,7 +15,22 @@ from tests.gateway.command import Served
 WORDS = " ".join(f"w{number}" for number in range(40))
 STREAM = re.compile(r"/v1/runs/[^/]+/stream$|/changes(\?|$)")
 LOST = r"ERR_(CONNECTION_REFUSED|CONNECTION_RESET|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE|SOCKET_NOT_CONNECTED)"
-"""What Chromium reports when the gateway is killed."""
+"""Errors of Chromium when the gateway is killed."""
+
+
+def test_first_load_is_small_and_the_second_is_cached(tab: Tab) -> None:
+    tab.open("agents")
+    expect(tab.page.locator("tbody tr").first).to_be_visible()
+    assert len(tab.files) <= 45
+    assert sum(tab.files.values()) <= 60_000
+    second = Tab(tab.page.context.new_page(), tab.url)
+    second.open("agents")
+    sizes = second.page.evaluate(
+        "() => performance.getEntriesByType('resource').filter(({ name }) => !name.includes('/api/'))"
+        ".map(({ transferSize }) => transferSize)"
+    )
+    assert sizes and sum(sizes) == 0, "files that never change were sent again"
+    second.check()
 
 
 def start_halting(tab: Tab, gate: Path) -> None:
@@ -73,7 +88,7 @@ def open_streams(tab: Tab) -> list[str]:
 
 
 def test_six_tabs_leave_connections_for_requests(new_tab: NewTab, tmp_path: Path) -> None:
-    """A browser opens six connections to one host. A tab has one stream, and the tab used last keeps its own."""
+    # A browser opens six connections to one host. A tab has one stream, and the tab used last keeps its own.
     gate = tmp_path / "gate"
     first = new_tab()
     tabs = [first, *(Tab(first.page.context.new_page(), first.url) for _ in range(5))]
@@ -116,7 +131,8 @@ def many_tokens(gateway: Served) -> str:
         return response.json()["run_id"]
 
 
-def test_run_of_many_events_is_shown_without_a_freeze(tab: Tab, many_tokens: str) -> None:
+@pytest.mark.slow
+def test_page_of_many_events_has_a_window_of_rows(tab: Tab, many_tokens: str) -> None:
     tab.open(f"runs/{many_tokens}")
     timeline = tab.page.locator("[data-events]")
     expect(tab.page.get_by_text(re.compile("50,0[0-9]{2} events")).first).to_be_visible()

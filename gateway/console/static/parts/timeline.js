@@ -19,8 +19,8 @@ const STATUS_WORDS = {
   cancelled: ["⊘", "cancelled"],
 };
 const COLUMNS = ["What happened", "When", "Details"];
-/** Ticks of the ruler. */
-const TICKS = 5;
+/** Most ticks of the ruler: on a narrow screen more labels would overlap. */
+const TICKS = 4;
 /** Place on the ruler after which a label would leave it. */
 const LAST_LABEL = 0.85;
 

@@ -1,0 +1,123 @@
+"""Budgets of the web console in Chromium: first load, time until it is usable, and a run of 50,000 events.
+
+It needs Debian's chromium-headless-shell, and the environment of the peer `browser` (`python -m tests.interop.peers
+browser`).
+
+    .venv/bin/python -m bench.console [--rounds 5] [--tokens 50000]
+"""
+
+import argparse
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from tests.browser.chromium import Tab, chromium, expect
+from tests.browser.conftest import served_agents
+
+LIMITS: Final = {
+    "requests of the first load": 45,
+    "kB of the first load, compressed": 60,
+    "ms until usable": 300,
+    "ms until usable, 40 ms latency": 700,
+    "ms until all events are shown": 1500,
+    "MB of heap with all events": 60,
+    "ms of a frame while scrolling, p95": 34,
+}
+_LATENCY: Final = {"offline": False, "latency": 40, "downloadThroughput": -1, "uploadThroughput": -1}
+_FRAMES: Final = """async () => {
+    const grid = document.querySelector("[role=treegrid]");
+    const frames = [];
+    let last = await new Promise(requestAnimationFrame);
+    for (let step = 0; step < 120; step += 1) {
+        grid.scrollTop += 2400;
+        const now = await new Promise(requestAnimationFrame);
+        frames.push(now - last);
+        last = now;
+    }
+    return frames.sort((one, other) => one - other)[Math.floor(frames.length * 0.95)];
+}"""
+
+
+def measure_first_load(browser: Any, url: str, latency: bool) -> dict[str, float]:
+    """Open the page of agents in a fresh context, with an empty cache."""
+    with browser.new_context() as context:
+        tab = Tab(context.new_page(), url)
+        if latency:
+            session = context.new_cdp_session(tab.page)
+            session.send("Network.enable")
+            session.send("Network.emulateNetworkConditions", _LATENCY)
+        began = time.perf_counter()
+        tab.page.goto(f"{url}/console/#/agents")
+        expect(tab.page.locator("tbody tr").first).to_be_visible()
+        elapsed = (time.perf_counter() - began) * 1000
+        if latency:
+            return {"ms until usable, 40 ms latency": elapsed}
+        return {
+            "requests of the first load": len(tab.files),
+            "kB of the first load, compressed": sum(tab.files.values()) / 1000,
+            "ms until usable": elapsed,
+        }
+
+
+def measure_events(browser: Any, url: str, tokens: int) -> dict[str, float]:
+    """Show all events of a run without folding its tokens."""
+    body = {"assistant_id": "tokens", "input": str(tokens)}
+    run_id = httpx.post(f"{url}/v1/runs", json=body, timeout=120).json()["run_id"]
+    with browser.new_context() as context:
+        tab = Tab(context.new_page(), url)
+        tab.open(f"runs/{run_id}")
+        timeline = tab.page.locator("[data-events]")
+        expect(timeline).to_have_attribute("data-events", str(_events_of(url, run_id)))
+        began = time.perf_counter()
+        tab.page.get_by_label("fold tokens").uncheck()
+        tab.page.get_by_role("row").filter(has_text="message").first.click()
+        tab.page.keyboard.press("ArrowRight")
+        expect(timeline).to_have_attribute("data-rows", re.compile(rf"^{str(tokens)[:-2]}\d\d$"))
+        elapsed = (time.perf_counter() - began) * 1000
+        p95 = tab.page.evaluate(_FRAMES)
+        session = context.new_cdp_session(tab.page)
+        session.send("HeapProfiler.collectGarbage")
+        heap = session.send("Runtime.getHeapUsage")["usedSize"] / 1e6
+    return {
+        "ms until all events are shown": elapsed,
+        "MB of heap with all events": heap,
+        "ms of a frame while scrolling, p95": p95,
+    }
+
+
+def _events_of(url: str, run_id: str) -> int:
+    folded = httpx.get(f"{url}/console/api/v1/runs/{run_id}/records", params={"fold": 1, "limit": 1000}).json()
+    return sum(record.get("n", 1) for record in folded["records"])
+
+
+def measure(rounds: int, tokens: int) -> Iterator[dict[str, float]]:
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser, served_agents(Path(folder)) as gateway:
+        for _ in range(rounds):
+            yield {
+                **measure_first_load(browser, gateway.url, latency=False),
+                **measure_first_load(browser, gateway.url, latency=True),
+                **measure_events(browser, gateway.url, tokens),
+            }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.console", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the medians are printed")
+    parser.add_argument("--tokens", type=int, default=50_000, help="tokens of the large run")
+    options = parser.parse_args()
+    rounds = list(measure(options.rounds, options.tokens))
+    for name, limit in LIMITS.items():
+        value = statistics.median(each[name] for each in rounds)
+        print(f"{name:38} {value:8.0f}   limit {limit}{'' if value <= limit else '   EXCEEDED'}")
+
+
+if __name__ == "__main__":
+    main()
