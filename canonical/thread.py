@@ -138,6 +138,8 @@ class Run(Value):
     upstream: dict[str, str] = {}
     """Ids that the upstream has given to this run so far."""
     removed: bool = False
+    first_words: str | None = None
+    """Beginning of the input's text, for lists. Empty if the input has no text. None in a row of an earlier release."""
 
     @property
     def has_ended(self) -> bool:

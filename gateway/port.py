@@ -21,3 +21,7 @@ class GatewayPort:
     """Applies the agents of the administration API."""
     added_agents: Callable[[], frozenset[str]]
     """Returns the names of the agents of the administration API that are in force."""
+    count_streams: Callable[[], int]
+    """Returns the number of open streams of callers."""
+    count_connections: Callable[[], tuple[int, int] | None]
+    """Returns the number of open connections of callers, and their maximum. None if another program accepts them."""

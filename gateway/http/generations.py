@@ -20,6 +20,7 @@ from babelgate.gateway.admin.key_ring import KeyRing
 from babelgate.gateway.agents.registry import Registry, close_agent, connect
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.generation import HubGeneration, HubSettings
+from babelgate.gateway.http.connection import ConnectionTable
 from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
 from babelgate.gateway.http.verifier import Verifier
@@ -125,6 +126,8 @@ class Generations:
         self._load = load
         self._spread = spread
         self._loaded = settings if loaded is None else loaded
+        self.connections: ConnectionTable | None = None
+        """Open connections of callers; None if another program accepts them."""
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
         self.key_ring = KeyRing(lambda changed: self.streams.check(lambda caller: changed.get(caller, caller)))
@@ -179,6 +182,8 @@ class Generations:
             reload=self._reload_for_admin,
             refresh_agents=self.refresh_agents,
             added_agents=lambda: frozenset(self._added) - frozenset(self._configured.agents),
+            count_streams=lambda: len(self.streams),
+            count_connections=lambda: None if self.connections is None else self.connections.use,
         )
 
     async def _reload_for_admin(self) -> Mapping[str, Sequence[str]]:
@@ -293,6 +298,7 @@ class Generations:
                 patience=settings.recovery.patience,
                 webhook_secret=None if secret is None else secret.get_secret_value(),
                 webhook_retries=settings.webhooks.retries,
+                wire=settings.console.wire if settings.console.enabled else "off",
                 is_shared=settings.is_shared,
             ),
         )

@@ -48,6 +48,7 @@ WITHOUT_REFUSAL: Final[Mapping[str, str]] = {
     "POST /mcp": "event: message",
     "GET /acp/agents": '{"agents":[]}',
     "GET /ap/versions": '{"versions":',
+    "GET /console/api/v1/health": '{"agents":[],"queues":[]}',
     "GET /console/api/v1/me": '{"owner":"acme"',
     "GET /info": '{"version":',
     "GET /v1/models": '{"object":"list","data":[]}',
