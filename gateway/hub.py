@@ -425,6 +425,9 @@ class GatewayHub:
     async def answer(self, owner: str, answers: Answers) -> Receipt:
         return await self._parts.submissions.answer(owner, answers)
 
+    async def check_answers(self, owner: str, answers: Answers) -> None:
+        await self._parts.submissions.check_answers(owner, answers)
+
     async def cancel(self, owner: str, task_id: str) -> Task:
         return await self._parts.submissions.cancel(owner, task_id)
 

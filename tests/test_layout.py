@@ -30,6 +30,8 @@ VOCABULARY: Final = frozenset(
         "errors",
         "agents",
         "carries",
+        "looks",
+        "snippets",
         "server",
         "client",
     }
@@ -124,6 +126,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/settings/listens.py": "tests/gateway/http/test_admin_address.py",
     "gateway/http/front.py": "tests/gateway/http/test_middleware.py",
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
+    "gateway/runs/run_exchanges.py": "tests/gateway/console/test_exchanges.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
     # Traces cross all layers.
@@ -238,6 +241,10 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/runtime/codec.py": "tests/adapters/runtime/test_golden.py",
     "adapters/runtime/*": "tests/adapters/runtime/test_server.py",
     "adapters/*/carries.py": "tests/pairs/test_matrix.py",
+    "adapters/*/snippets.py": "tests/interop/test_snippets.py",
+    "gateway/console/snippets.py": "tests/interop/test_snippets.py",
+    "adapters/*/looks.py": "tests/gateway/console/test_looks.py",
+    "canonical/used.py": "tests/gateway/console/test_looks.py",
     # The ports of the canonical model, and its smallest types: tested through their implementations and uses.
     "canonical/assistant.py": "tests/behaviour/test_hub_owners.py",
     "canonical/cron.py": "tests/behaviour/test_hub_owners.py",
@@ -273,6 +280,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/agents/detection.py": "tests/gateway/cli/test_add.py",
     "gateway/agents/langgraph/signature.py": "tests/gateway/agents/langgraph/test_factory.py",
     "gateway/agents/langgraph/store.py": "tests/gateway/agents/langgraph/test_agent.py",
+    "gateway/runs/answer_schema.py": "tests/behaviour/test_answer_schemas.py",
     "gateway/runs/attempt.py": "tests/gateway/runs/test_engine.py",
     "gateway/runs/cluster.py": "tests/cluster/test_takeover.py",
     "gateway/runs/lifecycle.py": "tests/gateway/runs/test_submission.py",

@@ -10,7 +10,9 @@ from babelgate.adapters.kit.upstream import Upstream
 from .agents.interface import assume_agent
 from .carries import CARRIES, EXTENDED
 from .client import Client, discover
+from .looks import looks
 from .server import encode_fault, routes
+from .snippets import snippets
 
 __all__ = ("adapter", "upstream")
 
@@ -40,6 +42,8 @@ adapter = Adapter(
     carries=CARRIES,
     extended=dict.fromkeys(CARRIES, EXTENDED),
     examples=_examples,
+    looks=looks,
+    snippets=snippets,
     webhooks={"a2a-0.3": Writer_0_3, "a2a-1.0": Writer},
 )
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.mcp.carries import CARRIES, EXTENDED, VERSION
+from babelgate.adapters.mcp.looks import looks
 from babelgate.adapters.mcp.server import PATH, answer_fault, routes
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
+from babelgate.adapters.mcp.snippets import snippets
 
 __all__ = ("CARRIES", "VERSION", "adapter")
 
@@ -31,4 +33,6 @@ adapter = Adapter(
     carries={VERSION: CARRIES},
     extended={VERSION: EXTENDED},
     examples=examples,
+    looks=looks,
+    snippets=snippets,
 )

@@ -16,7 +16,9 @@ from babelgate.adapters.openai.carries import (
     VERSION,
 )
 from babelgate.adapters.openai.client import Client, discover
+from babelgate.adapters.openai.looks import looks
 from babelgate.adapters.openai.server import answer_fault, routes
+from babelgate.adapters.openai.snippets import snippets
 
 __all__ = ("CARRIES", "VERSION", "Client", "adapter", "discover", "upstream", "upstream_name")
 
@@ -38,6 +40,8 @@ adapter = Adapter(
     carries={CHAT_VERSION: CHAT, RESPONSES_VERSION: RESPONSES},
     extended=EXTENDED,
     examples=examples,
+    looks=looks,
+    snippets=snippets,
 )
 
 upstream = Upstream(

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.runtime.carries import CARRIES, VERSION
+from babelgate.adapters.runtime.looks import looks
 from babelgate.adapters.runtime.server import answer_fault, routes
+from babelgate.adapters.runtime.snippets import snippets
 
 __all__ = ("adapter",)
 
@@ -26,4 +28,6 @@ adapter = Adapter(
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},
     examples=examples,
+    looks=looks,
+    snippets=snippets,
 )

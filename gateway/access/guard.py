@@ -411,6 +411,10 @@ class GuardedHub:
         owner = await self._gate.check_task(principal, answers.task_id, *methods)
         return await self._hub.answer(owner, msgspec.structs.replace(answers, key_id=principal.key_id))
 
+    async def check_answers(self, principal: Principal, answers: Answers) -> None:
+        owner = await self._gate.check_task(principal, answers.task_id, "check_answers")
+        await self._hub.check_answers(owner, answers)
+
     async def cancel(self, principal: Principal, task_id: str) -> Task:
         owner = await self._gate.check_task(principal, task_id, "cancel")
         return await self._hub.cancel(owner, task_id)

@@ -24,6 +24,7 @@ _HUB: Final[Mapping[str, Operation]] = {
     "submit": "run",
     "check_submit": "run",
     "answer": "answer",
+    "check_answers": "answer",
     "cancel": "cancel",
     "cancel_run": "cancel",
     "delete_thread": "delete",

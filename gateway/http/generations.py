@@ -317,6 +317,7 @@ class Generations:
                 patience=settings.recovery.patience,
                 webhook_secret=None if secret is None else secret.get_secret_value(),
                 webhook_retries=settings.webhooks.retries,
+                wire=settings.console.wire if settings.console.enabled else "off",
                 is_shared=settings.is_shared,
             ),
         )
