@@ -16,6 +16,11 @@ class TemporaryKeys:
     def __init__(self) -> None:
         self._principals: dict[bytes, Principal] = {}
 
+    @property
+    def has_keys(self) -> bool:
+        """True if there are keys that are not revoked."""
+        return bool(self._principals)
+
     def issue(self, principal: Principal, until: float) -> str:
         """Return a new key that has a caller's rights. `until` is the time at which it expires, in seconds since 1970.
 
@@ -37,7 +42,7 @@ class TemporaryKeys:
         return self._principals.get(digest)
 
     def check(self, find: Callable[[Principal], Principal | None]) -> None:
-        """Revoke the keys of callers whose credential is no longer accepted. `find` returns the principal that a
+        """Remove the keys of callers whose credential is no longer accepted. `find` returns the principal that a
         caller has now, or None."""
         current = {digest: find(principal) for digest, principal in self._principals.items()}
         self._principals = {digest: principal for digest, principal in current.items() if principal is not None}
