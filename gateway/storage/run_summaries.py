@@ -39,7 +39,6 @@ from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import (
     ERRED,
     LIVE,
-    PASSING,
     EventRow,
     InterruptRow,
     NodeRow,
@@ -127,7 +126,7 @@ def list_runs(connection: Connection, owner: str | None, query: RunQuery) -> Run
 def _find_keys(connection: Connection, owner: str | None, query: RunQuery) -> tuple[list[tuple[str, str]], str | None]:
     """Return the owners and ids of the runs of a page, and the cursor of the next page."""
     position = [_RUN.c.created_at, *(() if owner is not None else (_RUN.c.owner,)), _RUN.c.run_id]
-    conditions: list[ColumnElement[bool]] = [_RUN.c.thread_pk.not_in(_passing_threads(owner))]
+    conditions: list[ColumnElement[bool]] = []
     if owner is not None:
         conditions.append(_RUN.c.owner == owner)
     if query.since is not None:
@@ -139,7 +138,8 @@ def _find_keys(connection: Connection, owner: str | None, query: RunQuery) -> tu
     if query.words:
         body = case((func.length(_RUN.c.body) <= SEARCHED, _RUN.c.body))
     columns = (_RUN.c.owner, _RUN.c.run_id, _RUN.c.created_at, _RUN.c.agent, _RUN.c.status, _RUN.c.removed)
-    wanted = select(*columns, func.length(_RUN.c.body).label("size"), body.label("searched"))
+    sizes = (func.length(_RUN.c.body).label("size"), _is_ephemeral().label("is_ephemeral"))
+    wanted = select(*columns, *sizes, body.label("searched"))
     wanted = _use_index(wanted, owner, query.status).where(*conditions)
     scanned = _TEXTS_SCANNED if query.words else SCANNED
     wanted = wanted.order_by(*(column.desc() for column in position)).limit(scanned)
@@ -187,11 +187,9 @@ def _cursor_of(row: Any, owner: str | None) -> str:
     return encode_cursor(position)
 
 
-def _passing_threads(owner: str | None) -> Select[tuple[int]]:
-    """Return a query for the keys of ephemeral threads. They are few, because such threads are deleted soon."""
-    passing: ColumnElement[bool] = literal_column(f"thread.{PASSING}")
-    of_owner = () if owner is None else (_THREAD.c.owner == owner,)
-    return select(_THREAD.c.pk).where(passing, _THREAD.c.ephemeral, *of_owner)
+def _is_ephemeral() -> ScalarSelect[bool]:
+    """Return a query for whether the thread of a run is ephemeral."""
+    return select(_THREAD.c.ephemeral).where(_THREAD.c.pk == _RUN.c.thread_pk).correlate(_RUN).scalar_subquery()
 
 
 def _use_index(wanted: Select[*Ts], owner: str | None, status: Set[RunStatus] | None) -> Select[*Ts]:
@@ -204,7 +202,7 @@ def _use_index(wanted: Select[*Ts], owner: str | None, status: Set[RunStatus] | 
 
 
 def _is_match(row: Any, query: RunQuery) -> bool:
-    if row.removed or (query.agent is not None and row.agent != query.agent):
+    if row.removed or row.is_ephemeral or (query.agent is not None and row.agent != query.agent):
         return False
     if query.agents is not None and row.agent not in query.agents:
         return False

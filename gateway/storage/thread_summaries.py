@@ -8,9 +8,21 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, case, exists, false, func, literal, literal_column, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    case,
+    exists,
+    false,
+    func,
+    literal,
+    literal_column,
+    select,
+    tuple_,
+)
 
 from babelgate.canonical.event import RunCreated
 from babelgate.canonical.message import FilePart, first_words
@@ -24,6 +36,8 @@ from babelgate.gateway.storage.run_summaries import PAGE_BYTES, QUESTION_BYTES, 
 from babelgate.gateway.storage.short_form import decode_row, lengthen
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import BlobUseRow, EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
+
+T = TypeVar("T")
 
 _THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
 _EVENT, _INTERRUPT, _USE = table_of(EventRow), table_of(InterruptRow), table_of(BlobUseRow)
@@ -174,44 +188,59 @@ def _summarize(connection: Connection, keys: Sequence[int]) -> list[ThreadSummar
     if not keys:
         return []
     columns = (_THREAD.c.pk, _THREAD.c.body, _THREAD.c.status, _THREAD.c.updated_at)
+    body = case((func.length(_RUN.c.body) <= SEARCHED, _RUN.c.body))
+    first = (_of_first_run(_RUN.c.first_seq).label("first_seq"), _of_first_run(body).label("first_run"))
+    wanted = select(*columns, *first).where(_THREAD.c.pk.in_(keys))
+    with closing(connection.execute(stream_rows(wanted))) as rows:
+        threads = {row.pk: (decode_row(Thread, row.body), row) for row in rows}
+    questions, agents = _read_questions(connection, keys), _read_agents(connection, keys)
     found: dict[int, ThreadSummary] = {}
-    with closing(connection.execute(stream_rows(select(*columns).where(_THREAD.c.pk.in_(keys))))) as rows:
-        threads = {row.pk: (decode_row(Thread, row.body), row.status, row.updated_at) for row in rows}
-    questions = _read_questions(connection, keys)
-    for pk, (thread, status, updated_at) in threads.items():
-        agents = _read_agents(connection, pk)
+    for pk, (thread, row) in threads.items():
         found[pk] = ThreadSummary(
             thread=thread,
-            status=status,
-            updated_at=updated_at,
-            title=_title(thread.metadata, _read_first_words(connection, pk) if agents else None),
-            agents=list(dict.fromkeys(agents)),
-            runs=len(agents),
+            status=row.status,
+            updated_at=row.updated_at,
+            title=_title(thread.metadata, _read_first_words(connection, pk, row.first_seq, row.first_run)),
+            agents=list(dict.fromkeys(agents[pk])),
+            runs=len(agents[pk]),
             questions=questions.get(pk, ()),
         )
     return [found[pk] for pk in keys if pk in found]
 
 
-def _read_agents(connection: Connection, pk: int) -> list[str]:
-    """Return the agents of the newest runs of a thread, one for each run, without removed ones."""
-    newest = select(_RUN.c.agent, _RUN.c.removed).where(_RUN.c.thread_pk == pk).order_by(_RUN.c.first_seq.desc())
-    return [agent for agent, removed in connection.execute(newest.limit(MAX_RUNS)) if not removed]
+def _of_first_run(column: ColumnElement[T]) -> ScalarSelect[T]:
+    """Return a query for a column of a thread's first run."""
+    is_shown = (_RUN.c.thread_pk == _THREAD.c.pk, _RUN.c.removed == false())
+    return select(column).where(*is_shown).order_by(_RUN.c.first_seq).limit(1).correlate(_THREAD).scalar_subquery()
 
 
-def _read_first_words(connection: Connection, pk: int) -> str | None:
-    """Return the first words of a thread's first run, or None if the run is too large to be searched."""
-    is_small = func.length(_RUN.c.body) <= SEARCHED
-    is_shown = (_RUN.c.thread_pk == pk, _RUN.c.removed == false())
-    first = select(_RUN.c.first_seq, case((is_small, _RUN.c.body)).label("body")).where(*is_shown)
-    row = connection.execute(first.order_by(_RUN.c.first_seq).limit(1)).first()
-    if row is None:
-        return None
-    words = None if row.body is None else decode_row(Run, row.body).first_words
-    return _read_input(connection, pk, row.first_seq) if words is None else words
+def _read_agents(connection: Connection, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
+    """Return the agents of the newest runs of threads, one for each run, without removed ones.
+
+    One query is enough, unless the threads have many runs.
+    """
+    order = (_RUN.c.thread_pk, _RUN.c.first_seq.desc())
+    wanted = select(_RUN.c.thread_pk, _RUN.c.agent, _RUN.c.removed)
+    rows = connection.execute(wanted.where(_RUN.c.thread_pk.in_(keys)).order_by(*order).limit(MAX_RUNS)).all()
+    if len(rows) == MAX_RUNS:
+        each = (wanted.where(_RUN.c.thread_pk == pk).order_by(order[1]).limit(MAX_RUNS) for pk in keys)
+        rows = [row for newest in each for row in connection.execute(newest)]
+    agents: dict[int, list[str]] = {pk: [] for pk in keys}
+    for row in rows:
+        if not row.removed:
+            agents[row.thread_pk].append(row.agent)
+    return agents
+
+
+def _read_first_words(connection: Connection, pk: int, seq: int | None, run: bytes | None) -> str | None:
+    """Return the first words of a thread's first run, by its first record and its row. None if there are none, or if
+    the run is too large to be searched."""
+    words = None if run is None else decode_row(Run, run).first_words
+    return _read_input(connection, pk, seq) if words is None and seq is not None else words
 
 
 def _read_input(connection: Connection, pk: int, seq: int) -> str | None:
-    """Return the first words of a run from the log, because its row is of an earlier release."""
+    """Return the first words of a run from the log, because its row is of an earlier release or large."""
     is_small = func.length(_EVENT.c.body) <= SEARCHED
     created = select(_EVENT.c.body).where(_EVENT.c.thread_pk == pk, _EVENT.c.seq == seq, is_small)
     body = connection.execute(created).scalar()

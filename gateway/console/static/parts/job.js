@@ -6,7 +6,7 @@ import { formatDuration, secondsBetween } from "../lib/time.js";
 import { announce } from "./announce.js";
 import { Confirm } from "./dialog.js";
 import { download } from "./export.js";
-import { html, useEffect, useState } from "./html.js";
+import { html, useEffect, useRef, useState } from "./html.js";
 import { PAGE_OF, Progress, Summary } from "./jobs.js";
 import { useChanges } from "./live.js";
 import { Page } from "./page.js";
@@ -15,6 +15,9 @@ import { Status } from "./status.js";
 import { RelativeTime } from "./time.js";
 
 const ACTIVE = new Set(["waiting", "running"]);
+/** Milliseconds between two looks for the result of a job that is done, and the most of them. */
+const RELOAD = 500;
+const MAX_RELOADS = 10;
 /** The JSON of the result is here already. */
 const LOADED = "report.json";
 
@@ -27,19 +30,27 @@ const LOADED = "report.json";
 export function JobPage({ route, name, children }) {
   const load = useGet(`jobs/${encodeURIComponent(route.params.job)}`);
   const job = load.value;
+  const reloads = useRef(0);
   const live = useChanges(["job"], (changes) => {
     if (!changes || changes.some((each) => each.id === route.params.job)) load.reload();
   });
   useEffect(() => {
     if (job && !ACTIVE.has(job.status)) announce(`${name} ${job.status}`);
   }, [job?.status]);
+  useEffect(() => {
+    // The gateway reports the end before it has measured the files of the result.
+    if (job?.status !== "done" || job.result || reloads.current >= MAX_RELOADS) return undefined;
+    reloads.current += 1;
+    const timer = setTimeout(load.reload, RELOAD);
+    return () => clearTimeout(timer);
+  }, [job]);
   const isActive = job && ACTIVE.has(job.status);
   const status = load.value === null ? load.status : load.problem ? "stale" : isActive ? (live === "live" ? "live" : "ready") : job.status === "failed" ? "error" : "ready";
   const title = job ? html`${name} of ${job.agents.join(", ")}` : name;
   return html`<${Page} title=${title} status=${status} lead=${job && html`<${Lead} job=${job} />`} actions=${job && html`<${Actions} job=${job} />`}>
     <${Loaded} load=${load}>${() => html`
       ${job.error && html`<p class="tone-failed words" role="status">✕ ${typeof job.error === "string" ? job.error : job.error.message}</p>`}
-      ${isActive && html`<p role="status">${job.status === "waiting" ? "Waiting: one job runs at a time." : job.progress ? html`<${Progress} progress=${job.progress} />` : "Running."}</p>`}
+      ${isActive && html`<p role="status">${job.status === "waiting" ? "Waiting: one job runs at a time." : job.progress?.text ? html`<${Progress} progress=${job.progress} />` : "Running."}</p>`}
       ${job.result ? children(job) : !isActive && html`<${Empty} text="This job has no result." />`}`}<//>
   <//>`;
 }
