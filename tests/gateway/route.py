@@ -49,7 +49,7 @@ AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "model"})
 """Parameters of paths that hold the name or the id of an agent."""
 FREE_SLOT: Final = frozenset({"namespace", "labels", "key"})
 """Parameters of paths for which every value is valid: no namespace has subgraphs, and an item may have any key."""
-ADMIN_SLOT: Final = frozenset({"key_id"})
+ADMIN_SLOT: Final = frozenset({"key_id", "job_id"})
 """Parameters of paths that name things of the gateway, which belong to no owner."""
 
 
