@@ -53,6 +53,8 @@ ADMIN_SLOT: Final = frozenset({"key_id", "job_id"})
 """Parameters of paths that name things of the gateway, which belong to no owner."""
 
 
+CHANGES: Final = "/console/api/v1/changes"
+"""Path of a stream that never ends."""
 PAGE_PATHS: Final = frozenset({"/console", "/console/{file}"})
 """Paths of the static files of the console, which need no credential and are the same for everyone."""
 PAGE_SLOT: Final = "file"
