@@ -72,7 +72,7 @@ async def test_runs_are_listed_by_page_and_filter(hubs: HubFactory, monkeypatch:
     running, activation = await begin(hub, agent, "Run")
     others = await submit(hub, "b", "Number 9", owner="bob")
     await ends(hub, others, owner="bob")
-    gone = await submit(hub, "b", "Stateless", ephemeral=True)
+    stateless = await submit(hub, "b", "Stateless", ephemeral=True)
     removed = await submit_to_end(hub, "b", "Removed")
     await hub.remove_run(OWNER, removed.run_id)
 
@@ -99,7 +99,7 @@ async def test_runs_are_listed_by_page_and_filter(hubs: HubFactory, monkeypatch:
                 assert [each.run.run_id for each in found] == [each.run_id for each in expected], (name, limit)
                 if scanned == 5000 and expected:
                     assert pages == -(-len(expected) // limit), (name, limit)
-    assert gone.run_id not in {each.run.run_id for each in (await all_runs(hub, None, RunQuery()))[0]}
+    assert stateless.run_id not in {each.run.run_id for each in (await all_runs(hub, None, RunQuery()))[0]}
     activation.end()
     await ends(hub, running)
 
@@ -122,9 +122,9 @@ async def test_a_run_is_summarized_with_its_questions_and_first_output(hubs: Hub
     assert (before.run.status, before.run.first_words) == (RunStatus.RUNNING, "x" * 119 + "…")
     activation.say("Well").ask("one", "two").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
-    asked = await hub.overview.run(OWNER, receipt.run_id)
-    assert [each.interrupt_id for each in asked.questions] == ["one", "two"]
-    started_at, output_at, ended_at = asked.run.started_at, asked.first_output_at, asked.run.ended_at
+    summary = await hub.overview.run(OWNER, receipt.run_id)
+    assert [each.interrupt_id for each in summary.questions] == ["one", "two"]
+    started_at, output_at, ended_at = summary.run.started_at, summary.first_output_at, summary.run.ended_at
     assert started_at and output_at and ended_at and started_at <= output_at <= ended_at
     await hub.cancel(OWNER, receipt.task_id)
     assert not (await hub.overview.run(OWNER, receipt.run_id)).questions, "nobody can answer a cancelled task"
