@@ -537,7 +537,7 @@ class StateHistory:
     def newest(self, ns: tuple[str, ...] = (), before: int | None = None) -> Iterator[Revision]:
         """Yield the revisions of namespace `ns`, newest first, and build each when it is needed.
 
-        `before` is a record number: only revisions made before it are included.
+        `before` is a record number: only revisions made before it are included. None includes all.
         """
         for checkpoint_id, node in reversed(self._nodes.items()):
             if node.revision.ns == ns and (before is None or node.revision.seq < before) and not self._is_hidden(node):

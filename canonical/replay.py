@@ -85,8 +85,8 @@ def without_voided(records: Iterable[Record]) -> list[Record]:
 
 
 def agent_records(records: Iterable[Record], run_id: str | None = None) -> list[Record]:
-    """Return the records of the agent's events that are not void, in order, of all runs or of one. Events that only the
-    hub appends (starts, ends, answers) are left out."""
+    """Return the records of the agent's events that are not void, in order. They are those of one run, or of all runs
+    if `run_id` is None. Events that only the hub appends (starts, ends, answers) are left out."""
     return [
         record
         for record in without_voided(records)

@@ -117,8 +117,8 @@ def encode_artifact(artifact: Artifact) -> w.Artifact:
 
 
 def added_suffix(name: str, first: Part | None) -> str:
-    """Return the suffix that a file's name needs in order to show the file's type. `first` is the first part of the
-    artifact."""
+    """Return the suffix that a file's name needs in order to show the file's type; empty if it needs none. `first` is
+    the first part of the artifact, if it has one."""
     if isinstance(first, FilePart):
         # OpenAPI v1 has no content type, so the name must show the type.
         return ".uri" if first.blob is None and first.url is not None else ""

@@ -45,7 +45,8 @@ class AnswerMessage:
 
 
 def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[FrameworkQuestion]:
-    """Return the questions of a status message in a framework's form, if it has any.
+    """Return the questions of a status message in a framework's form; none if it has no such form. They are in its
+    parts and its metadata.
 
     The other parts of the message go to the first question.
     """

@@ -59,7 +59,8 @@ class ArtifactReader:
         return {tracker.text for tracker in self.trackers.values()}
 
     def recall_message(self, event: MessageStarted, *, is_own: bool) -> ArtifactTracker | None:
-        """Return the tracker of a recorded message that is an artifact. `is_own`: it is of this run."""
+        """Return the tracker of a recorded message if the message was an artifact, else None. `is_own` is True for a
+        message of this run: only such a message can grow."""
         artifact_id = a2a_members(event.extra).get("artifactId")
         if artifact_id is None:
             return None

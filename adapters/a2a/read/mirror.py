@@ -47,7 +47,8 @@ class Mirror:
             self._last[event.event] = event.extra[PROTOCOL]
 
     def reflect(self, reply: w.Reply | None, events: list[Event], rule: DataRule) -> list[Event]:
-        """Return the events of a reply, preceded by its passed fields that have changed."""
+        """Return the events of a reply, preceded by its passed fields that have changed. Only a task and a status
+        update have such fields."""
         match reply:
             case w.Task():
                 fields = _fields(reply.metadata, reply.model_extra)

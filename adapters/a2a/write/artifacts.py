@@ -191,7 +191,8 @@ class ArtifactWriter:
         return message.artifact, False
 
     def _answer_id(self, foreign_id: str | None) -> str:
-        """Return the other server's id unless another artifact of the task has it, else the next number."""
+        """Return the other server's id of an answer, `foreign_id`, or the next number if it is None or belongs to
+        another artifact of the task."""
         if foreign_id and self._is_free(foreign_id):
             return foreign_id
         self._answer_count += 1

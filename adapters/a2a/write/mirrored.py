@@ -60,7 +60,8 @@ class Mirrored:
 
 
 def message_of(foreign: JsonObject, fault: Fault | None = None) -> Message:
-    """Return the message of another server's status, with the code of the fault that was read from it."""
+    """Return the message of another server's status. With `fault`, which was read from that status, its metadata
+    contain the fault's code."""
     message = msgspec.convert(foreign["message"], Message)
     if fault is not None:
         message = message.replace(metadata={**message.metadata, "babelgate": {"fault": fault.code.value}})

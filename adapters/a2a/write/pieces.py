@@ -88,7 +88,7 @@ class OpenMessage:
         )
 
     def take_held(self) -> tuple[int, Part] | None:
-        """Return the held part with its index, and hold none."""
+        """Remove and return the held part with its index, or None if no part is held."""
         held, self.held = self.held, None
         return held
 

@@ -32,7 +32,8 @@ class StatusWriter:
     def write(self, status: Status, origin: PieceOrigin, foreign: JsonObject | None = None) -> StatusUpdate:
         """Change the status, and return the update.
 
-        `foreign` has the `metadata` and the unknown members (`own`) of another server's update.
+        `foreign` has the `metadata` and the unknown members (`own`) of another server's update; None if there was no
+        such update.
         """
         foreign = foreign or {}
         metadata = self._summary.take_metadata(foreign.get("metadata") or {})
@@ -52,7 +53,8 @@ class StatusWriter:
     def write_activity(
         self, record: Record, part: Part, metadata: JsonObject, message_id: str | None = None
     ) -> StatusUpdate:
-        """Change the status's message to what the agent does. Answers are artifacts (specification 1.0, 3.7)."""
+        """Change the status's message to what the agent does. `message_id` is that of the canonical message that it
+        shows, if any. Answers are artifacts (specification 1.0, 3.7)."""
         message = self.message(record, (part,), metadata)
         return self.write(Status(self.status.state, record.at, message), PieceOrigin(record.run_id, message_id))
 

@@ -117,7 +117,8 @@ class EventWriter:
 
     @property
     def reply(self) -> Message | None:
-        """The agent's only message, if it has answered with a message and without a task."""
+        """The agent's only message, if it has answered with a message and without a task; None for every other task,
+        and before its end."""
         messages = [message for message in self._status.history if message.role == "agent"]
         is_alone = len(messages) == 1 and len(self._artifacts) == 1 and is_reply(messages[0].extra)
         return messages[0] if is_alone and self.status.state is TaskState.COMPLETED else None

@@ -449,7 +449,7 @@ class Server(Handlers):
         return next((entry.message for entry in entries if entry.resource_id == resource_id), None)
 
     async def _transcript(self, who: Caller, scope: Scope, *, inline: bool = False) -> SessionTranscript:
-        """Return the transcript of a session or a task."""
+        """Return the transcript of a session or a task. `inline` fills in stored files."""
         advertised = partial(self._advertised_name, who.principal)
         transcript = SessionTranscript(scope.thread_id, base_url=who.base_url, advertised=advertised)
         async for records in self._hub.reads.log(who.principal, scope, inline=inline):
@@ -565,6 +565,7 @@ def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeR
 
 
 def _number(request: AnyRequest, name: str, minimum: int, maximum: int | None = None) -> int | None:
-    """Return an integer from the query. Raises invalid."""
+    """Return an integer from `minimum` to `maximum` (None: no maximum) from the query, or None if the query does not
+    have it. Raises invalid."""
     text = request.query_params.get(name)
     return None if text is None else read_integer(text, name, minimum, maximum)

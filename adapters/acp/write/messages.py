@@ -128,7 +128,7 @@ class _OpenMessage:
         last.texts.extend(texts)
 
     def message(self, completed_at: str | None = None) -> w.Message:
-        """Return the message with its parts until now."""
+        """Return the message with its parts until now. `completed_at` is the time of its end; None while it is open."""
         parts = _LazyParts(self.parts)
         is_long = sum(len(part.texts) for part in self.parts if isinstance(part, _Texts)) > _LONG
         visible_parts: list[w.MessagePart] = [] if is_long else list(parts)
@@ -240,8 +240,8 @@ class MessageEncoder:
         self._start(_OpenMessage(message_id, self.run_id, role, encode_time(self.at), members))
 
     def begin(self, name: str | None, extra: Extra) -> None:
-        """Open a message that the agent's own ACP server has opened. Its first part may not belong to a canonical
-        message."""
+        """Open a message that the agent's own ACP server has opened. `name` is that of the agent in its role; None is
+        the called agent. Its first part may not belong to a canonical message."""
         self.close()
         role = encode_role("agent", name, self.view.agent)
         self._start(_OpenMessage(None, self.run_id, role, encode_time(self.at), message_members(extra)))
@@ -262,7 +262,8 @@ class MessageEncoder:
         self.emit(lambda: w.PartEvent(part=part))
 
     def close(self, extra: Extra | None = None, usage: JsonObject | None = None) -> None:
-        """Complete the open message. `extra` is that of the event that ends it, and `usage` the model's."""
+        """Complete the open message, if there is one. `extra` is that of the event that ends it, and `usage` the
+        model's."""
         if self._current is None:
             return
         own_members = {**self._current.members.get(w.OWN, {}), "usage": usage or {}}
@@ -315,7 +316,8 @@ class MessageEncoder:
         self._add_part(mark(wire, kind="refusal") if isinstance(part, RefusalPart) else wire)
 
     def add_texts(self, event: PartDelta, texts: Sequence[str]) -> str | None:
-        """Add consecutive texts of one part, as `EventWriter.add_texts` does."""
+        """Add consecutive texts of one part, and return its content type. Return None, and add nothing, if their
+        records must be written one by one."""
         message_id = event.message_id or ""
         key = (message_id, event.index or 0)
         part, current = self._open.get(key), self._current
@@ -339,7 +341,7 @@ class MessageEncoder:
         self._show(extend_part(part, text.join()))
 
     def _show(self, part: Part, extra: Extra | None = None) -> None:
-        """Add a part to the open message. `extra` is that of its event."""
+        """Add a part to the open message. `extra` is that of its event, if the event has one."""
         match part:
             case RefusalPart():
                 self.lose(Feature.REFUSAL)
@@ -483,7 +485,8 @@ def _progress_text(parts: Sequence[Part]) -> str:
 
 
 def _size(part: Part) -> int | None:
-    """Return the characters of a text, or the bytes of a file."""
+    """Return the size of a part: the characters of a text, or the bytes of a file. Return None for other parts, and for
+    files that are not loaded."""
     if isinstance(part, TextPart):
         return len(part.text)
     return len(part.inline) if isinstance(part, FilePart) and part.inline is not None else None
@@ -497,7 +500,7 @@ def _in_store(part: Part, wire: w.MessagePart) -> JsonObject:
 
 
 def _file_name(part: Part) -> str | None:
-    """Return the name of a file."""
+    """Return the name of a file, or None for a part without a name."""
     return part.name if isinstance(part, FilePart) else None
 
 

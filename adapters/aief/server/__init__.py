@@ -279,8 +279,12 @@ class Server(Handlers):
         activation: "_Activation | None",
         *more: Loss,
     ) -> Response[Any]:
-        """Return a step. A step that was not begun has no `run_id`. A queued step has begun, although its status is
-        created."""
+        """Return a step. A step that was not begun has no `run_id` (None). A queued step has begun, although its status
+        is created.
+
+        With `activation` (the caller activated the Babelgate extension), the step contains its records. `more` are
+        losses of this request.
+        """
         if run_id is None:
             return _json(step, {"Babelgate-Thread": view.thread_id, **confirm(active=activation is not None)})
         if activation is not None:
@@ -574,7 +578,8 @@ class _StepInput:
 
 
 def _input_extra(text: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the caller's input for storage in the run. It also marks a run whose steps are revealed one by one."""
+    """Return the caller's `input` and `additional_input` for storage in the run. The member also marks a run whose
+    steps are revealed one by one."""
     return {"aief": {"input": text, "additional_input": dict(more)}}
 
 

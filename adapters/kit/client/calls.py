@@ -152,7 +152,8 @@ class Calls:
         more: Mapping[str, Any],
         operation: TracedOperation | None,
     ) -> AsyncGenerator[httpx.Response]:
-        """Send a request within a span. Raises the faults of `request`."""
+        """Send a request within a span. `operation` is the traced operation that the request belongs to, if any. Raises
+        the faults of `request`."""
         span = tracer.start_http(method, target, operation)
         status: int | None = None
         error: str | None = None
@@ -223,5 +224,6 @@ class Calls:
         return Fault(code=fault_code(status), message=f"The agent's server answered {status}")
 
     async def json(self, response: httpx.Response, limit: int | None = None) -> Json:
-        """Return the body of a response as JSON. Raises agent_invalid."""
+        """Return the body of a response as JSON. `limit` is its maximum size in bytes; the default is that of the
+        client. Raises agent_invalid."""
         return await read_answer(response, self.answer_limit if limit is None else limit)

@@ -56,7 +56,8 @@ class Places:
         return (*outer, (ns, self._data("started", ns)))
 
     def leave(self, ns: Namespace, status: str, error: str | None = None) -> Sequence[tuple[Namespace, JsonObject]]:
-        """End the open places at and below a namespace, and return their events, innermost first."""
+        """End the open places at and below a namespace, and return their events, innermost first. The places fail with
+        `error`, unless it is None."""
         ended = [
             inner
             for inner, current in reversed(self._statuses.items())

@@ -190,7 +190,7 @@ class MessageDecoder:
 
     def whole(self, wire: JsonObject, metadata: JsonObject | None = None, ns: Place = ()) -> list[Event]:
         """Return the events of a whole message, or of its rest if some chunks arrived. A message that has ended has
-        none."""
+        none. `metadata` are those of the stream's event."""
         decoded = _with_reasoning(_decode_message(wire))
         if decoded.message_id is not None and decoded.message_id in self._ended_texts:
             return []
@@ -348,7 +348,8 @@ class MessageDecoder:
         return [*events, self._add(message, part, is_open=True)]
 
     def _grow(self, message: _Open, kind: str, text: str, number: Any = None) -> list[Event]:
-        """Add text to the open part, or start a new part with it."""
+        """Add text to the open part, or start a new part with it. `number` is the index of the content block; text with
+        another number belongs to another part."""
         if not text:
             return []
         if kind == "text":

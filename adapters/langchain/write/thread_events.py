@@ -182,7 +182,8 @@ class ThreadEvents(EventWriter):
     # Runs
 
     def _start(self, event: RunStarted, revision: Revision | None) -> None:
-        """Start a run, and keep the open messages that a restart does not void."""
+        """Start a run, and keep the open messages that a restart does not void. `revision` is the one that this record
+        has added to the history, if any."""
         self._open_messages = {
             name: message
             for name, message in self._open_messages.items()

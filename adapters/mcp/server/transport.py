@@ -202,8 +202,11 @@ class _SdkResponse(Response[bytes]):
         calls: "dict[_Call, Disconnect] | None" = None,
         call: "_Call | None" = None,
     ) -> None:
-        """Create the response. `new_session` is the id of a stateless session that it opens. `call` is the key of the
-        call in `calls` until its response ends."""
+        """Create the response to a request with the body `raw`.
+
+        `in_session` is True if the SDK has a session for it. `new_session` is the id of a stateless session that it
+        opens, if it opens one. `call` is the key of the call in `calls` until its response ends.
+        """
         super().__init__(b"")
         self._endpoint = endpoint
         self._raw = raw

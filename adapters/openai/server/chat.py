@@ -104,8 +104,8 @@ class ChatCompletions(Handlers):
         return await completion.response(headers, losses=_losses(body, agent, completion.writer))
 
     async def _schema(self, principal: Principal, body: w.ChatCreate) -> JsonObject | None:
-        """Return the JSON schema that the answer must match. Raises invalid for an invalid schema, before a run
-        starts."""
+        """Return the JSON schema that the answer must match, or None if it may be any text. Raises invalid for an
+        invalid schema, before a run starts."""
         form = body.response_format
         if form is None or form.type == "text":
             return None
@@ -126,7 +126,8 @@ class ChatCompletions(Handlers):
     async def _begin(
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, *, in_words: bool
     ) -> _Begun:
-        """Start a run, or answer questions. Raises invalid, not_found, not_awaiting."""
+        """Start a run, or answer questions. If `in_words`, the caller sees questions as text, so user messages may
+        answer one. Raises invalid, not_found, not_awaiting."""
         sent = SentMessages(
             partial(decode_messages, conversation.before), partial(decode_messages, conversation.new_messages)
         )
@@ -223,7 +224,7 @@ class ChatCompletions(Handlers):
     async def _find_question(
         self, who: Caller, agent: AgentInfo, sent: SentMessages, place: _Place
     ) -> TextQuestion | None:
-        """Return the question that the new user messages answer."""
+        """Return the question that the new user messages answer, or None if they answer none."""
         thread_id, alias, is_known = place
         if thread_id is None and alias is None:
             return await find_question_in(self._hub, who.principal, agent.name, sent.before)

@@ -111,7 +111,7 @@ class Completion:
         return self.writer.fault or await self._schema_fault()
 
     async def _schema_fault(self) -> Fault | None:
-        """Return a fault if the answer does not match the requested schema.
+        """Return a fault if the answer does not match the requested schema, else None.
 
         A refusal, a question, and an answer that the token limit cut off are not validated.
         """
@@ -132,7 +132,8 @@ class Completion:
         return Fault(code=FaultCode.AGENT_INVALID, message=words, details={"openai": {"code": "invalid_output"}})
 
     async def frames(self, *, counts: bool) -> AsyncGenerator[bytes]:
-        """Yield the frames of the stream, as many at a time as are available."""
+        """Yield the frames of the stream, as many at a time as are available. `counts`: the caller requested the
+        usage."""
         writer = self.writer
         chunks = ChunkWriter(self.completion_id, self._created, self._task.agent, counts=counts)
         yield chunks.begin()
