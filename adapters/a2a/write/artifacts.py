@@ -10,7 +10,7 @@ from babelgate.adapters.a2a.write.pieces import (
     EMPTY,
     OpenArtifact,
     OpenMessage,
-    PieceOrigin,
+    PieceSource,
     artifact_extra,
     chunk_mark,
     is_plain_text,
@@ -55,7 +55,7 @@ class ArtifactWriter:
         """Return the artifacts that a restart voids, for `write_void`."""
         if start.is_void(None):
             self._data.clear()
-        return [each for each in self._artifacts.values() if not each.is_void and each.origin.is_void(record, start)]
+        return [each for each in self._artifacts.values() if not each.is_void and each.source.is_void(record, start)]
 
     def write_void(self, artifacts: Sequence[OpenArtifact]) -> list[Update]:
         """Empty the artifacts, and return the updates. New answers take their ids.
@@ -76,7 +76,7 @@ class ArtifactWriter:
         self._output_count += 1
         artifact_id = f"output-{self._output_count}"
         artifact = Artifact(artifact_id=artifact_id, name="output", metadata={"babelgate": {"kind": "output"}})
-        opened = self._artifacts[artifact_id] = OpenArtifact(artifact, PieceOrigin(record.run_id))
+        opened = self._artifacts[artifact_id] = OpenArtifact(artifact, PieceSource(record.run_id))
         opened.parts.append(DataPart(data=event.output))
         return (self._update(opened.value(), append=False, last=True),)
 
@@ -187,7 +187,7 @@ class ArtifactWriter:
             metadata={**message.started.metadata, **message.file_mark()},
             members=members,
         )
-        message.artifact = self._artifacts[artifact_id] = OpenArtifact(artifact, message.origin)
+        message.artifact = self._artifacts[artifact_id] = OpenArtifact(artifact, message.source)
         return message.artifact, False
 
     def _answer_id(self, foreign_id: str | None) -> str:
@@ -230,7 +230,7 @@ class ArtifactWriter:
                 members=members,
             )
             opened = self._artifacts[shown_id] = self._files[artifact_id] = OpenArtifact(
-                artifact, PieceOrigin(record.run_id)
+                artifact, PieceSource(record.run_id)
             )
         mark = chunk_mark(event)
         if mark is None:

@@ -150,7 +150,7 @@ class MessageEncoder:
         """Events of the current record; None if no events are needed."""
         self.output: list[w.Message] = []
         """Complete messages."""
-        self._origins: list[tuple[str | None, str | None]] = []
+        self._sources: list[tuple[str | None, str | None]] = []
         """Run id and canonical message id of each complete message."""
         self.losses: dict[Loss, None] = {}
         self.streamed_losses: dict[Loss, None] = {}
@@ -203,9 +203,9 @@ class MessageEncoder:
     def start_over(self, start: RunStarted) -> bool:
         """Remove what a restart voids. Return True if any of it had been shown."""
         self.close()
-        valid = [run_id != self.run_id or not start.is_void(owner) for run_id, owner in self._origins]
+        valid = [run_id != self.run_id or not start.is_void(owner) for run_id, owner in self._sources]
         self.output[:] = [message for message, each in zip(self.output, valid, strict=True) if each]
-        self._origins = [origin for origin, each in zip(self._origins, valid, strict=True) if each]
+        self._sources = [source for source, each in zip(self._sources, valid, strict=True) if each]
         if start.is_void(None):
             self._pieces.clear()
             self._data.clear()
@@ -269,7 +269,7 @@ class MessageEncoder:
         own_members = {**self._current.members.get(w.OWN, {}), "usage": usage or {}}
         self._current.members |= message_members(extra or {}, **own_members)
         message = self._current.message(encode_time(self.at))
-        self._origins.append((self._current.run_id, self._current.owner))
+        self._sources.append((self._current.run_id, self._current.owner))
         self._current = None
         self.output.append(message)
         self.emit(lambda: w.MessageEvent(type="message.completed", message=message))
