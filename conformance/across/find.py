@@ -136,7 +136,8 @@ class _Looking:
         return [each for each in dict.fromkeys((agent, *self.agents)) if each] if _AGENT in base else [agent]
 
     async def _card(self, base: str, name: str) -> Exchange | None:
-        """Return the agent card below the agent's own address, or at the origin of a server with one agent."""
+        """Return the exchange that read the agent card, or None if there is no card. It is below the agent's own
+        address, or at the origin of a server with one agent."""
         places = (base.replace(_AGENT, name), *(() if _AGENT in base else (origin_of(base),)))
         for place in dict.fromkeys(f"{each}{_CARD}" for each in places):
             card = await self._ask("GET", place, **{"A2A-Version": "1.0"})

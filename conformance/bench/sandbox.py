@@ -182,7 +182,8 @@ class Matcher:
         await self._stop()
 
     async def find(self, pattern: str, text: str, *, ignore_case: bool = False) -> bool:
-        """Return True if the pattern matches in the text. Raises SandboxTimeout, ValueError (invalid pattern)."""
+        """Return True if the pattern matches in the text. `ignore_case` treats upper and lower case as equal. Raises
+        SandboxTimeout, ValueError (invalid pattern)."""
         answer = await self._ask({"do": "match", "pattern": pattern, "text": text, "ignore_case": ignore_case})
         return bool(answer["found"])
 

@@ -152,7 +152,7 @@ class ServerPool:
         return [*((server, 0.0) for server in servers), *((servers[0], pause) for pause in _RETRY_DELAYS)]
 
     def _bound_server(self, call: Invocation) -> FailoverServer | None:
-        """Return the server that has the conversation, if any."""
+        """Return the server that has the conversation, or None if no server of the pool has it."""
         url = call.upstream.get("server")
         return next((server for server in self._servers if server.url == url), None)
 

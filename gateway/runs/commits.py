@@ -28,7 +28,7 @@ class CommitHandler:
     def connect(
         self, reads: JournalReads, expiry: Expiry, threads: ThreadCommands, reports: RunReports, cluster: Cluster | None
     ) -> None:
-        """Set the parts that follow commits."""
+        """Set the parts that follow commits. `cluster` is None for a single gateway."""
         self._reads, self._expiry, self._threads = reads, expiry, threads
         self._reports, self._cluster = reports, cluster
 

@@ -70,7 +70,8 @@ class Slots:
         self._serve(agent, slots)
 
     def offer_next(self, owner: str, thread_id: str, later: Later | None) -> None:
-        """Queue the next run of a thread, as the journal returned it: now, or by a timer when it is due."""
+        """Queue the next run of a thread, as the journal returned it: now, or by a timer when it is due. None means
+        that no run waits."""
         if later is None:
             return
         if later.wait <= 0:

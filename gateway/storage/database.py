@@ -195,7 +195,8 @@ class Prepare(Protocol):
 
 
 def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: bool = False) -> bool:
-    """Upgrade the schema to `HEAD`. Return True if the caller must fold all logs into their rows again.
+    """Upgrade the schema to `HEAD`. Return True if the caller must fold all logs into their rows again. `prepare`, if
+    given, is called before a migration changes the schema.
 
     Alembic is imported only for a database of an earlier release: the import takes a quarter of a second and 10 MB.
 

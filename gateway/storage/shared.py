@@ -204,7 +204,8 @@ class SharedTransaction(Transaction):
         return state
 
     def find_task(self, owner: str, task_id: str) -> Task | None:
-        """Read the task after its thread: a task that was read before may have ended when the thread is read."""
+        """Return a task, or None if it does not exist. It is read after its thread: a task that was read before may
+        have ended when the thread is read."""
         task = super().find_task(owner, task_id)
         if task is None or self._has_read(owner, task.thread_id):
             return task

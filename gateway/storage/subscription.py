@@ -181,7 +181,8 @@ class LogReader:
         return asyncio.get_running_loop().time()
 
     async def _read_page(self, pk: int, after: int, until: int | None, begun: float) -> RecordPage | None:
-        """Return the page with the next record, or None if there is none. `begun` = start of the read, in loop time."""
+        """Return the page with the next record, or None if there is none up to `until` (None: no limit). `begun` =
+        start of the read, in loop time."""
         since = max(begun, self._now() - _FRESH) if self._shared else None
         page = await self._pages.get(pk, after, until, since=since)
         return page if page.last > after and (until is None or after < until) else None

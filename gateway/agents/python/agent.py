@@ -367,7 +367,8 @@ async def _next(going: _Call, answers: Sequence[InterruptAnswered], cursor: Repl
 def _answers_before(
     repeated: Sequence[Event], call: Invocation, plan: ReplayPlan | None
 ) -> Sequence[InterruptAnswered]:
-    """Return the recorded answers to repeated questions. Empty if the questions are new."""
+    """Return the recorded answers to repeated questions. `plan` is the recorded run that a recovered agent repeats;
+    None if it repeats nothing. Empty if the questions are new."""
     questions = [event.interrupt_id or "" for event in repeated if isinstance(event, InterruptRaised)]
     if not questions or plan is None:
         return ()

@@ -61,7 +61,8 @@ def streamed_artifacts(streamed: A2aStream) -> list[tuple[str, _Content]]:
 
 
 def kept_artifacts(task: Any) -> list[tuple[str, _Content]]:
-    """Return the artifacts of a task like `streamed_artifacts`. One that the task has twice is in the list twice."""
+    """Return the artifacts of a task in the form of `streamed_artifacts`: pairs of id and content, sorted by id. One
+    that the task has twice is in the list twice."""
     found = [(str(dig(each, "artifactId")), _content(each)) for each in as_list(dig(task, "artifacts"))]
     return sorted(found, key=lambda each: each[0])
 
