@@ -78,7 +78,7 @@ def differences(here: Shot, there: Shot) -> Iterator[Difference]:
 
 
 def _comparable(aspect: str, here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the two values of an aspect, without parts that one of them lacks.
+    """Return the two values of an aspect, here and there, without parts that one of them lacks.
 
     A missing question or file is reported once, and not again for its data, schema or media type.
     """

@@ -94,7 +94,8 @@ class _Looking:
         self.found.setdefault(kind.name, FoundProtocol(kind(self.wire, place), str(exchange)))
 
     def _note_agents(self, agents: Sequence[str], agent: str) -> str:
-        """Add agent names, and return the default agent."""
+        """Add the names of agents to those that were found. Return the agent to call: `agent`, or by default the first
+        one."""
         self.agents += [each for each in agents if each not in self.agents]
         return agent or (agents[0] if agents else "")
 

@@ -24,7 +24,7 @@ timeout of the task."""
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Agent with its name in the benchmark."""
+    """Agent that takes part in the benchmark, with its name there."""
 
     name: str
     server: AgentClient

@@ -245,7 +245,8 @@ def _p(p: float) -> str:
 
 
 def against(report: Report, earlier: Report, file: str) -> Report:
-    """Return the report with the changes since an earlier result, for the tasks that are unchanged."""
+    """Return the report with the changes since an earlier result, for the tasks that are unchanged. `file` is the file
+    of that result."""
     before = {about.name: about.hash for about in earlier.header.tasks}
     now = {about.name: about.hash for about in report.header.tasks}
     same = [name for name in now if before.get(name) == now[name]]

@@ -197,7 +197,7 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Reloading:
-    """Reloads of the configuration of a process."""
+    """Parameters for reloading the configuration of a process."""
 
     source: ConfigSource
     loaded: Settings
@@ -342,7 +342,7 @@ async def _start(hub: GatewayHub, settings: Settings) -> None:
 
 
 class GatewayServer(uvicorn.Server):
-    """Server of uvicorn with the shutdown of a gateway, and without its ten wake-ups per second."""
+    """Uvicorn server with the shutdown of a gateway. Unlike uvicorn's own, it does not wake up ten times a second."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ _WITH_FILES = (PartAdded, ArtifactAdded, InterruptRaised)
 
 @dataclass(slots=True, eq=False)
 class Pump:
-    """Pump of one active run: stores the events of its agent."""
+    """Task of one active run that reads the events of its agent and stores them."""
 
     journal: Journal
     blobs: Blobs

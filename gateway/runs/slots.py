@@ -29,7 +29,7 @@ class _AgentSlots:
 
 
 class Slots:
-    """Slots of all agents."""
+    """Slots of all agents. A run occupies a slot of its agent while it is active; a run without a free slot waits."""
 
     def __init__(self, find: Callable[[str], RegisteredAgent], start: Callable[[str, str, str], None]) -> None:
         """Create the slots of a gateway.

@@ -63,7 +63,7 @@ class StoredAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DisabledAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent that starts no runs."""
+    """An agent that an operator has disabled: it starts no runs."""
 
     name: str
     running: Running

@@ -168,7 +168,7 @@ class SharedTransaction(Transaction):
             self._drop(look.state)
 
     def forget_all(self) -> None:
-        """Drop all threads. Another gateway may have assigned their keys again while the connection was lost."""
+        """Drop all cached threads. Another gateway may have assigned their keys again while the connection was lost."""
         self.forget()
         self._states.clear()
         self._behind.clear()

@@ -302,10 +302,8 @@ class LogReader:
                 return recent
 
     def _must_wait(self, pk: int, scope: Scope, channel: Channel) -> bool:
-        """Return True if a follower that has read everything waits for more records.
-
-        If the gateway stops, close its connection.
-        """
+        """Return True if a follower that has read everything waits for more records. If the gateway is stopping, close
+        the follower's connection instead."""
         if not self._is_open(pk, scope):
             return False
         if channel.closed:

@@ -24,7 +24,7 @@ _CITED_LATE: Final = "a citation that arrived after the end of its artifact"
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """Form in which an artifact arrived."""
+    """Position of newly arrived parts in their artifact: whether they continue it, and whether more follow."""
 
     append: bool
     """True if the parts continue the artifact. Otherwise they are all of it, and some may be known."""

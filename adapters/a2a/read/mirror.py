@@ -41,7 +41,7 @@ class Mirror:
         self._lost = False
 
     def recall(self, record: Record) -> None:
-        """Remember the fields in a recorded event."""
+        """Store the fields that a recorded event passed through, so that they are not passed again."""
         event = record.event
         if isinstance(event, Native) and event.protocol == PROTOCOL and PROTOCOL in event.extra:
             self._last[event.event] = event.extra[PROTOCOL]

@@ -70,7 +70,7 @@ class Client(ReattachableClient[HttpClient]):
         return _Run(self._http, self._agent, call, is_attached=False)
 
     def find(self, call: Invocation) -> UpstreamRun:
-        """Return the run that the server already has for this call."""
+        """Return the run that the server already has for this call, to reattach to it."""
         return _Run(self._http, self._agent, call, is_attached=True)
 
 

@@ -79,7 +79,7 @@ class _Texts:
 
 
 class _LazyParts(LazyList):
-    """Parts of a message at one moment."""
+    """Copy of a message's parts at one moment. They are encoded one by one, because a long message has thousands."""
 
     def __init__(self, parts: Sequence[w.MessagePart | _Texts]) -> None:
         self._parts = [

@@ -62,7 +62,8 @@ def words(request: AnyRequest, name: str) -> list[str]:
 
 
 def check_selection(names: Iterable[str], allowed: frozenset[str], what: str) -> list[str]:
-    """Return the names of selected members as a list. Raises invalid for an unknown name."""
+    """Return the names of selected members as a list. Raises invalid for a name that is not `allowed`; the error names
+    the parameter `what`."""
     selection = list(names)
     for name in selection:
         if name not in allowed:

@@ -99,7 +99,7 @@ class Client(DrivenClient[HttpClient]):
 
 @dataclass(slots=True)
 class _Server:
-    """Knowledge about a server, which runs gain and share."""
+    """Capabilities of a server, which runs discover and share."""
 
     http: HttpClient
     model: str | None

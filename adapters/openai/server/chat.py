@@ -185,7 +185,8 @@ class ChatCompletions(Handlers):
         members: JsonObject,
         uploaded: int = 0,
     ) -> RunInput:
-        """Return the input of a run."""
+        """Return the input of a run with these messages. `members` are stored for later requests, and `uploaded` is the
+        number of separately uploaded files at the end of the last message."""
         extension, config = decode_request(body.babelgate), body.config()
         if not has_openai_api(agent):
             config = without_ask(config)
@@ -243,7 +244,7 @@ class ChatCompletions(Handlers):
         question: TextQuestion,
         members: JsonObject,
     ) -> _Begun:
-        """Answer a question that was shown as text."""
+        """Answer a question that was shown as text, with the text of the new user messages."""
         values, messages = question.answer(sent.new_messages)
         run_input = await self._input(who, body, agent, messages, members)
         answers = make_answers(question.task.task_id, values, run_input, decode_request(None))
@@ -276,8 +277,8 @@ class ChatCompletions(Handlers):
 
 
 def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:
-    """Return the loss of the caller's tools. It does not apply to a model on a server of this API, or if the agent
-    called one."""
+    """Return the loss of the caller's tools. Return no loss if the agent's server speaks this API, or if the agent has
+    called a tool."""
     if not without_ask(body.config()).get("tools") or has_openai_api(agent) or writer.has_called:
         return ()
     return (Loss(feature=Feature.CALLER_TOOLS.value, how=CHAT[Feature.CALLER_TOOLS].how),)

@@ -25,8 +25,8 @@ _STOPPING = Fault(code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting
 
 
 class Completion:
-    """One reading of a run. `schema`: the format that the caller requested for the answer. `extended`: the caller
-    activated the Babelgate extension."""
+    """Reader of the completion of one run. `schema`: the format that the caller requested for the answer. `extended`:
+    the caller activated the Babelgate extension."""
 
     def __init__(
         self,

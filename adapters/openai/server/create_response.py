@@ -349,10 +349,9 @@ class CreateResponse(Handlers):
 
 
 def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) -> Sequence[Loss]:
-    """Return what did not reach the agent.
+    """Return the losses of a request: its tools, and its items that only a server of this API understands.
 
-    That is tools, unless its server speaks this API or it called one, and items that only a server of this API
-    understands.
+    Return no loss if the agent's server speaks this API. The tools are no loss if the agent has called one.
     """
     if has_openai_api(agent):
         return ()
