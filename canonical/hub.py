@@ -284,7 +284,8 @@ class Reads(Protocol):
         ...
 
     async def runs(self, principal: Principal, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
-        """List runs, newest first, without removed ones."""
+        """Return the runs that match `where`, newest first, without removed ones: at most `limit`, after the first
+        `offset`."""
         ...
 
     async def last_begun(self, principal: Principal, thread_id: str, *, ended_before: int | None = None) -> Run | None:
@@ -367,8 +368,8 @@ class Reads(Protocol):
     async def tasks(
         self, principal: Principal, where: TaskFilter, *, limit: int, cursor: str | None = None
     ) -> TaskPage:
-        """Return a page of tasks. `cursor` is that of the previous page; None requests the first page. Raises invalid
-        for a cursor that the gateway did not issue."""
+        """Return a page of tasks. `cursor` is the next cursor of the previous page; None requests the first page.
+        Raises invalid for a cursor that the gateway did not issue."""
         ...
 
     async def tasks_active_at(self, principal: Principal, moment: int, *, slack: int, limit: int) -> Sequence[Task]:

@@ -28,7 +28,8 @@ def request(
     extended: bool = False,
     offers_tools: bool = False,
 ) -> JsonObject:
-    """Return the params of a send.
+    """Return the params of a send. If `streams`, the response is a stream, else the server responds at once. If
+    `extended`, the Babelgate extension carries what A2A has no form for.
 
     An answer goes to the task that asked. Any other input starts a new task in the context: the previous one has ended
     before the gateway starts a run, and accepts no more input. `offers_tools`: send the caller's tools in ag2's form.

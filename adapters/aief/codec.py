@@ -39,7 +39,7 @@ COSTS: Final = ("task_total_cost", "task_cumulative_cost")
 
 
 def page_of(total: int, page: int, size: int) -> w.Pagination:
-    """Return the description of a page."""
+    """Return the description of page number `page`, with `size` items of the `total`."""
     # Rounded up. The Python SDK 1.0.2 rounds down: nine items on no page at all.
     return w.Pagination(total_items=total, total_pages=-(-total // size), current_page=page, page_size=size)
 

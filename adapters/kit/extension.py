@@ -257,7 +257,7 @@ class RecordReader:
         return self._read_event(event) if self._has_begun and event is not None else ()
 
     def _read_event(self, event: Event) -> Sequence[Event]:
-        """Return what an event of the run means for the reader."""
+        """Return the events to emit for one event of the other gateway's run; none if the reader handles it itself."""
         match event:
             case TaskChanged():
                 return self._change(event)

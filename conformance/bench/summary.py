@@ -271,7 +271,8 @@ def against(report: Report, earlier: Report, file: str) -> Report:
 def _changes(
     agent: str, tasks: Iterable[str], now: Iterable[Attempt], before: Iterable[Attempt], seed: int
 ) -> list[Regression]:
-    """Return the changes of all tasks together, and then of each task."""
+    """Return the changes of an agent from the attempts `before` to those of `now`: first of all tasks together, then of
+    each task."""
     new, old = (
         _by_task(each for each in attempts if each.agent == agent and each.is_judged) for attempts in (now, before)
     )

@@ -158,7 +158,7 @@ class ServerPool:
 
 
 class _Reattaching(ServerPool):
-    """Pool of servers whose clients can reattach to a run."""
+    """Pool of servers whose clients can reattach to a run after a restart of the gateway."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         server = self._bound_server(call) or self._servers[0]

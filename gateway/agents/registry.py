@@ -402,7 +402,7 @@ class _LateDetections:
 
 
 def _apart(agents: Iterable[RegisteredAgent], used_names: Container[str]) -> dict[str, RegisteredAgent]:
-    """Return agents by name. An agent whose name is in use gets a number as suffix."""
+    """Return the agents by unique names. An agent whose name is in use gets a number as suffix."""
     by_name: dict[str, RegisteredAgent] = {}
     for each in agents:
         name, number = each.info.name, 1

@@ -33,7 +33,7 @@ class CommitHandler:
         self._reports, self._cluster = reports, cluster
 
     def handle_commits(self, published: Sequence[Published]) -> None:
-        """Handle what this gateway has committed."""
+        """Pass the commits of this gateway to the parts that follow them: reads, expiry, reports and the cluster."""
         for commit in published:
             ended = self._reads.handle_commit(commit)
             self._expiry.handle_commit(commit)

@@ -74,7 +74,7 @@ class TakenOver(FaultError):
 
 
 class Moved(FaultError):
-    """Conflict: the log has grown since the command was decided."""
+    """Conflict: the log has more records than when the command was decided, so the decision may be wrong."""
 
 
 _CHANGING: Final = frozenset((RunStarted, InterruptRaised))
@@ -151,7 +151,7 @@ def _find_next(tx: Transaction, state: ThreadState) -> Later | None:
 def append(
     tx: Transaction, start: StartedRun, events: Sequence[tuple[Event, bytes]], files: Sequence[FilePart] = ()
 ) -> None:
-    """Append events of a running run.
+    """Append events of a running run, each with its JSON, and record that the thread uses their `files`.
 
     Raises conflict if the run has ended or was started again: this fences the pump of the earlier attempt.
     """

@@ -119,7 +119,7 @@ class Slots:
             timer.cancel()
 
     def _serve(self, agent: str, slots: _AgentSlots) -> None:
-        """Give free slots to the owners in turn, one each."""
+        """Give the free slots of an agent to the owners of waiting threads, in turn and one each."""
         if agent in self._held:
             return
         while slots.waiting and not (self._is_closed or self._is_paused) and slots.has_room:

@@ -89,7 +89,8 @@ class Database(Protocol):
         ...
 
     def together(self, connection: Connection) -> AbstractContextManager[Any]:
-        """Return a context manager that pipelines the writer's statements. Its end raises the first error, if any."""
+        """Return a context manager that sends the writer's statements together, without waiting for each result. Its
+        end raises the first error, if any."""
         ...
 
     def reading(self, connection: Connection) -> AbstractContextManager[None]:

@@ -139,7 +139,7 @@ class Journal:
                 raise
 
     async def _try_to_open(self, *, wait: bool) -> bool:
-        """Open the database. Return False if it is locked and `wait` is set."""
+        """Open the database. If another gateway has locked it, return False if `wait` is set, else raise the error."""
         try:
             self.database.acquire()
             await asyncio.to_thread(self._open)

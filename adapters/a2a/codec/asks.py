@@ -65,7 +65,8 @@ def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[Fra
 
 
 def decode_calls(name: str | None, parts: Sequence[Part]) -> list[FrameworkQuestion]:
-    """Return the questions in an artifact in a framework's form; none if any part is something else."""
+    """Return the questions in an artifact with this name (None: without one) that has a framework's form. Return none
+    if any part is something else."""
     return next(filter(None, (reader(name, parts) for reader in _ARTIFACT_READERS)), list[FrameworkQuestion]())
 
 

@@ -167,7 +167,8 @@ class ArtifactReader:
         *,
         is_fresh: bool,
     ) -> None:
-        """Add parts that are new. `is_fresh`: they are all of the artifact."""
+        """Add new parts of an artifact to its tracker, and their events to the run. `is_fresh`: they are all of the
+        artifact, and not a continuation."""
         if tracker.file:
             self._add_file(tracker, artifact, parts, delivery, is_fresh=is_fresh)
             return
@@ -198,7 +199,8 @@ class ArtifactReader:
         *,
         is_fresh: bool,
     ) -> None:
-        """Add parts of a file. `is_fresh`: they are all of it."""
+        """Add new parts of a file to its tracker, and their events to the run. `is_fresh`: they are all of it, and not
+        a continuation."""
         events, start = self._run.events, len(self._run.events)
         appends = tracker.added and not is_fresh
         # The server's ids are unique within its task only.

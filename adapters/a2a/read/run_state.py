@@ -81,7 +81,8 @@ class RunState:
             self.events.append(LossNoted(feature=feature, how=how))
 
     def read_about(self, metadata: JsonObject | None) -> JsonObject:
-        """Add the losses that another gateway reports, and return the usage that it reports."""
+        """Add the losses that another gateway reports in the metadata, and return the usage that it reports; empty if
+        it reports none."""
         members = gateway_members(metadata)
         for feature, how in as_object(members.get("loss")).items():
             # What the metadata carry is read from them.

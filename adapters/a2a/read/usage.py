@@ -133,6 +133,6 @@ class UsageCounter:
             self._sum = add_usage(self._sum, usage)
 
     def count_history(self, metadata: JsonObject | None, message_id: str | None) -> None:
-        """Count the usage of a message that the server wrote while no stream was open."""
+        """Count the usage in the metadata of a message that the server wrote while no stream was open."""
         self.count(metadata, message_id)
         self._sum = self._sum or usage_of_task(metadata)

@@ -163,7 +163,8 @@ class ArtifactWriter:
         return (self._update(artifact.piece(part), append=append, last=False),) if self.in_pieces else ()
 
     def _write_chunk(self, message: OpenMessage, index: int, part: Part, mark: JsonObject) -> Sequence[Update]:
-        """Return another server's piece of an artifact, once all its parts have come."""
+        """Return the update of an artifact by another server's piece, once all parts of the piece have arrived; no
+        update before."""
         message.gathered.append((index, part))
         if not mark:
             return ()

@@ -99,7 +99,7 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
 
 
 def _json(value: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
-    """Return a message as a response."""
+    """Return an ACP message as a response with JSON."""
     return json_response(value, headers, status=status)
 
 
@@ -270,7 +270,8 @@ class Server(Handlers):
     async def _answer(
         self, who: Caller, last: Task, value: Any, message: Message, run_id: str, extension: ExtensionRequest
     ) -> Receipt:
-        """Answer or decline a task's questions. Raises not_awaiting if it has none."""
+        """Answer a task's questions with a value and a message, or decline those that the extension names. Return the
+        receipt of the run `run_id`, which continues. Raises not_awaiting if the task has no question."""
         messages = answer_messages(extension, message)
         run_input = RunInput(messages=messages, config=config_of(extension), headers=who.headers)
         answers = Answers(task_id=last.task_id, bare=value, input=run_input, protocol="acp")

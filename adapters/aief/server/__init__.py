@@ -113,7 +113,7 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
 
 
 def _json(value: BaseModel, headers: Mapping[str, str] | None = None, status: int = 200) -> Response[Any]:
-    """Return a message as a response."""
+    """Return an AIEF message as a response with JSON."""
     return json_response(value, headers, status=status)
 
 
@@ -375,7 +375,8 @@ class Server(Handlers):
     async def _begin(
         self, who: Caller, view: TaskView, next_step: Next, body: w.RequestBody, activation: "_Activation | None"
     ) -> str:
-        """Start the run of a step, and return its id."""
+        """Start the run of a step, or answer the questions that it answers, and return the run's id. `activation` is
+        the request's Babelgate extension, if the caller activated it."""
         extension = ExtensionRequest() if activation is None else activation.extension
         if next_step.answer is not None:
             return await self._answer(who, view, next_step.answer, body, extension)

@@ -316,7 +316,7 @@ class RunSteps:
             self._lose(Feature.METADATA)
 
     def _add(self, message_id: str, index: int, part: Part) -> None:
-        """Add a part to the newest step."""
+        """Add the part of a message, at this index, to the newest step."""
         segment = self.segments[-1]
         if isinstance(part, RefusalPart):
             self._lose(Feature.REFUSAL)

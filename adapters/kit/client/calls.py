@@ -172,7 +172,7 @@ class Calls:
     async def _send(
         self, method: str, target: str, headers: Mapping[str, str], more: Mapping[str, Any]
     ) -> AsyncGenerator[httpx.Response]:
-        """Send a request to a URL, and follow its redirects.
+        """Send a request to a URL, and follow its redirects. `more` are further arguments of HTTPX, such as the body.
 
         Raises agent_timeout, agent_unreachable, and the fault of an error response.
         """

@@ -68,7 +68,7 @@ async def each(items: Iterable[bytes | Large]) -> AsyncGenerator[bytes | Large]:
 async def _pieces(
     head: bytes, items: AsyncGenerator[bytes | Large] | AsyncGenerator[bytes], tail: bytes
 ) -> AsyncGenerator[bytes]:
-    """Yield the JSON of the list in pieces."""
+    """Yield the JSON of the list in pieces: `head`, the items with commas between them, and `tail`."""
     time_slice = TimeSlice()
     ready, size = [head], 0
     first = True

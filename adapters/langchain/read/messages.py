@@ -337,7 +337,7 @@ class MessageDecoder:
         return number is None or message.open_part[1] is None or message.open_part[1] == number
 
     def _begin(self, message: _Open, block: JsonObject, kind: str, number: Any) -> list[Event]:
-        """Start a part with a block that has further members."""
+        """Start a part with a content block that has more members than its text. `number` is the index of the block."""
         part = _parts(block)[0]
         if part.kind != kind:
             return self._block(message, block)
@@ -365,7 +365,7 @@ class MessageDecoder:
         return [*events, self._add(message, part, is_open=True)]
 
     def _block(self, message: _Open, block: JsonObject) -> list[Event]:
-        """Return the events of a block of any other kind, which arrives whole."""
+        """Return the events of a content block that arrives whole, unlike text, reasoning and tool calls."""
         parts = _parts({name: value for name, value in block.items() if name != "index"})
         for part in parts:
             self.data = part.data if isinstance(part, DataPart) else self.data

@@ -64,7 +64,7 @@ def success(command_id: int, result: JsonObject, seq: int = 0, *, camel: bool) -
 
 
 def error_reply(command_id: Any, code: str, message: str) -> JsonObject:
-    """Return the response to a failed command."""
+    """Return the response to a failed command, with the error's code and text."""
     return {"type": "error", "id": command_id if _is_id(command_id) else None, "error": code, "message": message}
 
 

@@ -228,7 +228,8 @@ class _Conversation:
             await self._socket.send_data(text)
 
     def _is_subscribed(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:
-        """Return True if any subscription includes an event."""
+        """Return True if any subscription of the connection includes the event `seq` of a channel, a namespace and a
+        name."""
         return any(subscription.is_subscribed(seq, channel, ns, name) for subscription in self._subscriptions.values())
 
     async def _answer(self, raw: bytes) -> None:

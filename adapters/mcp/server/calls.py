@@ -191,7 +191,7 @@ class ToolCalls:
     # Runs
 
     async def _start(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> JsonObject:
-        """Submit a run and return its result."""
+        """Submit a run of the tool's agent with these arguments, and return its result."""
         submission = await self._submission(who, tool, arguments, peer)
         if peer.is_polling:
             submission = replace(submission, ephemeral=False)
@@ -217,7 +217,7 @@ class ToolCalls:
         return {"resultType": "task", **task, "_meta": writer.metadata()}
 
     async def _submission(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> Submission:
-        """Return the submission of a call. Raises invalid."""
+        """Return the submission of a call of a tool with these arguments. Raises invalid."""
         thread_id, alias = self._thread(thread_of(arguments))
         if tool.takes_messages:
             run_input = decode_arguments(arguments)
@@ -279,7 +279,8 @@ class ToolCalls:
             raise
 
     async def _result(self, who: Caller, tool: AgentTool, writer: ResultWriter, peer: Peer) -> JsonObject:
-        """Return the result of the call. Raises MissingCapability."""
+        """Return the result of a call that has ended or asks a question. Raises MissingCapability if no client like
+        this one can answer the question."""
         if writer.is_paused and peer.can_repeat_call:
             if _can_answer(peer, writer.questions):
                 return {**_input_required(writer.task, writer.questions), "_meta": writer.metadata()}

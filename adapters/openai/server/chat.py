@@ -149,7 +149,8 @@ class ChatCompletions(Handlers):
     async def _submit(
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, sent: SentMessages, place: _Place, members: JsonObject
     ) -> _Begun:
-        """Start a run. Raises invalid."""
+        """Start a run with the new messages at a place: a thread, or a new one. `members` are stored for later
+        requests. Raises invalid."""
         extension = decode_request(body.babelgate)
         thread_id, alias, is_known = place
         # SPEC/chat/completion_create_params.py, store: a completion is stored only on request.
@@ -255,7 +256,7 @@ class ChatCompletions(Handlers):
     async def _answer(
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, members: JsonObject
     ) -> _Begun:
-        """Answer questions that were shown as tool calls."""
+        """Answer questions that were shown as tool calls, with the results of these calls in the conversation."""
         task = await find_asking_task(self._hub, who.principal, conversation.answers[0].task_id, _WORDS)
         if task.agent != agent.name:
             refuse("model", f"The tool was called by {task.agent}: send its result to that model.")

@@ -95,7 +95,8 @@ class Completion:
     async def response(
         self, headers: Mapping[str, str], *, losses: Sequence[Loss] = (), metadata: JsonObject | None = None
     ) -> Response[Any]:
-        """Return the completion as an HTTP response, or the run's fault with the incomplete completion."""
+        """Return the completion as an HTTP response, or the run's fault with the incomplete completion. `losses` are
+        those of the request, and `metadata`, if given, is added to the completion."""
         fault = await self.find_fault()
         if fault is not None:
             return error_response(fault, headers, unfinished=self.body() if self.writer.has_output else None)

@@ -191,7 +191,8 @@ class ItemWriter:
         return {"item_id": item.item_id, "output_index": item.index, **place}
 
     def begin_part(self, item: OutputItem, kind: PartKind, started_at: int = 0) -> None:
-        """Open a part, and end the open one."""
+        """Open a part of an item, and end the open one. `started_at` is the number of characters of the message before
+        it."""
         self.end_part(item)
         item.open, item.pieces, item.annotations, item.started_at = kind, GrowingText(), [], started_at
         item.tokens = []

@@ -355,7 +355,8 @@ def _first_call(call: Invocation, plan: ReplayPlan) -> Invocation:
 
 
 async def _next(going: _Call, answers: Sequence[InterruptAnswered], cursor: ReplayCursor) -> object:
-    """Return the next item. Raises agent_not_replayable instead of a fault that the replay did not expect."""
+    """Return the next item that a call yields, after it got the answers. Raises agent_not_replayable instead of a fault
+    that the replay did not expect."""
     try:
         return await going.next(answers)
     except FaultError as error:
