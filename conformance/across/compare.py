@@ -37,7 +37,8 @@ class Difference:
 
 
 def aspects_of(shot: Shot) -> Mapping[str, Any]:
-    """Return the comparable aspects of a shot, with None for those that the protocol does not show."""
+    """Return the comparable aspects of what one protocol showed at one moment, with None for those that it does not
+    show."""
     meaning = shot.meaning
     if meaning is None:
         return {"answer": shot.fault}

@@ -49,7 +49,7 @@ class AttemptTrace:
 
 
 class TracedAttempt(Protocol):
-    """An attempt (`babelgate.gateway.runs.attempt.AttemptFilter`)."""
+    """Interface of an attempt that can be traced, implemented by `babelgate.gateway.runs.attempt.AttemptFilter`."""
 
     trace: AttemptTrace | None
 

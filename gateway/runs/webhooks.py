@@ -122,7 +122,7 @@ class _Failure:
 
 
 class Deliverer:
-    """Deliveries to all webhooks of this gateway."""
+    """Sender of the events of tasks to all webhooks of this gateway."""
 
     def __init__(
         self,

@@ -185,7 +185,7 @@ class MessageEncoder:
             losses[Loss(feature=feature.value, how=carry.how)] = None
 
     def write(self, event: object) -> None:
-        """Encode one event."""
+        """Encode one event into the messages of the run, and emit the events of the protocol that show it."""
         write = self._WRITES.get(type(event))
         if write is not None:
             write(self, event)
