@@ -71,7 +71,8 @@ async def play(
     only: Sequence[str] = (),
     observe: Callable[[str], None] = lambda _: None,
 ) -> PlayRecord:
-    """Play the scenarios and return the record. Raises NothingToCompare, and Unanswered if no server answers."""
+    """Play the scenarios whose names match a pattern in `only` (empty: all), and return the record. `observe` is called
+    with the name of each scenario when it starts. Raises NothingToCompare, and Unanswered if no server answers."""
     started = time.monotonic()
     secrets = secrets_of(urls, [options.headers])
     options = replace(options, credentials=credentials_by_origin(urls))

@@ -45,10 +45,10 @@ class Verifier:
         previous: "Verifier | None" = None,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the verifier. `key_ring` has the keys of the administration API.
+        """Create the verifier. `key_ring` has the keys of the administration API; None if the API is off.
 
-        `clock` is the time since 1970, and `now` a steady clock, both in seconds.
-        Issuers whose settings are those of the `previous` verifier are taken from it, with their keys.
+        `clock` is the time since 1970, and `now` a steady clock, both in seconds. Issuers whose settings are those of
+        the `previous` verifier are taken from it, with their keys.
         """
         self._clock = clock
         self._key_ring = key_ring

@@ -12,7 +12,7 @@ class Publisher:
     """Publisher of the commits of this gateway."""
 
     def __init__(self, channels: Channels, on_commit: Callable[[Sequence[Published]], None] | None) -> None:
-        """Publish to channels, then to `on_commit`."""
+        """Publish to channels, then to `on_commit`, unless it is None."""
         self.rows = RowCache()
         self._channels = channels
         self._on_commit = on_commit
