@@ -10,6 +10,7 @@ from babelgate.adapters.kit.upstream import Upstream
 from .agents.interface import assume_agent
 from .carries import CARRIES, EXTENDED
 from .client import Client, discover
+from .rest import REST
 from .server import encode_fault, routes
 
 __all__ = ("adapter", "upstream")
@@ -40,6 +41,7 @@ adapter = Adapter(
     carries=CARRIES,
     extended=dict.fromkeys(CARRIES, EXTENDED),
     examples=_examples,
+    rest=REST,
     webhooks={"a2a-0.3": Writer_0_3, "a2a-1.0": Writer},
 )
 

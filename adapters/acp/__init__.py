@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from babelgate.adapters.acp.agents import label, upstream_name
 from babelgate.adapters.acp.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.acp.client import Client, discover
+from babelgate.adapters.acp.rest import REST
 from babelgate.adapters.acp.server import answer_fault, routes
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.kit.upstream import Upstream
@@ -30,6 +31,7 @@ adapter = Adapter(
     carries={VERSION: CARRIES},
     extended={VERSION: EXTENDED},
     examples=examples,
+    rest=REST,
 )
 
 upstream = Upstream(

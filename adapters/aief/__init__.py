@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from babelgate.adapters.aief.agents import upstream_name
 from babelgate.adapters.aief.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.aief.client import Client, discover
+from babelgate.adapters.aief.rest import REST
 from babelgate.adapters.aief.server import answer_fault, routes
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.kit.upstream import Upstream
@@ -29,6 +30,7 @@ adapter = Adapter(
     carries={VERSION: CARRIES},
     extended={VERSION: EXTENDED},
     examples=examples,
+    rest=REST,
 )
 
 upstream = Upstream(

@@ -8,6 +8,7 @@ from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.server.encoding import LargeJson
+from babelgate.adapters.kit.server.rest import RestDescription
 from babelgate.canonical import Carry, Cron, Fault, Feature, Hub, Principal, Record, Task, Webhook
 
 
@@ -67,6 +68,8 @@ class Adapter:
     the extension are omitted."""
     examples: Callable[[str, str], Sequence[Example]]
     """Rows for the table of URLs: (base URL without a trailing slash, agent name) → examples."""
+    rest: RestDescription | None = None
+    """Types of the bodies of its REST operations, for OpenAPI documents. None for a protocol without REST."""
     webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])
     """Factories of webhook writers, by dialect: (webhook, task, id of the thread in this protocol) → writer."""
     crons: Mapping[str, Callable[[Hub, Principal, Cron, str], Awaitable[object]]] = field(

@@ -11,6 +11,7 @@ from babelgate.adapters.kit.upstream import Upstream
 from babelgate.adapters.langchain.agents import assume_agent, upstream_name
 from babelgate.adapters.langchain.carries import CARRIES, EXTENDED
 from babelgate.adapters.langchain.client import Client, describe, discover
+from babelgate.adapters.langchain.rest import REST
 from babelgate.adapters.langchain.server import answer_fault, routes
 from babelgate.adapters.langchain.server.crons import submit
 from babelgate.adapters.langchain.write.webhook import Writer
@@ -41,6 +42,7 @@ adapter = Adapter(
     carries=CARRIES,
     extended=EXTENDED,
     examples=examples,
+    rest=REST,
     webhooks={"langgraph": Writer},
     crons={"langgraph": submit},
 )

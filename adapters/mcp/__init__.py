@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.mcp.carries import CARRIES, EXTENDED, VERSION
+from babelgate.adapters.mcp.rest import REST
 from babelgate.adapters.mcp.server import PATH, answer_fault, routes
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
 
@@ -31,4 +32,5 @@ adapter = Adapter(
     carries={VERSION: CARRIES},
     extended={VERSION: EXTENDED},
     examples=examples,
+    rest=REST,
 )

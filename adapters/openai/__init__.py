@@ -16,6 +16,7 @@ from babelgate.adapters.openai.carries import (
     VERSION,
 )
 from babelgate.adapters.openai.client import Client, discover
+from babelgate.adapters.openai.rest import REST
 from babelgate.adapters.openai.server import answer_fault, routes
 
 __all__ = ("CARRIES", "VERSION", "Client", "adapter", "discover", "upstream", "upstream_name")
@@ -38,6 +39,7 @@ adapter = Adapter(
     carries={CHAT_VERSION: CHAT, RESPONSES_VERSION: RESPONSES},
     extended=EXTENDED,
     examples=examples,
+    rest=REST,
 )
 
 upstream = Upstream(

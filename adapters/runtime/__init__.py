@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.runtime.carries import CARRIES, VERSION
+from babelgate.adapters.runtime.rest import REST
 from babelgate.adapters.runtime.server import answer_fault, routes
 
 __all__ = ("adapter",)
@@ -26,4 +27,5 @@ adapter = Adapter(
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},
     examples=examples,
+    rest=REST,
 )

@@ -28,6 +28,7 @@ from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
+from babelgate.gateway.http.openapi_routes import openapi_routes
 from babelgate.gateway.http.operations import find_adapter
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
@@ -140,7 +141,12 @@ def create_app(
         adapter = find_adapter(path)
         return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
 
-    handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub), admin_routes(hub, port)]
+    handlers: list[Any] = [
+        *_gateway_routes(hub, own_hub),
+        *grants.routes(own_hub),
+        admin_routes(hub, port),
+        *openapi_routes(),
+    ]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
