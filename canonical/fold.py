@@ -33,7 +33,7 @@ from babelgate.canonical.event import (
     encode_event,
 )
 from babelgate.canonical.growing import GrowingParts
-from babelgate.canonical.message import FilePart, Message, TextPart
+from babelgate.canonical.message import FilePart, Message, TextPart, first_words
 from babelgate.canonical.state import RunStatus, TaskState
 from babelgate.canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thread
 from babelgate.canonical.value import Extra
@@ -123,6 +123,7 @@ def run_created(record: Record, event: RunCreated, task_id: str, thread_id: str 
         created_at=record.at,
         first_seq=record.seq,
         last_seq=record.seq,
+        first_words=first_words(event.messages),
     )
 
 
@@ -148,7 +149,7 @@ def run_after(run: Run, record: Record) -> Run:
                 last_seq=record.seq,
             )
         case RunRemoved() if event.run_id == run.run_id:
-            return run.replace(removed=True)
+            return run.replace(removed=True, first_words="")
         case RunChanged() if event.run_id == run.run_id:
             return run.replace(metadata=event.metadata)
         case LossNoted():

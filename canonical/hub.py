@@ -134,6 +134,9 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """Input of the run that continues. Its messages are the answers in the caller's words, for the log and for agents
     that take messages."""
     action: Literal["answer", "decline"] = "answer"
+    is_text: bool = False
+    """True if the caller could send only text. A text that violates its question's schema is then converted to the
+    value that it represents, such as true or a number."""
     protocol: str = ""
     webhook: "Webhook | None" = None
     key_id: str = ""
@@ -554,7 +557,13 @@ class Hub(Protocol):
         ...
 
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:
-        """Commit answers; the first commit wins. Raises not_found, not_awaiting, task_ended."""
+        """Commit answers; the first commit wins. Raises not_found, not_awaiting, task_ended, invalid (a value violates
+        the schema of its question, which stays open)."""
+        ...
+
+    async def check_answers(self, principal: Principal, answers: Answers) -> None:
+        """Check the values of answers against the schemas of their questions, and commit nothing. A request with
+        several answers calls it before the first of them. Raises not_found, invalid."""
         ...
 
     async def cancel(self, principal: Principal, task_id: str) -> Task:

@@ -1,6 +1,6 @@
 """Messages and their parts: what callers and agents say to each other."""
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 from babelgate.canonical.value import Extra, Json, JsonObject, Value
 
@@ -125,3 +125,17 @@ def text_of(parts: "tuple[Part, ...] | list[Part]") -> str:
     """Return the plain text of some parts. Text parts are joined without a separator, because streamed answers are
     split at any character."""
     return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+_FIRST_WORDS: Final = 120
+"""Maximum length of the first words of messages, in characters. Chosen: one line of a list."""
+
+
+def first_words(messages: "tuple[Message, ...]") -> str:
+    """Return the beginning of the last message with text, on one line. Return an empty text if no message has any."""
+    for message in reversed(messages):
+        for part in message.parts:
+            if isinstance(part, TextPart) and (words := part.text[: 4 * _FIRST_WORDS].split()):
+                line = " ".join(words)
+                return line if len(line) <= _FIRST_WORDS else line[: _FIRST_WORDS - 1].rstrip() + "…"
+    return ""

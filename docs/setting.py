@@ -34,7 +34,9 @@ def _table(rows: Iterator[tuple[str, str, str]]) -> Iterator[str]:
 
 def _rows(section: dict[str, Any], sections: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, each in section["properties"].items():
-        inner = sections.get(each.get("$ref", "").rpartition("/")[2])
+        # A section that true or false can replace is an alternative without a description.
+        choice = each if "description" in each else each.get("anyOf", [each])[-1]
+        inner = sections.get(choice.get("$ref", "").rpartition("/")[2])
         if inner is not None:
             yield from _rows(inner, sections, f"{prefix}{name}.")
             continue

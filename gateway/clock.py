@@ -9,6 +9,10 @@ set back meanwhile, the elapsed time counts as zero.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _now() -> int:
@@ -26,3 +30,12 @@ class Clock:
     steady: Callable[[], int] = _steady
     """Microseconds since an arbitrary moment: for waiting. The clock is never set, and the event loop's timers use the
     same one."""
+
+
+def format_time(at: int | None) -> str | None:
+    """Return a time in RFC 3339, in UTC, with microseconds. `at` is in microseconds since 1970."""
+    return (
+        None
+        if at is None
+        else (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    )

@@ -16,6 +16,7 @@ from babelgate.gateway.runs.commits import CommitHandler
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
+from babelgate.gateway.runs.fault_counts import FaultCounts
 from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
@@ -36,6 +37,7 @@ from babelgate.gateway.storage.auditor import NO_AUDITOR, CountingAuditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.overview import Overview
 from babelgate.gateway.storage.reads import JournalReads
 
 _EXPIRY_HEARTBEATS: Final = 30
@@ -118,7 +120,8 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
     journal = _create_journal(database, commits, options)
     generation().registry.report_to(options.observer)
-    reports = RunReports(options.observer)
+    faults = FaultCounts(clock)
+    reports = RunReports(options.observer, faults)
     reads = JournalReads(journal, blobs, current.limits)
     engine = Engine(
         journal, blobs, reads, current.find_for_run, current.reach_for_run, rules=current.rules, reports=reports
@@ -151,9 +154,11 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         generation=generation,
         journal=journal,
         reads=reads,
+        overview=Overview(journal, reads),
         blobs=blobs,
         drain=drain,
         engine=engine,
+        faults=faults,
         submissions=_create_submissions(
             journal, reads, blobs, current, engine, threads, deliverer, drain, switches, options.observer.traces
         ),

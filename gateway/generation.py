@@ -5,7 +5,7 @@ The parts of the hub do not copy them. Each gets a function that returns the val
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.registry import Registry
@@ -36,6 +36,8 @@ class HubSettings:
     webhook_secret: str | None = None
     webhook_retries: Sequence[float] = field(default_factory=lambda: Webhooks().retries)
     """Delays between the deliveries of a webhook, in seconds."""
+    wire: Literal["off", "failures", "all"] = "off"
+    """Runs whose exchanges with their servers stay in memory (`console.wire`)."""
     is_shared: bool = False
     """True if other nodes share the database."""
 
@@ -68,6 +70,7 @@ class HubGeneration:
                 output_limit=limits.output,
                 attempts=limits.attempts,
                 patience=settings.patience,
+                wire=settings.wire,
                 window=Window(limits.window if has_own_window else _SHARED_WINDOW),
             ),
             delivery=DeliveryRules(

@@ -24,6 +24,7 @@ from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
+from babelgate.gateway.runs.fault_counts import FaultCounts
 from babelgate.gateway.runs.output_schema import find_schema_error
 from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
@@ -37,9 +38,11 @@ from babelgate.gateway.storage import assistants, items, queries
 from babelgate.gateway.storage.administered import AdministeredState
 from babelgate.gateway.storage.auditor import Auditor
 from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.change_feed import ChangeFeed
 from babelgate.gateway.storage.checkpoints import Attached
 from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.overview import Overview
 from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import Transaction, read_meta, write_meta
 from babelgate.gateway.storage.unavailable import RETRY_AFTER
@@ -72,9 +75,11 @@ class Parts:
     """Function that returns the current generation."""
     journal: Journal
     reads: JournalReads
+    overview: Overview
     blobs: Blobs
     drain: Drain
     engine: Engine
+    faults: FaultCounts
     submissions: Submissions
     administration: AdministeredState
     switches: Switches
@@ -104,11 +109,14 @@ class GatewayHub:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._started_at: float | None = None
         self.instance = ""
         """UUID of the database, created at its first start."""
         self._stopping = asyncio.Event()
         self.before_recovery: Callable[[], Awaitable[None]] | None = None
         """Function that adds the agents of the administration API, before runs are continued."""
+        self.before_drain: Callable[[], Awaitable[None]] | None = None
+        """Function that ends the programs that the gateway has started, when it begins to shut down."""
 
     # Parts that servers use themselves
 
@@ -128,9 +136,24 @@ class GatewayHub:
         return self._parts.reads
 
     @property
+    def overview(self) -> Overview:
+        """Reads across threads, for the console."""
+        return self._parts.overview
+
+    @property
+    def changes(self) -> ChangeFeed:
+        """Hints about changed rows, for the console."""
+        return self._parts.journal.changes
+
+    @property
     def engine(self) -> Engine:
         """The running runs."""
         return self._parts.engine
+
+    @property
+    def faults(self) -> FaultCounts:
+        """Counts of the faults of runs."""
+        return self._parts.faults
 
     @property
     def store(self) -> items.ItemStore:
@@ -201,6 +224,7 @@ class GatewayHub:
         ended with a fault that states the reason.
         """
         parts = self._parts
+        self._started_at = asyncio.get_running_loop().time()
         parts.blobs.secure()
         await parts.journal.open(wait=parts.is_standby)
         self.attach(self.registry)
@@ -209,6 +233,7 @@ class GatewayHub:
             await parts.assistants.start()
             await parts.grants.start()
             parts.switches.start(parts.administration, parts.submissions.cancel)
+            parts.administration.add_listener(lambda _: self.changes.note_agent(None))
             await parts.administration.start()
             if self.before_recovery is not None:
                 await self.before_recovery()
@@ -243,6 +268,7 @@ class GatewayHub:
         """Apply what the parts of the hub keep in memory of a generation, after another one became current."""
         self._parts.blobs.limit = self._parts.generation().limits.artifact
         self.engine.slots.refresh()
+        self.changes.note_agent(None)
 
     async def _recover(self) -> None:
         parts = self._parts
@@ -268,16 +294,23 @@ class GatewayHub:
         """Refuse new runs, start none of the pending ones, and wait until the running ones have ended."""
         parts = self._parts
         parts.drain.is_set = True
+        await self._end_programs()
         if parts.cluster is not None:
             parts.cluster.close()
         parts.engine.slots.close()
         await parts.crons.stop()
         await parts.engine.drain()
 
+    async def _end_programs(self) -> None:
+        end, self.before_drain = self.before_drain, None
+        if end is not None:
+            await end()
+
     def close_readers(self) -> None:
         """End every subscription to the log. Responses that wait for more of it are cut off."""
         self._stopping.set()
         self.journal.channels.close_all()
+        self.changes.close()
         self.reads.close()
 
     async def stop(self, seconds: float = _STOP_TIMEOUT) -> None:
@@ -294,6 +327,7 @@ class GatewayHub:
             return max(0.1, part * (deadline - loop.time()))
 
         self.close_readers()
+        await self._end_programs()
         if parts.cluster is not None:
             parts.cluster.close()
         background = (
@@ -314,6 +348,11 @@ class GatewayHub:
         if parts.cluster is not None:
             await parts.cluster.leave(share(0.4))
         await parts.journal.close(share(1.0))
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the start; 0 before it."""
+        return 0.0 if self._started_at is None else asyncio.get_running_loop().time() - self._started_at
 
     async def ready(self) -> str | None:
         """Return why no run can be stored, or None if the database and the store of files accept writes."""
@@ -385,6 +424,9 @@ class GatewayHub:
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
         return await self._parts.submissions.answer(owner, answers)
+
+    async def check_answers(self, owner: str, answers: Answers) -> None:
+        await self._parts.submissions.check_answers(owner, answers)
 
     async def cancel(self, owner: str, task_id: str) -> Task:
         return await self._parts.submissions.cancel(owner, task_id)

@@ -30,8 +30,13 @@ DATA = (
         for folder in ("requirements", "schemas", "presets", "bench/suites")
         for path in (ROOT / "conformance" / folder).glob("*.yaml")
     ),
+    *(str(path.relative_to(ROOT)) for path in (ROOT / "gateway/console/static").rglob("*") if path.is_file()),
     "py.typed",
 )
+
+
+MOST_OF_THE_CONSOLE = 300_000
+"""Maximum size of the console in the wheel, in bytes, compressed."""
 
 
 def modules() -> set[str]:
@@ -103,6 +108,12 @@ def test_the_wheel_has_the_packages_and_their_data_only(wheel: Path) -> None:
         assert f"babelgate/{path}" in names
     assert not [name for name in names if "__pycache__" in name]
     assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_the_console_adds_little_to_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        console = [each for each in archive.infolist() if each.filename.startswith("babelgate/gateway/console/")]
+    assert 0 < sum(each.compress_size for each in console) <= MOST_OF_THE_CONSOLE
 
 
 def test_the_sdist_holds_real_files(source: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from uuid import NAMESPACE_OID, uuid5
 from pydantic_core import to_json
 
 from babelgate.adapters.aief.wire import types as w
-from babelgate.adapters.kit.json import ABSENT, parse_text
+from babelgate.adapters.kit.json import ABSENT, is_text_schema, parse_text
 from babelgate.adapters.kit.time import encode_time
 from babelgate.canonical import Artifact, DataPart, FilePart, Message, Part, RefusalPart, TextPart
 from babelgate.canonical.message import ReasoningPart
@@ -179,7 +179,7 @@ def decode_answer(body: w.RequestBody, schema: JsonObject | None) -> tuple[Json,
         return more, Message(role="user", parts=data_parts)
     text = body.input or ""
     value: Json = text
-    if schema is not None and text.lstrip()[:1] in ("{", "["):
+    if schema is not None and not is_text_schema(schema) and text.lstrip()[:1] in ("{", "["):
         parsed = parse_text(text)
         value = text if parsed is ABSENT else parsed  # the text may only begin like JSON
     return value, Message(role="user", parts=(TextPart(text=text), *data_parts))

@@ -9,7 +9,9 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.server.encoding import LargeJson
 from babelgate.adapters.kit.server.rest import RestDescription
-from babelgate.canonical import Carry, Cron, Fault, Feature, Hub, Principal, Record, Task, Webhook
+from babelgate.canonical import Carry, Cron, Fault, Feature, Hub, Principal, Record, Run, Task, Thread, Webhook
+from babelgate.canonical.event import RunCreated
+from babelgate.canonical.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,59 @@ class Example:
     label: str
     url: str
     curl: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snippet:
+    """A short program that calls an agent with the text `Hello`, and prints the answer."""
+
+    version: str
+    """Version of the protocol: a key of `Adapter.carries`."""
+    language: str
+    """`shell`, `python` or `typescript`."""
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """A request that reads something from the gateway, and changes nothing."""
+
+    method: Literal["GET", "POST"] = "GET"
+    path: str
+    """Path and query below the gateway's base URL. It begins with a slash."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Headers of the protocol. Credentials are the caller's own."""
+    body: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One way to read a run in a protocol, or the reason why there is none. Either `request` or `why_not` is set."""
+
+    version: str
+    """Version of the protocol: a key of `Adapter.carries`."""
+    title: str
+    form: Literal["object", "list", "stream"] = "object"
+    """Form of the response: the run as it is now, all of its events until now, or its events as a stream. The stream
+    begins with the first event, and ends when the run has stopped."""
+    request: ReadRequest | None = None
+    why_not: str = ""
+    hidden: Mapping[Feature, str] = field(default_factory=dict[Feature, str])
+    """Features that the protocol carries, but not in this response, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookTarget:
+    """The run that a look reads. All ids are the gateway's, and every protocol accepts them."""
+
+    task: Task
+    run: Run
+    thread: Thread
+    created: RunCreated
+    """Input of the run."""
+    features: frozenset[Feature]
+    """Features that the run has used until now."""
 
 
 class WebhookWriter(Protocol):
@@ -70,6 +125,12 @@ class Adapter:
     """Rows for the table of URLs: (base URL without a trailing slash, agent name) → examples."""
     rest: RestDescription | None = None
     """Types of the bodies of its REST operations, for OpenAPI documents. None for a protocol without REST."""
+    snippets: Callable[[str, str], Sequence[Snippet]] = lambda base_url, agent: ()
+    """Programs to copy: (base URL without a trailing slash, agent name) → snippets. One uses curl, the others the
+    official clients of the protocol. They read the API key from `BABELGATE_KEY`."""
+    looks: Callable[[LookTarget], Sequence[Look]] = lambda target: ()
+    """Requests with which anybody reads a run, at least one look for each version. It reads no clock and calls
+    nothing."""
     webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])
     """Factories of webhook writers, by dialect: (webhook, task, id of the thread in this protocol) → writer."""
     crons: Mapping[str, Callable[[Hub, Principal, Cron, str], Awaitable[object]]] = field(

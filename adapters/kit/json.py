@@ -19,7 +19,7 @@ from babelgate.adapters.kit.aside import aside
 from babelgate.adapters.kit.values import count_values
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.json import MAX_DEPTH, NotJson, TooDeep, check_json
-from babelgate.canonical.value import Json
+from babelgate.canonical.value import Json, JsonObject
 
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
 """Maximum size of one body, in bytes, if no other limit is configured."""
@@ -125,6 +125,11 @@ def parse_text(text: str) -> Json | Absent:
         return parse_json(text.encode())
     except (FaultError, UnicodeEncodeError):
         return ABSENT
+
+
+def is_text_schema(schema: JsonObject) -> bool:
+    """Return True if the values of a JSON Schema are texts, so that a text which looks like JSON must stay a text."""
+    return schema.get("type") == "string"
 
 
 @overload

@@ -11,9 +11,11 @@ from babelgate.adapters.kit.upstream import Upstream
 from babelgate.adapters.langchain.agents import assume_agent, upstream_name
 from babelgate.adapters.langchain.carries import CARRIES, EXTENDED
 from babelgate.adapters.langchain.client import Client, describe, discover
+from babelgate.adapters.langchain.looks import looks
 from babelgate.adapters.langchain.rest import REST
 from babelgate.adapters.langchain.server import answer_fault, routes
 from babelgate.adapters.langchain.server.crons import submit
+from babelgate.adapters.langchain.snippets import snippets
 from babelgate.adapters.langchain.write.webhook import Writer
 
 __all__ = ("Client", "adapter", "agent_protocol_upstream", "discover", "upstream", "upstream_name")
@@ -43,6 +45,8 @@ adapter = Adapter(
     extended=EXTENDED,
     examples=examples,
     rest=REST,
+    looks=looks,
+    snippets=snippets,
     webhooks={"langgraph": Writer},
     crons={"langgraph": submit},
 )

@@ -16,8 +16,10 @@ from babelgate.adapters.openai.carries import (
     VERSION,
 )
 from babelgate.adapters.openai.client import Client, discover
+from babelgate.adapters.openai.looks import looks
 from babelgate.adapters.openai.rest import REST
 from babelgate.adapters.openai.server import answer_fault, routes
+from babelgate.adapters.openai.snippets import snippets
 
 __all__ = ("CARRIES", "VERSION", "Client", "adapter", "discover", "upstream", "upstream_name")
 
@@ -40,6 +42,8 @@ adapter = Adapter(
     extended=EXTENDED,
     examples=examples,
     rest=REST,
+    looks=looks,
+    snippets=snippets,
 )
 
 upstream = Upstream(

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.runtime.carries import CARRIES, VERSION
+from babelgate.adapters.runtime.looks import looks
 from babelgate.adapters.runtime.rest import REST
 from babelgate.adapters.runtime.server import answer_fault, routes
+from babelgate.adapters.runtime.snippets import snippets
 
 __all__ = ("adapter",)
 
@@ -28,4 +30,6 @@ adapter = Adapter(
     carries={VERSION: CARRIES},
     examples=examples,
     rest=REST,
+    looks=looks,
+    snippets=snippets,
 )

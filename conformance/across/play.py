@@ -69,10 +69,13 @@ async def play(
     options: ProbeOptions,
     *,
     only: Sequence[str] = (),
-    observe: Callable[[str], None] = lambda _: None,
+    observe: Callable[[int, int, str], None] = lambda done, total, scenario: None,
 ) -> PlayRecord:
-    """Play the scenarios whose names match a pattern in `only` (empty: all), and return the record. `observe` is called
-    with the name of each scenario when it starts. Raises NothingToCompare, and Unanswered if no server answers."""
+    """Play the scenarios whose names match a pattern in `only` (empty: all), and return the record.
+
+    `observe` is called with the number of played scenarios, that of all, and the name of the next one.
+    Raises NothingToCompare, and Unanswered if no server answers.
+    """
     started = time.monotonic()
     secrets = secrets_of(urls, [options.headers])
     options = replace(options, credentials=credentials_by_origin(urls))
@@ -92,8 +95,8 @@ async def play(
             raise NothingToCompare(f"{', '.join(urls)}: speaks {titles}; two protocols are needed")
         gate = asyncio.Semaphore(_CONCURRENCY)
         played: list[PlayedScenario] = []
-        for scenario in chosen:
-            observe(scenario.name)
+        for number, scenario in enumerate(chosen):
+            observe(number, len(chosen), scenario.name)
             played.append(await _play_scenario(scenario, found, options, gate))
     seconds = time.monotonic() - started
     return PlayRecord(urls, found, played, seconds, version("babelgate"), secrets, sorted(wire.withheld))

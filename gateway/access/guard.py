@@ -31,6 +31,7 @@ from babelgate.canonical.store import Item, ItemQuery, Namespace, NamespaceQuery
 from babelgate.canonical.thread import Artifact, Run, Task, Thread
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.access.gate import Gate
+from babelgate.gateway.access.guarded_overview import GuardedOverview
 from babelgate.gateway.access.guarded_reads import GuardedReads
 from babelgate.gateway.access.operations import OPERATION_OF, Operations, Part
 from babelgate.gateway.access.policy import Policy
@@ -256,6 +257,7 @@ class GuardedHub:
         self.assistants = GuardedAssistants(hub, gate("assistants"))
         self.crons = GuardedCrons(hub, gate("crons"), self._gate)
         self.grants = GuardedGrants(hub, gate("grants"))
+        self.overview = GuardedOverview(hub, gate("overview"))
 
     @property
     def is_stopping(self) -> bool:
@@ -409,6 +411,10 @@ class GuardedHub:
         methods = ("answer",) if answers.webhook is None else ("answer", "set_webhook")
         owner = await self._gate.check_task(principal, answers.task_id, *methods)
         return await self._hub.answer(owner, msgspec.structs.replace(answers, key_id=principal.key_id))
+
+    async def check_answers(self, principal: Principal, answers: Answers) -> None:
+        owner = await self._gate.check_task(principal, answers.task_id, "check_answers")
+        await self._hub.check_answers(owner, answers)
 
     async def cancel(self, principal: Principal, task_id: str) -> Task:
         owner = await self._gate.check_task(principal, task_id, "cancel")

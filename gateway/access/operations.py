@@ -6,8 +6,9 @@ from typing import Final, Literal
 
 from babelgate.canonical.principal import Operation
 
-Part = Literal["hub", "reads", "store", "assistants", "crons", "grants"]
-"""Part of the port: `babelgate.canonical.hub.Hub` itself, or the name of one of its attributes."""
+Part = Literal["hub", "reads", "store", "assistants", "crons", "grants", "overview"]
+"""Part of the port: `babelgate.canonical.hub.Hub` itself, or the name of one of its attributes. Only the console reads
+the overview (`babelgate.gateway.access.guarded_overview`)."""
 Operations = Mapping[Part, Mapping[str, Operation]]
 """Operation of each method, by part and name of the method."""
 
@@ -23,6 +24,7 @@ _HUB: Final[Mapping[str, Operation]] = {
     "submit": "run",
     "check_submit": "run",
     "answer": "answer",
+    "check_answers": "answer",
     "cancel": "cancel",
     "cancel_run": "cancel",
     "delete_thread": "delete",
@@ -100,6 +102,17 @@ _GRANTS: Final[Mapping[str, Operation]] = {
     "list_received": "read",
 }
 
+_OVERVIEW: Final[Mapping[str, Operation]] = {
+    "runs": "read",
+    "run": "read",
+    "count_runs": "read",
+    "threads": "read",
+    "thread": "read",
+    "thread_content": "read",
+    "records": "read",
+    "changes": "read",
+}
+
 OPERATION_OF: Final[Operations] = MappingProxyType(
     {
         "hub": MappingProxyType(_HUB),
@@ -108,6 +121,7 @@ OPERATION_OF: Final[Operations] = MappingProxyType(
         "assistants": MappingProxyType(_ASSISTANTS),
         "crons": MappingProxyType(_CRONS),
         "grants": MappingProxyType(_GRANTS),
+        "overview": MappingProxyType(_OVERVIEW),
     }
 )
 """Operation of every method of the port. The guard refuses a method that is not in this table."""

@@ -15,12 +15,12 @@ from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.admin.agent_specs import check_name, check_spec
-from babelgate.gateway.admin.bodies import MAX_BODY, AnyRequest, Disabling, format_time, read_body
-from babelgate.gateway.admin.ports import GatewayPort
+from babelgate.gateway.admin.bodies import MAX_BODY, AnyRequest, Disabling, read_body
 from babelgate.gateway.agents.detection import Detector, Undetected
-from babelgate.gateway.clock import Clock
+from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.exchange import current_origin
 from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.port import GatewayPort
 from babelgate.gateway.settings.model import AgentSettings
 from babelgate.gateway.storage import administration
 from babelgate.gateway.storage.administration import DisabledAgent, StoredAgent

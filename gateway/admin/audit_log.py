@@ -7,7 +7,8 @@ from litestar import Response
 
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import AnyRequest, format_time, read_limit, read_time
+from babelgate.gateway.admin.bodies import AnyRequest, read_limit, read_time
+from babelgate.gateway.clock import format_time
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.audit import AuditFilter, ChainVerifier, read_page_of_chain, read_records
 

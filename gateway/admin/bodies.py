@@ -104,8 +104,3 @@ def read_limit(request: AnyRequest, default: int, most: int) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= 6 and 1 <= int(value) <= most):
         raise FaultError(FaultCode.INVALID, f"limit: expected a number from 1 to {most}, got {value[:20]!r}")
     return int(value)
-
-
-def format_time(at: int | None) -> str | None:
-    """Return a time in ISO 8601, in UTC. `at` is in microseconds since 1970; None stays None."""
-    return None if at is None else datetime.fromtimestamp(at / 1e6, UTC).isoformat().replace("+00:00", "Z")

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from litestar import Response
 
 from babelgate.adapters.kit.server.handlers import Handlers
-from babelgate.gateway.admin.ports import GatewayPort
+from babelgate.gateway.port import GatewayPort
 from babelgate.gateway.settings.model import Settings, hide_password
 
 _REDACTED: Final = "**********"

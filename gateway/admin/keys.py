@@ -13,14 +13,13 @@ from babelgate.gateway.admin.bodies import (
     AnyRequest,
     NewKey,
     Rotation,
-    format_time,
     read_body,
     read_expiry,
     read_grace,
     read_limit,
 )
 from babelgate.gateway.api_key import digest_of, make_key
-from babelgate.gateway.clock import Clock
+from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.exchange import current_origin
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.ids import new_id

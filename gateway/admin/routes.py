@@ -13,9 +13,9 @@ from babelgate.gateway.admin.audit_log import AuditHandlers
 from babelgate.gateway.admin.bodies import AnyRequest
 from babelgate.gateway.admin.configuration import ConfigurationHandlers
 from babelgate.gateway.admin.keys import KeyHandlers
-from babelgate.gateway.admin.ports import GatewayPort
 from babelgate.gateway.admin.usage import UsageHandlers
 from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.port import GatewayPort
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.auditor import Auditor
 

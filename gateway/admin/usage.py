@@ -8,8 +8,8 @@ from litestar import Response
 
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import AnyRequest, format_time, read_time
-from babelgate.gateway.clock import Clock
+from babelgate.gateway.admin.bodies import AnyRequest, read_time
+from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.runs.run_reports import count_tokens
 from babelgate.gateway.storage.run_rows import read_used_runs

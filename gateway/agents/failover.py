@@ -129,6 +129,17 @@ class FailoverServer:
             await self.http.aclose()
 
 
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """State of one server."""
+
+    url: str
+    state: str
+    """State of the circuit breaker: ok, failing, open or probing."""
+    retry_in: float
+    """Seconds until a probe is admitted; 0 if a run is admitted now."""
+
+
 class ServerPool:
     """Agent behind one or several URLs."""
 
@@ -141,6 +152,15 @@ class ServerPool:
     def health(self) -> Mapping[str, str]:
         """State of the servers by URL: ok, failing, open or probing."""
         return {server.url: server.breaker.state for server in self._servers}
+
+    @property
+    def protocols(self) -> Sequence[str]:
+        """Names of the protocols of the servers, each once."""
+        return list(dict.fromkeys(server.protocol for server in self._servers if server.protocol))
+
+    def list_servers(self) -> Sequence[ServerState]:
+        """Return the state of each server, in the order of the settings."""
+        return [ServerState(each.url, each.breaker.state, each.breaker.wait) for each in self._servers]
 
     async def aclose(self) -> None:
         await asyncio.gather(*(server.aclose() for server in self._servers))

@@ -14,108 +14,12 @@ from click.shell_completion import CompletionItem
 from rich_click import RichGroup, command_panel  # pyright: ignore[reportUnknownVariableType]
 
 from babelgate.canonical.printable import one_line
+from babelgate.gateway.cli import examples
 from babelgate.gateway.cli.errors import FAILED, CliError
 
 __all__ = ("babelgate", "main")
 
 
-def _examples(*lines: str) -> str:
-    """Return the epilog of a command's help. The empty lines keep the examples apart when the help is laid out."""
-    return "\n\n".join(("Examples:", *lines))
-
-
-# 78 characters or fewer: a longer example is wrapped where the terminal has 80 columns.
-_EXAMPLES: Final = _examples(
-    "babelgate serve                                # ./babelgate.yaml, or demos",
-    "babelgate serve weather=http://127.0.0.1:8333  # the agent of a server",
-    "babelgate serve mymodule:agent                 # an agent in Python",
-    "babelgate add http://127.0.0.1:8333            # edit ./babelgate.yaml",
-    'babelgate run echo "Hello" --as a2a            # call an agent over A2A',
-    "babelgate check http://127.0.0.1:9000          # test its conformance",
-    "babelgate bench smoke echo ask                 # compare two agents",
-    'babelgate record ask "Hi" --out run.json       # save a run',
-    "babelgate replay run.json                      # serve the saved run",
-    "babelgate export --out threads.jsonl           # back up all threads",
-    "babelgate webhooks                             # failed push notifications",
-    "babelgate support-bundle --out bundle.zip      # diagnostics without secrets",
-)
-_SERVE: Final = _examples(
-    "babelgate serve",
-    "babelgate serve --config babelgate.yaml --port 9000",
-    "babelgate serve weather=http://127.0.0.1:8333 planner=my_agents.plan:agent",
-    "babelgate serve weather=http://127.0.0.1:8333#forecast",
-    "babelgate serve http://127.0.0.1:8333          # all agents of that server",
-    "babelgate serve --workers 4 --database postgresql://user@host/name",
-    'BABELGATE_KEYS=\'{"alice": "secret"}\' babelgate serve --host 0.0.0.0',
-)
-_RUN: Final = _examples(
-    'babelgate run echo "Hello"',
-    'babelgate run ask "Hi" --as a2a',
-    'babelgate run approve "Go" --url https://agents.example.com --key "$KEY"',
-)
-_ADD: Final = _examples(
-    "babelgate add http://127.0.0.1:8333",
-    "babelgate add weather=http://127.0.0.1:8333#forecast",
-    "babelgate add planner=https://planner.example.com --header 'Authorization: Bearer ${PLANNER_TOKEN}'",
-)
-_VALIDATE: Final = _examples(
-    "babelgate validate",
-    "babelgate validate --config agents.yaml",
-    "babelgate validate --schema > babelgate.schema.json",
-)
-
-_CHECK: Final = _examples(
-    "babelgate check http://127.0.0.1:9000",
-    "babelgate check http://127.0.0.1:8000/a2a/echo --triggers demo",
-    "babelgate check https://agents.example.com --protocol a2a --version 1.0 --header 'Authorization: Bearer …'",
-    'babelgate check http://127.0.0.1:9000 --ask "Book me a flight" --trigger long="Count to 1000" --html report.html',
-    "babelgate check --list --protocol a2a",
-    "babelgate check --across http://127.0.0.1:8000 --triggers demo  # compare protocols",
-    "Behaviours for --trigger and --never: plain, stream, question, questions, approval, auth, fail, reject, long, "
-    "silence, files, data, steps, tools, calls, message.",
-    "Protocols and versions: a2a 0.3, a2a 1.0, acp 0.2, agent-protocol 0.1.6, aief 1, langgraph 0.16, mcp 2025-11-25, "
-    "mcp 2026-07-28, openai chat, openai responses.",
-)
-_BENCH: Final = _examples(
-    "babelgate bench smoke echo stream             # a shipped suite, two demo agents",
-    "babelgate bench tasks/ planner=http://127.0.0.1:9000 other=my_agents:agent --repeat 5",
-    "babelgate bench tasks/ planner --baseline last/result.json --fail-under 0.9",
-    "babelgate bench --resume bench-smoke-20270101-120000",
-    "babelgate bench --schema task > task.schema.json",
-)
-_RECORD: Final = _examples(
-    'babelgate record ask "Hello" --answer Ada --out run.json',
-    'babelgate record http://127.0.0.1:9000 "Sum this up" --file report.pdf --out run.json',
-)
-_REPLAY: Final = _examples(
-    "babelgate replay run.json",
-    "babelgate replay run.json --name planner --port 9000 --pace recorded",
-)
-
-_EXPORT: Final = _examples(
-    "babelgate export --out threads.jsonl",
-    "babelgate export --config babelgate.yaml --owner alice --out alice.jsonl",
-    "babelgate export --thread 0192f1a0-7c3e-7b1a-9c55-2f6d0f1e8a01 --out - | gzip > thread.jsonl.gz",
-    "babelgate export --agent planner --metadata project=apollo --out apollo.jsonl",
-)
-_IMPORT: Final = _examples(
-    "babelgate import threads.jsonl",
-    "babelgate import threads.jsonl --database sqlite:///other.db",
-    "gunzip < thread.jsonl.gz | babelgate import -",
-)
-
-_WEBHOOKS: Final = _examples(
-    "babelgate webhooks",
-    "babelgate webhooks --config babelgate.yaml --retry all",
-    "babelgate webhooks --retry 0192f1a0-7c3e-7b1a-9c55-2f6d0f1e8a01  # by task id",
-    "babelgate webhooks --database postgresql://user@host/name --retry hook-1",
-)
-
-_SUPPORT: Final = _examples(
-    "babelgate support-bundle --out bundle.zip",
-    "babelgate support-bundle --out bundle.zip --config babelgate.yaml --log /var/log/babelgate.log",
-)
-_KEYS: Final = _examples("babelgate keys new", "babelgate keys new --owner ci")
 C = TypeVar("C", bound=Callable[..., Any])
 
 FILE: Final = Path("babelgate.yaml")
@@ -131,9 +35,29 @@ _database: Final = click.option(
 )
 
 
-def _header(text: str) -> Callable[[C], C]:
-    """Return the option `--header` with this help text."""
-    return click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help=text)
+class _Line(click.ParamType[str]):
+    """Text of an option that can be repeated. Its variable has one text per line."""
+
+    name = "text"
+    envvar_list_splitter = "\n"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value
+
+
+def _header(text: str, *, name: str = "--header", envvar: str | None = None) -> Callable[[C], C]:
+    """Return the option `--header`, or another one for headers, with this help text."""
+    variable = f"{name.removeprefix('--').replace('-', '_')}s"
+    return click.option(name, variable, type=_Line(), multiple=True, envvar=envvar, metavar="'NAME: VALUE'", help=text)
+
+
+_progress = click.option(
+    "--progress",
+    type=click.Choice(("auto", "json")),
+    default="auto",
+    show_default=True,
+    help="Progress on stderr: for people, or json for one JSON object per line.",
+)
 
 
 class Protocol(click.ParamType[str]):
@@ -166,10 +90,12 @@ class Protocol(click.ParamType[str]):
 # The last panel is shown first.
 @command_panel("Manage data", commands=["export", "import", "webhooks", "support-bundle"])
 @command_panel("Test agents", commands=["check", "bench", "record", "replay"])
-@command_panel("Call an agent", commands=["run"])
+@command_panel("Call and watch agents", commands=["run", "console"])
 @command_panel("Serve agents", commands=["serve", "add", "validate", "keys"])
 @click.group(
-    cls=RichGroup, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=RichGroup,
+    epilog=examples.PROGRAM,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="babelgate", message="%(prog)s %(version)s")
 def babelgate() -> None:
@@ -180,7 +106,7 @@ def babelgate() -> None:
     """
 
 
-@babelgate.command(epilog=_SERVE)
+@babelgate.command(epilog=examples.SERVE)
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @_config
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
@@ -244,7 +170,7 @@ def serve(
     run_gateway(config, targets, {name: value for name, value in option_values.items() if value is not None})
 
 
-@babelgate.command(epilog=_RUN)
+@babelgate.command(epilog=examples.RUN)
 @click.argument("name")
 @click.argument("text")
 @click.option(
@@ -276,7 +202,26 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
     converse(name, text, protocol, url, key, whole=whole)
 
 
-@babelgate.command(epilog=_ADD)
+@babelgate.command(epilog=examples.CONSOLE)
+@click.option(
+    "--url",
+    envvar="BABELGATE_URL",
+    default="http://127.0.0.1:8000",
+    show_default=True,
+    help="URL of the running gateway.",
+)
+@click.option("--print", "is_printed", is_flag=True, help="Print the URL of the console, and open no browser.")
+def console(url: str, is_printed: bool) -> None:
+    """Open the console of a running gateway in a browser.
+
+    The console shows agents, threads and runs, and calls agents. If the gateway has API keys, it asks for one.
+    """
+    from babelgate.gateway.cli.console import show_console
+
+    show_console(url, opens=not is_printed)
+
+
+@babelgate.command(epilog=examples.ADD)
 @click.argument("target", metavar="[NAME=]URL[#AGENT]")
 @click.option(
     "--config", type=_Path, envvar="BABELGATE_CONFIG", default=FILE, show_default=True, help="Configuration file."
@@ -298,7 +243,7 @@ def add(target: str, config: Path, headers: Sequence[str], protocol: str | None)
     put_in(target, config, headers, protocol)
 
 
-@babelgate.command(epilog=_VALIDATE)
+@babelgate.command(epilog=examples.VALIDATE)
 @click.argument("file", type=_Path, required=False)
 @_config
 @click.option("--schema", is_flag=True, help="Print the JSON schema of the file, for editors, and exit.")
@@ -312,7 +257,7 @@ def validate(file: Path | None, config: Path | None, schema: bool) -> None:
         validate_file(file, config)
 
 
-@babelgate.command(epilog=_CHECK)
+@babelgate.command(epilog=examples.CHECK)
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @click.option(
     "--across",
@@ -325,13 +270,11 @@ def validate(file: Path | None, config: Path | None, schema: bool) -> None:
     "--only", multiple=True, metavar="GLOB", help="Check only these requirements or scenarios, as in 'stream.*'."
 )
 @click.option("--list", "is_list", is_flag=True, help="List the requirements and exit.")
-@_header("Header to send with every request, such as an API key.")
-@click.option(
-    "--other-header",
-    "other_headers",
-    multiple=True,
-    metavar="'NAME: VALUE'",
-    help="Header to send as a second caller, such as another API key.",
+@_header("Header to send with every request, such as an API key.", envvar="BABELGATE_HEADERS")
+@_header(
+    "Header to send as a second caller, such as another API key.",
+    name="--other-header",
+    envvar="BABELGATE_OTHER_HEADERS",
 )
 @click.option(
     "--triggers",
@@ -377,6 +320,7 @@ def validate(file: Path | None, config: Path | None, schema: bool) -> None:
 @click.option("--markdown", type=_Path, metavar="FILE", help="Write the report as Markdown, for a pull request.")
 @click.option("--html", type=_Path, metavar="FILE", help="Write the report as one page, with all messages.")
 @click.option("--badge", type=_Path, metavar="FILE", help="Write a badge for shields.io.")
+@_progress
 def check(
     urls: Sequence[str],
     across: bool,
@@ -396,6 +340,7 @@ def check(
     callback_host: str,
     baseline: Path | None,
     json_path: Path | None,
+    progress: Any,
     **reports: Path | None,
 ) -> int:
     """Test whether the agent at URL conforms to the protocols it speaks.
@@ -438,11 +383,12 @@ def check(
         callback_host,
         baseline,
         written,
+        progress,
     )
     return compare(urls, options) if across else judge(urls[0], options)
 
 
-@babelgate.command(epilog=_BENCH)
+@babelgate.command(epilog=examples.BENCH)
 @click.argument("suite", required=False)
 @click.argument("agents", nargs=-1, metavar="[AGENT]...")
 @click.option(
@@ -509,6 +455,7 @@ def check(
     help="Exit with 1 if the score of an agent (0 to 1) is lower.",
 )
 @click.option("--html", type=_Path, metavar="FILE", help="Also write the report to FILE, as one HTML page.")
+@_progress
 @click.option("--list", "is_list", is_flag=True, help="List the tasks and exit.")
 @click.option("--schema", type=click.Choice(("task", "result")), help="Print a JSON schema and exit.")
 def bench(
@@ -576,7 +523,7 @@ def bench(
     return compare(suite, agents, options)
 
 
-@babelgate.command(epilog=_RECORD)
+@babelgate.command(epilog=examples.RECORD)
 @click.argument("agent")
 @click.argument("text")
 @click.option("--out", type=_Path, required=True, metavar="FILE", help="File to write the recording to.")
@@ -612,7 +559,7 @@ def record(agent: str, text: str, out: Path, headers: Sequence[str], **other_opt
     return keep(agent, text, out, RecordOptions(headers=dict(map(read_header, headers)), **other_options))
 
 
-@babelgate.command(epilog=_REPLAY)
+@babelgate.command(epilog=examples.REPLAY)
 @click.argument("recording", type=_Path)
 @click.option("--name", help="Name of the agent.  [default: the recorded name]")
 @click.option(
@@ -640,7 +587,7 @@ def replay(recording: Path, name: str | None, port: int, pace: Any) -> None:
     say_again(recording, name, port, pace)
 
 
-@babelgate.command("export", epilog=_EXPORT)
+@babelgate.command("export", epilog=examples.EXPORT)
 @click.option("--out", type=_Path, required=True, metavar="FILE", help="File to write the export to; - is stdout.")
 @click.option(
     "--owner", "owners", multiple=True, metavar="NAME", help="Export only data of this owner; can be repeated."
@@ -686,7 +633,7 @@ def export_threads(
     return write(out, owners, threads, agents, metadata, active, _settings_file(config), database)
 
 
-@babelgate.command("import", epilog=_IMPORT)
+@babelgate.command("import", epilog=examples.IMPORT)
 @click.argument("file", type=_Path)
 @_config
 @_database
@@ -704,7 +651,7 @@ def import_threads(file: Path, config: Path | None, database: str | None) -> int
     return read(file, _settings_file(config), database)
 
 
-@babelgate.command(epilog=_WEBHOOKS)
+@babelgate.command(epilog=examples.WEBHOOKS)
 @click.option("--retry", "wanted", metavar="ID|all", help="Retry one failed webhook, those of a task, or all.")
 @_config
 @_database
@@ -727,7 +674,7 @@ def webhooks(wanted: str | None, config: Path | None, database: str | None) -> N
         retry(wanted, _settings_file(config), database)
 
 
-@babelgate.command("support-bundle", epilog=_SUPPORT)
+@babelgate.command("support-bundle", epilog=examples.SUPPORT)
 @click.option("--out", type=_Path, required=True, metavar="FILE", help="ZIP file to write; it must not exist.")
 @_config
 @_database
@@ -750,12 +697,12 @@ def support_bundle(
     write_bundle(out, _settings_file(config), database, BundleOptions(log=log, url=url, key=key))
 
 
-@babelgate.group(epilog=_KEYS)
+@babelgate.group(epilog=examples.KEYS)
 def keys() -> None:
     """Make API keys."""
 
 
-@keys.command("new", epilog=_KEYS)
+@keys.command("new", epilog=examples.KEYS)
 @click.option("--owner", metavar="NAME", help="Owner of the key, to print a whole line for keys in babelgate.yaml.")
 def new_key(owner: str | None) -> None:
     """Print a new API key, and its record for babelgate.yaml.

@@ -19,6 +19,9 @@ from babelgate.gateway.settings.model import Settings
 def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[str]:
     """Yield the lines of the text; the first one names the URL."""
     yield click.style(f"Babelgate {version('babelgate')} serves {base_url}", bold=True)
+    if settings.console.enabled:
+        yield ""
+        yield from _row("console", click.style(f"{base_url}/console/", fg="cyan"))
     working = [each for each in registry.all() if each.broken is None]
     example_agent = next((each.info.name for each in working if each.info.name == registry.default), None)
     example_agent = example_agent or next((each.info.name for each in working), None)

@@ -31,7 +31,7 @@ from babelgate.conformance.bench.suite import Suite, SuiteError, load_suite
 from babelgate.conformance.bench.task import task_schema
 from babelgate.gateway.cli.embedded import Embedded, Served, embedded_gateway
 from babelgate.gateway.cli.errors import FAILED, USAGE, CliError
-from babelgate.gateway.cli.progress import show_progress
+from babelgate.gateway.cli.progress import ProgressForm, show_progress
 from babelgate.gateway.cli.target import AgentTarget, configured_agents, read_agent
 
 INCOMPLETE: Final = 3
@@ -59,6 +59,7 @@ class BenchOptions:
     fail_under: float | None = None
     html: Path | None = None
     """Path of another HTML report, in addition to the one in the folder."""
+    progress: ProgressForm = "auto"
 
 
 def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
@@ -218,7 +219,7 @@ async def _run(plan: _Plan, header: Header | None) -> Report:
             str(plan.options.baseline or ""),
             [secret for each in plan.agents for secret in each.secrets],
         )
-        with show_progress() as tell:
+        with show_progress(plan.options.progress) as tell:
             return await conduct(session, tell)
 
 

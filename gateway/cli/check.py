@@ -25,6 +25,7 @@ from babelgate.conformance.verdict import Outcome, Result
 from babelgate.conformance.wire.credentials import hide_credentials
 from babelgate.conformance.wire.http import Unanswered
 from babelgate.gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.cli.progress import ProgressForm, write_step
 from babelgate.gateway.cli.target import read_header
 
 _STYLES = {"✓": "green", "✗": "red", "!": "yellow", "?": "yellow", "–": "dim", "⚠": "magenta"}
@@ -54,6 +55,7 @@ class CheckOptions:
     baseline: Path | None = None
     reports: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Paths of the reports to write, by format."""
+    progress: ProgressForm = "auto"
 
 
 def check(url: str, options: CheckOptions) -> int:
@@ -63,7 +65,7 @@ def check(url: str, options: CheckOptions) -> int:
     try:
         probe_options = _probe_options(options)
         baseline = read_baseline(options.baseline) if options.baseline else None
-        with _Watching() as watching:
+        with _Steps() if options.progress == "json" else _Watching() as watching:
             report = asyncio.run(examine(url, options.selection, probe_options, baseline=baseline, observer=watching))
     except (SelectionError, TriggerError, BaselineError) as error:
         raise CliError(str(error), code=USAGE) from None
@@ -100,7 +102,14 @@ def compare(urls: Sequence[str], options: CheckOptions) -> int:
         console = Console(stderr=True)
         console.quiet = not console.is_terminal
         with console.status("looking for protocols") as status:
-            record = asyncio.run(play(urls, probe_options, only=options.selection.only, observe=status.update))
+
+            def observe(done: int, total: int, scenario: str) -> None:
+                if options.progress == "json":
+                    write_step(done, total, scenario)
+                else:
+                    status.update(scenario)
+
+            record = asyncio.run(play(urls, probe_options, only=options.selection.only, observe=observe))
     except (NothingToCompare, TriggerError, BaselineError) as error:
         raise CliError(str(error), code=USAGE) from None
     except Unanswered as error:
@@ -202,3 +211,26 @@ class _Watching:
     def add_result(self, result: Result) -> None:
         if self._task is not None:
             self._progress.update(self._task, advance=1, last=f"{MARKS[result.verdict]} {result.requirement.name}")
+
+
+class _Steps:
+    """Progress for programs: one step for each requirement. The total grows with each set of requirements."""
+
+    def __init__(self) -> None:
+        self._done = 0
+        self._total = 0
+        self._title = ""
+
+    def __enter__(self) -> "_Steps":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def start_set(self, chosen: RequirementSet, opened: Opened[Any], number: int) -> None:
+        self._title = chosen.title
+        self._total += number
+        write_step(self._done, self._total, chosen.title)
+
+    def add_result(self, result: Result) -> None:
+        self._done += 1
+        write_step(self._done, self._total, f"{self._title}: {MARKS[result.verdict]} {result.requirement.name}")

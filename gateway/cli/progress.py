@@ -1,7 +1,10 @@
-"""Progress of a running bench, on stderr: a bar on a terminal, and a line for each attempt elsewhere."""
+"""Progress of a running bench, on stderr: a bar on a terminal, and a line for each attempt elsewhere. Programs get one
+JSON object per line instead, as from a check."""
 
+import json
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Literal
 
 import click
 from rich.console import Console
@@ -11,9 +14,20 @@ from rich.progress import Progress as Bar
 from babelgate.conformance.bench.report import words
 from babelgate.conformance.bench.run import BenchProgress
 
+ProgressForm = Literal["auto", "json"]
+"""Form of the progress: for people, or JSON for programs."""
+
+
+def write_step(done: int, total: int, text: str) -> None:
+    """Write one step of the progress as JSON. `total` grows if the command finds more to do."""
+    click.echo(json.dumps({"done": done, "total": total, "text": text[:200]}), err=True)
+
 
 @contextmanager
-def show_progress() -> Generator[Callable[[BenchProgress], None]]:
+def show_progress(form: ProgressForm = "auto") -> Generator[Callable[[BenchProgress], None]]:
+    if form == "json":
+        yield _write_attempt
+        return
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _line
@@ -34,6 +48,12 @@ def show_progress() -> Generator[Callable[[BenchProgress], None]]:
             )
 
         yield tell
+
+
+def _write_attempt(progress: BenchProgress) -> None:
+    latest = progress.latest
+    text = "" if latest is None else f"{latest.agent} {latest.task} {latest.outcome}"
+    write_step(progress.done, progress.total, text)
 
 
 def _line(progress: BenchProgress) -> None:

@@ -377,7 +377,7 @@ class GatewayServer(uvicorn.Server):
         stop: ShutdownController,
     ) -> None:
         settings = generations.current.settings
-        self.connections = ConnectionTable(settings, observer=hub.observer)
+        self.connections = generations.connections = ConnectionTable(settings, observer=hub.observer)
         super().__init__(
             uvicorn.Config(
                 app,

@@ -1,7 +1,7 @@
 """Application wiring: the adapters in one Litestar application, connected to the hub and wrapped by the middleware."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from os import getpid
@@ -23,6 +23,9 @@ from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.admin.routes import GATE, AdminGate, admin_routes
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.composition import HubOptions, create_hub
+from babelgate.gateway.console.gate import GATE as CONSOLE_GATE
+from babelgate.gateway.console.gate import ConsoleGate
+from babelgate.gateway.console.routes import console_routes
 from babelgate.gateway.http import grants
 from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.direct import DirectApp
@@ -30,6 +33,7 @@ from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.http.openapi_routes import openapi_routes
 from babelgate.gateway.http.operations import find_adapter
+from babelgate.gateway.http.response import Scope
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import RegisteredAgent
@@ -141,12 +145,11 @@ def create_app(
         adapter = find_adapter(path)
         return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
 
-    handlers: list[Any] = [
-        *_gateway_routes(hub, own_hub),
-        *grants.routes(own_hub),
-        admin_routes(hub, port),
-        *openapi_routes(),
-    ]
+    def has_own_origin(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+        return generations.front().has_own_origin(scope, headers)
+
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub)]
+    handlers += [admin_routes(hub, port), console_routes(hub, own_hub, port), *openapi_routes()]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
@@ -158,7 +161,10 @@ def create_app(
         instance=lambda: hub.instance,
         streams=generations.streams,
         auditor=auditor,
-        state={GATE: AdminGate(port.settings, policy, auditor)},
+        state={
+            GATE: AdminGate(port.settings, policy, auditor),
+            CONSOLE_GATE: ConsoleGate(port.settings, policy, has_own_origin),
+        },
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
         admin_address=admin_address,

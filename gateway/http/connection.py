@@ -119,6 +119,11 @@ class ConnectionTable:
         return len(self._open)
 
     @property
+    def use(self) -> tuple[int, int]:
+        """Number of open connections, and their maximum."""
+        return len(self._open), self.total
+
+    @property
     def idle_count(self) -> int:
         """Number of connections without a request in progress."""
         return len(self._idle)

@@ -10,6 +10,7 @@ from babelgate.adapters import ADAPTERS
 from babelgate.adapters.kit.server.caller import Authentication, Issuer
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.console.pages import is_console, is_static
 from babelgate.gateway.http.host import Hosts
 from babelgate.gateway.http.response import Scope
 from babelgate.gateway.http.verifier import Verifier
@@ -75,6 +76,8 @@ class Front:
 
     def is_open(self, path: str) -> bool:
         """Return True if a path needs no credential. `{agent}` in an open path matches any name."""
+        if is_static(path):
+            return True
         segments = path.split("/")
         return any(
             len(segments) == len(open_path)
@@ -127,6 +130,8 @@ class Front:
         origin = headers.get(b"origin")
         if origin is None or self._is_permitted(origin.decode("latin-1")):
             return
+        if not self.hosts.is_open and not self._is_elsewhere(scope, headers, origin):
+            return  # the gateway's own page, the console: `check_host` has accepted the name
         if self.verifier.is_required and not (_checks_origin(path) and self._is_elsewhere(scope, headers, origin)):
             return
         raise FaultError(
@@ -134,6 +139,11 @@ class Front:
             "Pages of this origin may not call the gateway: add it to cors in the settings.",
             reason="origin",
         )
+
+    def has_own_origin(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+        """Return True if the origin of a request is that of the gateway: of `public_url`, or of the called host."""
+        origin = headers.get(b"origin", b"")
+        return origin.decode("latin-1") == self.public_origin or not self._is_elsewhere(scope, headers, origin)
 
     def _is_elsewhere(self, scope: Scope, headers: Mapping[bytes, bytes], origin: bytes) -> bool:
         """Return True if an origin has another host than the request."""
@@ -165,10 +175,11 @@ class Front:
         client = scope.get("client")
         return bool(self.proxies and client and _within(client[0], self.proxies))
 
-    def is_granted(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Return True if the request comes from a page that may call the gateway."""
+    def is_granted(self, path: str, headers: Mapping[bytes, bytes]) -> bool:
+        """Return True if the request comes from a page that may call the gateway. The console is for its own page
+        only, which needs no permission."""
         origin = headers.get(b"origin")
-        return origin is not None and self._is_permitted(origin.decode("latin-1"))
+        return origin is not None and not is_console(path) and self._is_permitted(origin.decode("latin-1"))
 
     def _is_permitted(self, origin: str) -> bool:
         if origin == self.public_origin:

@@ -17,16 +17,18 @@ from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.access.rules import policy_of
 from babelgate.gateway.admin.agent_specs import merge_agents, resolve_spec
 from babelgate.gateway.admin.key_ring import KeyRing
-from babelgate.gateway.admin.ports import GatewayPort
 from babelgate.gateway.agents.registry import Registry, close_agent, connect
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.generation import HubGeneration, HubSettings
+from babelgate.gateway.http.connection import ConnectionTable
 from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
+from babelgate.gateway.http.temporary_keys import TemporaryKeys
 from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.port import GatewayPort
 from babelgate.gateway.settings.administration import AdminSettings
 from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
@@ -126,9 +128,13 @@ class Generations:
         self._load = load
         self._spread = spread
         self._loaded = settings if loaded is None else loaded
+        self.connections: ConnectionTable | None = None
+        """Open connections of callers; None if another program accepts them."""
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
-        self.key_ring = KeyRing(lambda changed: self.streams.check(lambda caller: changed.get(caller, caller)))
+        self.temporary_keys = TemporaryKeys()
+        """Keys of programs that the gateway has started. A reload revokes those whose caller is no longer accepted."""
+        self.key_ring = KeyRing(lambda changed: self._check_callers(lambda caller: changed.get(caller, caller)))
         """Keys of the administration API, which all generations share."""
         self.policy: Policy = CurrentPolicy(self)
         """Policy that asks the one of the current generation."""
@@ -180,6 +186,10 @@ class Generations:
             reload=self._reload_for_admin,
             refresh_agents=self.refresh_agents,
             added_agents=lambda: frozenset(self._added) - frozenset(self._configured.agents),
+            count_streams=lambda: len(self.streams),
+            count_connections=lambda: None if self.connections is None else self.connections.use,
+            issue_key=self.temporary_keys.issue,
+            revoke_key=self.temporary_keys.revoke,
         )
 
     async def _reload_for_admin(self) -> Mapping[str, Sequence[str]]:
@@ -273,7 +283,7 @@ class Generations:
             self._show_config(self._hub)
         for listener in self._listeners:
             listener(after)
-        self.streams.check(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
+        self._check_callers(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
         registry.detect_broken()
         self._retire(before, after)
         return ReloadReport(
@@ -282,13 +292,21 @@ class Generations:
             broken=_list_newly_broken(earlier, registry),
         )
 
+    def _check_callers(self, find: Callable[[Principal], Principal | None]) -> None:
+        """End what callers have whose credential is no longer accepted. `find` returns the principal that a caller has
+        now, or None."""
+        self.streams.check(find)
+        self.temporary_keys.check(find)
+
     def _make(self, settings: Settings, registry: Registry, before: Generation | None) -> Generation:
         if before is not None and before.settings.network == settings.network:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
         previous = None if before is None else before.front.verifier
-        verifier = Verifier(settings, self.key_ring, previous=previous, observer=self.observer)
+        verifier = Verifier(
+            settings, self.key_ring, previous=previous, observer=self.observer, temporary_keys=self.temporary_keys
+        )
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,
@@ -299,6 +317,7 @@ class Generations:
                 patience=settings.recovery.patience,
                 webhook_secret=None if secret is None else secret.get_secret_value(),
                 webhook_retries=settings.webhooks.retries,
+                wire=settings.console.wire if settings.console.enabled else "off",
                 is_shared=settings.is_shared,
             ),
         )

@@ -26,6 +26,11 @@ class Hosts:
         self._names = frozenset(names)
         self._below = tuple(name[1:] for name in names if name.startswith("*."))
 
+    @property
+    def is_open(self) -> bool:
+        """True if every name is accepted, so that nothing follows from the Host header of a request."""
+        return "*" in self._names
+
     @classmethod
     def of(cls, settings: Settings) -> "Hosts":
         """Return the host names that the settings accept.
@@ -45,7 +50,7 @@ class Hosts:
         A missing header is accepted, because every browser sends one. Loopback addresses and `local` are accepted,
         because an address cannot be rebound.
         """
-        if not host or "*" in self._names:
+        if not host or self.is_open:
             return True
         match = _HOST.fullmatch(host)
         if match is None or len(host) > _MAX_LENGTH:

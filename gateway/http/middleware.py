@@ -19,6 +19,7 @@ from litestar import Request, Response
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault, FaultCode, FaultError, Principal
+from babelgate.gateway.console.pages import is_static
 from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.expiry import OpenStreams
@@ -95,7 +96,7 @@ class GatewayMiddleware:
         headers = combine_lines(scope["headers"])
         front = self._front()
         answer = ResponseWrapper(
-            send, scope, self._banner(), _cross_origin(front, headers), self._reports, self._streams
+            send, scope, self._banner(), _cross_origin(front, scope["path"], headers), self._reports, self._streams
         )
         enter_exchange(scope, answer.describe_origin)
         self._reports.begin(answer, headers)
@@ -128,7 +129,7 @@ class GatewayMiddleware:
             _check_type(scope)
             front.check_host(scope, headers)
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
-                await _preflight(answer, headers, is_granted=front.is_granted(headers))
+                await _preflight(answer, headers, is_granted=front.is_granted(scope["path"], headers))
                 return
             front.check_origin(scope, inner["path"], headers)
             principal = await self._principal(front, inner["path"], headers)
@@ -136,7 +137,9 @@ class GatewayMiddleware:
             self._reports.note_caller(answer, principal, agent if match is not None else None, headers)
             if agent is not None and not self._can_discover(principal, agent, inner["path"]):
                 agent = None
-            if match is not None and (inner["path"].startswith("/agent/") or agent is None):
+            # The static files of the console are the same for every name, and say nothing about it.
+            is_unknown = agent is None and not is_static(inner["path"])
+            if match is not None and (inner["path"].startswith("/agent/") or is_unknown):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
         except FaultError as error:
             inner = {**inner, "type": "http", "method": answer.method}
@@ -172,9 +175,9 @@ class GatewayMiddleware:
         return principal
 
 
-def _cross_origin(front: Front, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+def _cross_origin(front: Front, path: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     # Every response varies by Origin. Otherwise a cache could serve a page one without the CORS headers.
-    if not front.is_granted(headers):
+    if not front.is_granted(path, headers):
         return [(b"vary", b"Origin")]
     return [
         (b"access-control-allow-origin", headers[b"origin"]),

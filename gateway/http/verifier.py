@@ -10,6 +10,7 @@ from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.fault import INVALID_TOKEN
 from babelgate.gateway.admin.key_ring import KeyRing
+from babelgate.gateway.http.temporary_keys import TemporaryKeys
 from babelgate.gateway.http.tokens import MAX_TOKEN, TrustedIssuer, read_unverified, refusal
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.model import Settings
@@ -44,14 +45,17 @@ class Verifier:
         now: Callable[[], float] = time.monotonic,
         previous: "Verifier | None" = None,
         observer: GatewayObserver = NO_OBSERVER,
+        temporary_keys: TemporaryKeys | None = None,
     ) -> None:
         """Create the verifier. `key_ring` has the keys of the administration API; None if the API is off.
+        `temporary_keys` has those of programs that the gateway has started.
 
         `clock` is the time since 1970, and `now` a steady clock, both in seconds. Issuers whose settings are those of
         the `previous` verifier are taken from it, with their keys.
         """
         self._clock = clock
         self._key_ring = key_ring
+        self._temporary_keys = temporary_keys
         self._keys: dict[bytes, Principal] = {}
         for owner, keys in settings.keys.items():
             for key in keys:
@@ -89,6 +93,8 @@ class Verifier:
         principal = self._keys.get(digest)
         if principal is None and self._key_ring is not None:
             principal = self._key_ring.find(digest)
+        if principal is None and self._temporary_keys is not None:
+            principal = self._temporary_keys.find(digest)
         if principal is None:
             if self._issuers and scheme.lower() == b"bearer" and credential.count(b".") == 2:
                 return await self._verify_token(credential)

@@ -11,9 +11,10 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
 
+from babelgate.adapters.kit.client.exchanges import RECORDER
 from babelgate.canonical.agent import DETACH, Agent, Reattachable
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
-from babelgate.canonical.state import RunReason, RunStatus, TaskState
+from babelgate.canonical.state import ERRED, RunReason, RunStatus, TaskState
 from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.observe import NO_OBSERVER, REQUEST, RUN, RunContext
 from babelgate.gateway.registered_agent import RegisteredAgent
@@ -26,6 +27,7 @@ from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRu
 from babelgate.gateway.runs.output_schema import schema_error
 from babelgate.gateway.runs.pump import Pump, RunKey, close_events
 from babelgate.gateway.runs.rules import RunRules
+from babelgate.gateway.runs.run_exchanges import RunExchanges
 from babelgate.gateway.runs.run_reports import RunReports
 from babelgate.gateway.runs.slots import Slots
 from babelgate.gateway.storage.blobs import Blobs
@@ -79,6 +81,8 @@ class Engine:
         self._rules = rules
         self._reports = reports or RunReports(NO_OBSERVER)
         self.slots = Slots(find, self._start_next)
+        self.exchanges = RunExchanges()
+        """Exchanges of runs with the servers of their agents."""
         self._pumps: dict[RunKey, Pump] = {}
         self._by_thread: dict[int, Pump] = {}
         """Pumps by thread key: at most one run of a thread is active."""
@@ -203,6 +207,17 @@ class Engine:
             self._tasks.spawn(self._end(pump, outcome), f"abandon {pump.start.run.run_id}")
 
     async def _drive(self, pump: Pump, past: Past | None) -> RunOutcome:
+        """Store the agent's events until it ends, record its exchanges, and return the outcome of the run."""
+        start, wire, has_failed = pump.start, pump.rules.wire, False
+        RECORDER.set(self.exchanges.open(start, wire))
+        try:
+            outcome = await self._run_agent(pump, past)
+            has_failed = outcome.status in ERRED
+        finally:
+            self.exchanges.close(start, wire, has_failed=has_failed)
+        return outcome
+
+    async def _run_agent(self, pump: Pump, past: Past | None) -> RunOutcome:
         """Store the agent's events until it ends, and return the outcome of the run. `past` holds the earlier events of
         a recovered run; None for a new run."""
         start = pump.start
@@ -363,6 +378,8 @@ class Engine:
                 outcome = pump.stop_outcome or outcome
             closing, files = rest or (await _keep_trying(partial(self._close_log, start)), [])
             later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
+            if outcome.fault is not None:
+                self._reports.note_fault(start.task.agent, outcome.fault)
         except FaultError as error:
             if error.fault.code is FaultCode.SHUTTING_DOWN:  # the run stays open: the next start ends it
                 log.warning(

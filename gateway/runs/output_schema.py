@@ -1,7 +1,7 @@
-"""Validation of structured output against the JSON Schema that its agent has declared.
+"""Validation of values against JSON Schemas: structured output, and values of callers.
 
-The schema often comes from another server and is not trusted. Output is accepted unchecked if the schema is invalid, or
-if the check exceeds its time limit.
+A schema of an agent often comes from another server and is not trusted. Values are accepted unchecked if such a schema
+is invalid, or if the check exceeds its time limit.
 """
 
 import asyncio
@@ -51,14 +51,22 @@ async def schema_error(info: AgentInfo, output: Json) -> Fault | None:
     declared = info.schemas.get("output")
     if output is None or not declared or info.stateful:
         return None
-    try:
-        error = await _find_error(await _schema(to_json(declared)), output)
-    except _Unchecked as why:
-        log.warning("the output of agent %s is not checked against its schema: %s", info.name, why)
-        return None
+    error = await find_mismatch(declared, output, f"output of agent {info.name}")
     if error is None:
         return None
     return Fault(code=FaultCode.AGENT_INVALID, message=f"The agent's output does not fit its own schema{error}")
+
+
+async def find_mismatch(schema: Json, value: Json, what: str) -> str | None:
+    """Return a message about the first mismatch between a value and an agent's schema.
+
+    Return None if the value matches, or if the schema cannot be used. `what` names the value in the log.
+    """
+    try:
+        return await _find_error(await _schema(to_json(schema)), value)
+    except _Unchecked as why:
+        log.warning("%s is not checked against its schema: %s", what, why)
+        return None
 
 
 async def find_schema_error(schema: Json, value: Json) -> str | None:

@@ -1,6 +1,7 @@
 """Rules for runs: the settings of one generation that the engine applies. A run keeps the rules with which it began."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from babelgate.gateway.runs.window import Window
 
@@ -21,5 +22,7 @@ class RunRules:
     """Maximum number of starts of a run whose process crashes (`limits.attempts`)."""
     patience: float = 60
     """Time for which the server of an interrupted run is retried (`recovery.patience`)."""
+    wire: Literal["off", "failures", "all"] = "off"
+    """Runs whose exchanges with their servers stay in memory (`console.wire`)."""
     window: Window = field(default_factory=lambda: Window(0))
     """Commit window of tokens (`limits.window`)."""

@@ -15,10 +15,13 @@ from babelgate.canonical.event import (
     TaskCreated,
     UpstreamBound,
 )
+from babelgate.canonical.fault import Fault
 from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Run
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.clock import Clock
 from babelgate.gateway.observe import GatewayObserver
+from babelgate.gateway.runs.fault_counts import FaultCounts
 from babelgate.gateway.runs.lifecycle import StartedRun
 from babelgate.gateway.storage.transaction import Published
 
@@ -50,8 +53,9 @@ class _Tracked:
 class RunReports:
     """Reports of the runs of this process."""
 
-    def __init__(self, observer: GatewayObserver) -> None:
+    def __init__(self, observer: GatewayObserver, faults: FaultCounts | None = None) -> None:
         self._observer = observer
+        self._faults = faults or FaultCounts(Clock())
         self._is_active = observer.is_active
         self.traces = observer.traces
         """Source of spans; None if the gateway sends no traces."""
@@ -92,6 +96,10 @@ class RunReports:
         self._runs.pop((pk, run_id), None)
         if self._silent.get(pk) == run_id:
             del self._silent[pk]
+
+    def note_fault(self, agent: str, fault: Fault) -> None:
+        """Report that a run has ended with a fault."""
+        self._faults.note(str(fault.code), agent)
 
     def handle_commit(self, commit: Published) -> None:
         """Report what was committed for one thread."""

@@ -6,7 +6,8 @@ starts: it calls `start` when a slot is free.
 """
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from babelgate.canonical.fault import FaultError
@@ -20,25 +21,47 @@ class _AgentSlots:
 
     limit: int | None
     used: int = 0
-    waiting: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
-    """Ids of waiting threads by owner: owners in the order of their turns, threads in the order of arrival."""
+    waiting: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
+    """Waiting threads by owner and id, each with the time of its arrival in seconds: owners in the order of
+    their turns, threads in the order of arrival."""
 
     @property
     def has_room(self) -> bool:
         return self.limit is None or self.used < self.limit
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentQueue:
+    """State of the slots of one agent."""
+
+    agent: str
+    limit: int | None
+    """Maximum number of active runs; None if there is none."""
+    used: int
+    """Number of active runs."""
+    waiting: int
+    """Number of threads that wait for a slot."""
+    oldest: float | None
+    """Seconds for which the first of them has waited; None if none waits."""
+
+
 class Slots:
     """Slots of all agents. A run occupies a slot of its agent while it is active; a run without a free slot waits."""
 
-    def __init__(self, find: Callable[[str], RegisteredAgent], start: Callable[[str, str, str], None]) -> None:
-        """Create the slots of a gateway.
+    def __init__(
+        self,
+        find: Callable[[str], RegisteredAgent],
+        start: Callable[[str, str, str], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create the slots of a gateway. `now` is a steady clock, in seconds.
 
         `start` is called with an owner, a thread id and an agent name, after a slot of that agent was taken for the
         thread's next run.
         """
         self._find = find
         self._start = start
+        self._now = now
         self._by_agent: dict[str, _AgentSlots] = {}
         self._timers: set[asyncio.TimerHandle] = set()
         self._is_closed = False
@@ -66,7 +89,7 @@ class Slots:
     def offer(self, owner: str, thread_id: str, agent: str) -> None:
         """Queue a thread that has a run of this agent ready to start. It starts when a slot is free."""
         slots = self._of(agent)
-        slots.waiting.setdefault(owner, {}).setdefault(thread_id)
+        slots.waiting.setdefault(owner, {}).setdefault(thread_id, self._now())
         self._serve(agent, slots)
 
     def offer_next(self, owner: str, thread_id: str, later: Later | None) -> None:
@@ -84,6 +107,17 @@ class Slots:
 
         timer = asyncio.get_running_loop().call_later(later.wait / 1e6, due)
         self._timers.add(timer)
+
+    def list_queues(self) -> Sequence[AgentQueue]:
+        """Return the slots and the queue of each agent that has had any run."""
+        now = self._now()
+        return [self._describe(agent, slots, now) for agent, slots in self._by_agent.items()]
+
+    @staticmethod
+    def _describe(agent: str, slots: _AgentSlots, now: float) -> AgentQueue:
+        arrivals = [at for threads in slots.waiting.values() for at in threads.values()]
+        oldest = now - min(arrivals) if arrivals else None
+        return AgentQueue(agent=agent, limit=slots.limit, used=slots.used, waiting=len(arrivals), oldest=oldest)
 
     def count_queued(self) -> dict[str, int]:
         """Return the number of waiting threads of each agent that has any."""

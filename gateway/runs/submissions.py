@@ -20,6 +20,7 @@ from babelgate.gateway.observe import GatewayTraces
 from babelgate.gateway.outbound import CheckUrl
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import submission as command
+from babelgate.gateway.runs.answer_schema import fit_answers
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.forks import Base, find_base
 from babelgate.gateway.runs.submission import Cancelled, Ids, Submitted
@@ -193,6 +194,7 @@ class Submissions:
         check_input(limits, answers.input, values=[answers.values, answers.bare])
         task = await self._reads.task(owner, answers.task_id)
         self._check_enabled(task.agent)
+        answers = await fit_answers(await self._reads.open_interrupts(owner, answers.task_id), answers)
         if answers.webhook is not None:
             await self._check_url(answers.webhook.url)
         run_input = await self._store_input(self._find_agent(task.agent), answers.input)
@@ -200,6 +202,11 @@ class Submissions:
         is_reserved = self._engine.slots.reserve(task.agent)
         commit = self._journal.write(command.answer, owner, answers, _ids(), limits, may_start=is_reserved)
         return await self._await_dispatch(owner, task.agent, answers.webhook, is_reserved, commit)
+
+    async def check_answers(self, owner: str, answers: Answers) -> None:
+        """Implement `babelgate.canonical.hub.Hub.check_answers`."""
+        await self._reads.task(owner, answers.task_id)
+        await fit_answers(await self._reads.open_interrupts(owner, answers.task_id), answers)
 
     def _find_agent(self, name: str) -> RegisteredAgent | None:
         """Return an agent, or None if the configuration no longer has it."""

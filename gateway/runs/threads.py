@@ -125,6 +125,7 @@ class ThreadCommands:
             return
         self._reads.handle_erase(owner, thread_id, erased)
         self._journal.channels.close(erased.pk)
+        self._engine.exchanges.forget_thread(erased.pk)
         if erased.long:
             self._long_thread_erased.set()
         for task_id in erased.tasks:

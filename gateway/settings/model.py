@@ -4,10 +4,12 @@ file.
 The JSON schema of the file is generated from this model, so editors show its field docstrings.
 """
 
+import ipaddress
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +29,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from babelgate.gateway.settings.access import AccessRule
 from babelgate.gateway.settings.administration import AdminSettings
+from babelgate.gateway.settings.console import ConsoleSetting, ConsoleSettings
 from babelgate.gateway.settings.credentials import (
     ApiKey,
     ApiKeys,
@@ -462,6 +465,7 @@ class Settings(BaseSettings):
     """Maximum time for which runs continue whose agent a reload has removed or changed, in seconds or as text such as
     `5m`. Then they fail, and the connections to the agent are closed."""
     admin: AdminSettings = AdminSettings()
+    console: ConsoleSetting = ConsoleSettings()
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
     """Agents by name. Without agents, the gateway serves its ten demo agents."""
 
@@ -537,6 +541,12 @@ class Settings(BaseSettings):
         return bool(self.keys or self.issuers)
 
     @property
+    def is_local(self) -> bool:
+        """True if only programs on this machine can reach the gateway, as far as the settings show."""
+        public_host = urlsplit(self.public_url).hostname if self.public_url else "localhost"
+        return not self.trusted_proxies and _is_loopback(self.host) and _is_loopback(public_host or "")
+
+    @property
     def is_shared(self) -> bool:
         """True if other gateways use the database at the same time."""
         return self.cluster or self.workers > 1
@@ -560,6 +570,14 @@ class Settings(BaseSettings):
     @property
     def blobs_path(self) -> Path:
         return self.blobs or self.database_path.with_suffix(".blobs")
+
+
+def _is_loopback(host: str) -> bool:
+    """Return True for a loopback address and for the name `localhost`. Other names are not resolved."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def hide_password(url: str) -> str:

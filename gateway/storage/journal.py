@@ -30,6 +30,7 @@ from babelgate.gateway.ids import new_id
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.storage import queries, unavailable, writer
 from babelgate.gateway.storage.audit import Act, record_act, with_origin
+from babelgate.gateway.storage.change_feed import ChangeFeed, read_remote_rows
 from babelgate.gateway.storage.database import open_database
 from babelgate.gateway.storage.live import Channels
 from babelgate.gateway.storage.locked import Locked
@@ -105,8 +106,10 @@ class Journal:
         self.is_shared = shared
         self.node = node or (new_id() if shared else "")
         self.channels = Channels()
-        self._publisher = Publisher(self.channels, on_commit)
-        self._remote_commits = RemoteCommits(self.channels, () if on_remote is None else (on_remote,))
+        self.changes = ChangeFeed(partial(self.query, read_remote_rows), clock or Clock())
+        self._publisher = Publisher(self.channels, self.changes, on_commit)
+        listeners = (self.changes.note_remotes, *(() if on_remote is None else (on_remote,)))
+        self._remote_commits = RemoteCommits(self.channels, listeners)
         self._notifier = Notifier(self.node, self.database) if shared else None
         self._writer = JournalWriter(
             self.database, clock or Clock(), self._hand_over, node=self.node if shared else None, observer=observer
@@ -161,6 +164,7 @@ class Journal:
         of the last commits are sent, unless that takes longer than `Notifier.close` waits.
         """
         self._closed = True
+        self.changes.close()
         await self._remote_commits.stop()
         if self._writer.is_started:
             self._writer.end()

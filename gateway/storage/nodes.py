@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, delete, exists, insert, select, text, update
+from sqlalchemy import Connection, Engine, delete, exists, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from babelgate.gateway.background import STOPPING, Failures, until_ended
@@ -80,6 +80,31 @@ class Heartbeat:
     """Names of the nodes that were found to be gone."""
     adopted: Adopted = Adopted()
     """Runs and webhooks that this node has taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedNode:
+    """A node, as an operator sees it."""
+
+    name: str
+    seen_at: int
+    """Time of the last heartbeat by the database's clock, in microseconds since 1970, UTC."""
+    is_leader: bool
+    runs: int
+    """Number of runs that the node executes, or will start."""
+
+
+def list_nodes(connection: Connection) -> list[ListedNode]:
+    """Return the nodes whose heartbeats have not ended, the leader first. Only PostgreSQL has nodes."""
+    now = connection.execute(select(_NOW)).scalar_one()
+    is_alive = _NODE.c.seen_at > now - DEAD_AFTER * 1e6
+    nodes = select(_NODE.c.node_id, _NODE.c.name, _NODE.c.seen_at).where(is_alive).order_by(_NODE.c.node_id)
+    counted = select(_RUN.c.node, func.count().label("runs")).where(text(f"run.{LIVE}"), _RUN.c.node.is_not(None))
+    runs = {row.node: row.runs for row in connection.execute(counted.group_by(_RUN.c.node))}
+    return [
+        ListedNode(name, seen_at, not number, runs.get(node_id, 0))
+        for number, (node_id, name, seen_at) in enumerate(connection.execute(nodes))
+    ]
 
 
 @dataclass(slots=True)

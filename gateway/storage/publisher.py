@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from babelgate.gateway.storage.change_feed import ChangeFeed
 from babelgate.gateway.storage.live import Channels
 from babelgate.gateway.storage.row_cache import RowCache
 from babelgate.gateway.storage.transaction import Published
@@ -11,10 +12,13 @@ from babelgate.gateway.storage.write_queue import Commit
 class Publisher:
     """Publisher of the commits of this gateway."""
 
-    def __init__(self, channels: Channels, on_commit: Callable[[Sequence[Published]], None] | None) -> None:
-        """Publish to channels, then to `on_commit`, unless it is None."""
+    def __init__(
+        self, channels: Channels, changes: ChangeFeed, on_commit: Callable[[Sequence[Published]], None] | None
+    ) -> None:
+        """Publish to channels, then to `on_commit`, unless it is None. Changed rows are hints of the feed `changes`."""
         self.rows = RowCache()
         self._channels = channels
+        self._changes = changes
         self._on_commit = on_commit
 
     def publish(self, commit: Commit) -> None:
@@ -25,6 +29,8 @@ class Publisher:
                 self._channels.publish(each.pk, each.records, each.sizes)
             if self._on_commit is not None:
                 self._on_commit(commit.published)
+        if self._changes.has_streams:
+            self._changes.note_rows(commit.changed)
         for result in commit.results:
             done = result.write.done
             if done.done():

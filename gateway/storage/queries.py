@@ -180,6 +180,7 @@ def live_runs(connection: Connection, node: str | None = None, pks: Sequence[int
         )
         .join(_TASK, (_TASK.c.owner == _RUN.c.owner) & (_TASK.c.task_id == _RUN.c.task_id))
         .where(*conditions)
+        .with_hint(_RUN, "INDEXED BY run_live", "sqlite")
         .order_by(_RUN.c.created_at, _RUN.c.thread_pk, _RUN.c.first_seq)
     )
     return [

@@ -120,6 +120,7 @@ class LogReader:
 
     def handle_erase(self, owner: str, thread_id: str, erased: Erased) -> None:
         self._erasures += 1
+        self._journal.changes.note_erased(owner, thread_id)
         if self._keys.get((owner, thread_id)) == erased.pk:  # else the id is in use again
             del self._keys[owner, thread_id]
         self._live.difference_update((erased.pk, "task", task_id) for task_id in erased.tasks)

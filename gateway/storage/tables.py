@@ -22,6 +22,8 @@ LIVE: Final = "status IN ('pending', 'running')"
 literally, without parameters."""
 OPEN: Final = "state IN ('submitted', 'working', 'input_required', 'auth_required', 'cancelling')"
 """Condition for tasks that are not terminal."""
+ERRED: Final = "status IN ('error', 'timeout')"
+"""Condition for runs that failed."""
 PASSING: Final = "expires"
 """Condition for threads that are ephemeral or have a time to live."""
 
@@ -161,6 +163,9 @@ class RunRow(TableRow, table=True):
         ),
         Index("run_live", "thread_pk", **_partial(LIVE)),
         Index("run_thread", "thread_pk", "first_seq"),
+        Index("run_created", "owner", "created_at", "run_id"),
+        Index("run_newest", "created_at", "owner", "run_id"),
+        Index("run_erred", "owner", "created_at", "run_id", **_partial(ERRED)),
         {"sqlite_with_rowid": False},
     )
 

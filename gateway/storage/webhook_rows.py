@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, case, func, or_, select, update
 
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.hub import Webhook
@@ -45,6 +45,13 @@ def list_webhooks(connection: Connection) -> list[ListedWebhook]:
         .order_by(_HOOK.c.owner, _HOOK.c.task_id, _HOOK.c.webhook_id)
     )
     return [ListedWebhook(*row) for row in rows]
+
+
+def count_webhooks(connection: Connection) -> tuple[int, int]:
+    """Return the number of webhooks that have not received all records, and of those whose last attempt failed."""
+    is_failing = func.sum(case((_HOOK.c.failures > 0, 1), else_=0))
+    due, failing = connection.execute(select(func.count(), is_failing).where(_HOOK.c.done.is_(False))).one()
+    return due, failing or 0
 
 
 def retry_webhooks(tx: Transaction, wanted: str | None) -> Sequence[tuple[str, str]]:

@@ -3,9 +3,6 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
-from shutil import disk_usage
 from typing import Final
 
 from babelgate.canonical.fault import FaultError
@@ -13,6 +10,7 @@ from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.background import Failures
 from babelgate.gateway.http.connection import ConnectionTable
 from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.storage.disk import free_space
 from babelgate.gateway.storage.queries import count_waiting_tasks
 from babelgate.gateway.telemetry.metrics import Metrics
 
@@ -108,7 +106,7 @@ class Sampler:
     async def _sample_slowly(self) -> None:
         hub, metrics = self._hub, self._metrics
         folders = {"database": hub.journal.folders, "files": hub.blobs.folders}
-        free = {name: await asyncio.to_thread(_free_space, paths) for name, paths in folders.items()}
+        free = {name: await asyncio.to_thread(free_space, paths) for name, paths in folders.items()}
         metrics.disk_free.set_all({name: space for name, space in free.items() if space is not None})
         try:
             rows = await hub.journal.query(count_waiting_tasks)
@@ -120,8 +118,3 @@ class Sampler:
         for agent, state, count in rows:
             waiting[metrics.label_of(agent), state.partition("_")[0]] += count
         metrics.questions_open.set_all(waiting)
-
-
-def _free_space(folders: Sequence[Path]) -> int | None:
-    """Return the free bytes of the fullest disk, or None if there are no folders on this machine."""
-    return min((disk_usage(folder).free for folder in folders if folder.is_dir()), default=None)

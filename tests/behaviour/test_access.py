@@ -15,7 +15,7 @@ from tests import loopback
 from tests.gateway.http.issuing import Issuing
 from tests.gateway.owning import OwnerIds, acp_run, look, make, message, unknown
 from tests.gateway.position import POSITIONS, Position
-from tests.gateway.route import ROUTES, Route
+from tests.gateway.route import PAGE_PATHS, ROUTES, Route
 from tests.gateway.shape import check_error
 from tests.gateway.siege import ask, headers_for
 from tests.gateway.valid import MCP, UPLOAD, V1, VALID, rpc
@@ -35,7 +35,7 @@ RULES: Final = [
     {"who": "scope:all", "allow": "*"},
 ]
 EVENTS: Final = ("", "/events")
-OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping", "/", *METADATA_PATHS}
+OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping", "/", *METADATA_PATHS, *PAGE_PATHS}
 """Paths that need no right."""
 QUERIES: Final[Mapping[str, str]] = dict.fromkeys(
     ("/store/items", "/agent-protocol/store/items"), "?key=k&namespace=a"
@@ -50,6 +50,8 @@ WITHOUT_REFUSAL: Final[Mapping[str, str]] = {
     "POST /mcp": "event: message",
     "GET /acp/agents": '{"agents":[]}',
     "GET /ap/versions": '{"versions":',
+    "GET /console/api/v1/health": '{"agents":[],"queues":[]}',
+    "GET /console/api/v1/me": '{"owner":"acme"',
     "GET /info": '{"version":',
     "GET /v1/models": '{"object":"list","data":[]}',
     "GET /threads/{thread_id}/runs/{run_id}/join": '{"__error__":{"error":"HTTPException","message":"404: Run',

@@ -128,6 +128,7 @@ CALLS: Final[Mapping[str, Callable[[GatewayHub, str, OwnerIds], Awaitable[object
         owner, _input(thread_id=things.session_id, if_missing="reject")
     ),
     "answer": lambda hub, owner, things: hub.answer(owner, Answers(task_id=things.task_id, bare="Bob")),
+    "check_answers": lambda hub, owner, things: hub.check_answers(owner, Answers(task_id=things.task_id, bare="Bob")),
     "cancel": lambda hub, owner, things: hub.cancel(owner, things.task_id),
     "submit, from a checkpoint": lambda hub, owner, things: hub.submit(
         owner, _input(thread_id=things.thread_id, if_missing="reject", checkpoint=things.checkpoint_id)

@@ -36,7 +36,7 @@ from tests.gateway.owning import (
     unknown,
 )
 from tests.gateway.position import NO_ID, POSITIONS, Position
-from tests.gateway.route import METHODS, ROUTES, Route, paths, protocol_of, words_of
+from tests.gateway.route import METHODS, PAGE_PATHS, ROUTES, Route, paths, protocol_of, words_of
 from tests.gateway.shape import check_error
 from tests.gateway.siege import ask
 from tests.gateway.valid import V1, command, rpc
@@ -48,7 +48,7 @@ OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping"}
 
 
 def is_open(path: str) -> bool:
-    return path in OPEN or path.endswith((".well-known/agent-card.json", ".well-known/agent.json"))
+    return path in OPEN | PAGE_PATHS or path.endswith((".well-known/agent-card.json", ".well-known/agent.json"))
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -385,7 +385,7 @@ async def test_without_a_key_unknown_paths_are_401(place: Place, path: str) -> N
     check_error(words_of("GET", path), response)
 
 
-@pytest.mark.parametrize("path", [path for path in paths() if is_open(path)])
+@pytest.mark.parametrize("path", [path for path in paths() if is_open(path) and path not in PAGE_PATHS])
 async def test_health_checks_and_public_cards_need_no_key(place: Place, path: str) -> None:
     for prefix in ("", "/agent/ask"):
         response = await place.nobody.get(prefix + Route("GET", path).at(unknown().slots(protocol_of(path))))

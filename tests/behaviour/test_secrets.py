@@ -207,6 +207,8 @@ def test_the_command_shows_no_secret_of_a_variable(tmp_path: Path, shape: str) -
         ("check", "http://127.0.0.1:1", "--header", f"X-Key: {SECRET}é"),
         ("bench", "smoke", f"http://user:{SECRET}@127.0.0.1:1"),
         ("run", "echo", "Hello", "--url", f"http://user:{SECRET}@127.0.0.1:1"),
+        ("console", "--url", f"http://user:{SECRET}@127.0.0.1:1/?key={SECRET}"),
+        ("console", "--url", f"user:{SECRET}@127.0.0.1:1"),
         ("run", "echo", "Hello", "--url", "http://127.0.0.1:1", "--key", f"{SECRET}é"),
     ],
     ids=" ".join,

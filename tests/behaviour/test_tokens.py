@@ -10,7 +10,7 @@ import pytest_asyncio
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
 from tests.gateway.http.issuing import Issuing
 from tests.gateway.owning import unknown
-from tests.gateway.route import ROUTES, Route, paths, protocol_of
+from tests.gateway.route import PAGE_PATHS, ROUTES, Route, paths, protocol_of
 from tests.gateway.shape import check_error
 from tests.running import Running, running
 
@@ -26,7 +26,7 @@ NEEDED: Final = "An API key or a token is needed: send Authorization: Bearer <ke
 
 
 def is_open(path: str) -> bool:
-    return path in OPEN or path.endswith((".well-known/agent-card.json", ".well-known/agent.json"))
+    return path in OPEN | PAGE_PATHS or path.endswith((".well-known/agent-card.json", ".well-known/agent.json"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

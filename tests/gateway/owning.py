@@ -18,7 +18,7 @@ from tests import loopback
 from tests.gateway.hubs import check_invariants
 from tests.gateway.knowledge import knowledge
 from tests.gateway.log_capture import LogCapture, capture_log
-from tests.gateway.route import AGENT_SLOT, ROUTES, Protocol
+from tests.gateway.route import AGENT_SLOT, PAGE, PAGE_SLOT, ROUTES, Protocol
 from tests.gateway.shape import is_endless
 from tests.gateway.valid import PUSH, V1
 from tests.running import Running, running
@@ -153,6 +153,9 @@ class OwnerIds:
             return {}
         if protocol in self.offered:
             return dict(self.offered[protocol])
+        if protocol == "own":
+            own = {"name": "ask", "number": "1", "key_id": "k1", PAGE_SLOT: PAGE}
+            return {**own, "run_id": self.asking_run, "thread_id": self.thread_id}
         return {
             "agent": "ask",
             "name": "ask",
@@ -163,6 +166,7 @@ class OwnerIds:
             "config_id": self.config_id,
             "blob": self.blob,
             "key_id": "k1",
+            PAGE_SLOT: PAGE,
         }
 
     def hidden(self, text: str) -> str:

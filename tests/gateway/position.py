@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from babelgate.canonical.value import Json, JsonObject
 from tests.gateway.owning import STEPS, OwnerIds, acp_run, chat, message
-from tests.gateway.route import ADMIN_SLOT, AGENT_SLOT, FREE_SLOT, ROUTES, Route
+from tests.gateway.route import ADMIN_SLOT, AGENT_SLOT, FREE_SLOT, PAGE_SLOT, ROUTES, Route
 from tests.gateway.siege import body_for
 from tests.gateway.valid import CALL, MCP, RPC, UPLOAD, V1, VALID, command, rpc
 
-NO_ID: Final = AGENT_SLOT | FREE_SLOT | ADMIN_SLOT
+NO_ID: Final = AGENT_SLOT | FREE_SLOT | ADMIN_SLOT | {PAGE_SLOT}
 """Parameters of paths that do not identify a resource of an owner."""
 
 Request = tuple[str, str, dict[str, Any]]

@@ -53,6 +53,14 @@ ADMIN_SLOT: Final = frozenset({"key_id"})
 """Parameters of paths that name things of the gateway, which belong to no owner."""
 
 
+PAGE_PATHS: Final = frozenset({"/console", "/console/{file}"})
+"""Paths of the static files of the console, which need no credential and are the same for everyone."""
+PAGE_SLOT: Final = "file"
+"""Parameter of the path of a static file, which belongs to no owner."""
+PAGE: Final = "0123456789abcdef/main.js"
+"""Value of this parameter that is the path of a file, but of none that there is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     method: str

@@ -16,7 +16,7 @@ from tests.gateway.hostile import LIMIT, UNKNOWN
 from tests.gateway.hubs import check_invariants
 from tests.gateway.knowledge import knowledge_of
 from tests.gateway.log_capture import capture_log
-from tests.gateway.route import Route, protocol_of, words_of
+from tests.gateway.route import PAGE, PAGE_SLOT, Route, protocol_of, words_of
 from tests.gateway.shape import check_error, error_of, is_endless
 from tests.gateway.valid import CALL, MCP, PUSH, V1, VALID, command, rpc
 from tests.running import Running, running
@@ -78,6 +78,7 @@ async def _waiting(http: httpx.AsyncClient) -> Mapping[str, str]:
         "config_id": "p1",
         "blob": "0" * 64,
         "key_id": UNKNOWN,
+        PAGE_SLOT: PAGE,
     }
 
 

@@ -279,6 +279,7 @@ def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[
         task_id=task.task_id,
         values=resumed,
         bare=data[0].data if len(data) == 1 and not has_text else ask.message.text,
+        is_text=resumed is None,
         action="decline" if ask.declined else "answer",
         input=RunInput(
             messages=(ask.message,),

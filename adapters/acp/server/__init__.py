@@ -274,11 +274,15 @@ class Server(Handlers):
         receipt of the run `run_id`, which continues. Raises not_awaiting if the task has no question."""
         messages = answer_messages(extension, message)
         run_input = RunInput(messages=messages, config=config_of(extension), headers=who.headers)
-        answers = Answers(task_id=last.task_id, bare=value, input=run_input, protocol="acp")
+        answers = Answers(task_id=last.task_id, bare=value, is_text=True, input=run_input, protocol="acp")
+        if extension.answered:
+            answers = Answers(task_id=last.task_id, values=extension.answered, input=run_input, protocol="acp")
         try:
             if extension.declined:
                 values: dict[str, Json] = dict.fromkeys(extension.declined)
                 is_decline_only = not extension.answered
+                if not is_decline_only:
+                    await self._hub.check_answers(who.principal, answers)
                 decline_input = run_input if is_decline_only else RunInput(headers=who.headers)
                 declined = Answers(
                     task_id=last.task_id, values=values, action="decline", input=decline_input, protocol="acp"
@@ -286,8 +290,6 @@ class Server(Handlers):
                 receipt = await self._hub.answer(who.principal, declined)
                 if is_decline_only:
                     return receipt
-            if extension.answered:
-                answers = Answers(task_id=last.task_id, values=extension.answered, input=run_input, protocol="acp")
             return await self._hub.answer(who.principal, answers)
         except FaultError as error:
             if error.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):

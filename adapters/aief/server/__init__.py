@@ -422,18 +422,20 @@ class Server(Handlers):
             headers=who.headers,
             extra=_input_extra(body.input, body.additional_input or {}),
         )
-        answers = Answers(task_id=task.task_id, bare=value, protocol="aief", input=run_input)
+        answers = Answers(task_id=task.task_id, bare=value, is_text=True, protocol="aief", input=run_input)
+        if extension.answered:
+            answers = Answers(task_id=task.task_id, values=extension.answered, protocol="aief", input=run_input)
         if extension.declined:
             values: dict[str, Json] = dict.fromkeys(extension.declined)
             decline_input = RunInput(headers=who.headers) if extension.answered else run_input
+            if extension.answered:
+                await self._hub.check_answers(who.principal, answers)
             declined = Answers(
                 task_id=task.task_id, values=values, action="decline", protocol="aief", input=decline_input
             )
             receipt = await self._hub.answer(who.principal, declined)
             if not extension.answered:
                 return receipt.run_id
-        if extension.answered:
-            answers = Answers(task_id=task.task_id, values=extension.answered, protocol="aief", input=run_input)
         return (await self._hub.answer(who.principal, answers)).run_id
 
     async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from babelgate.canonical import Fault
 from babelgate.canonical.value import JsonObject
@@ -30,6 +30,62 @@ def _escape(value: str) -> tuple[str, ...]:
     """Return the forms of a value in JSON, in JSON of PHP, and in a URL."""
     in_json = json.dumps(value)[1:-1]
     return in_json, in_json.replace("/", "\\/"), quote(value, safe=""), quote(value)
+
+
+_HARMLESS: Final = frozenset(
+    {
+        *("accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-encoding"),
+        *("content-length", "content-location", "content-type", "date", "etag", "host", "keep-alive", "last-event-id"),
+        *("last-modified", "location", "retry-after", "server", "traceparent", "tracestate", "transfer-encoding"),
+        *("user-agent", "vary", "www-authenticate", "x-request-id", "x-accel-buffering", "idempotency-key"),
+        *("a2a-version", "a2a-extensions", "x-a2a-extensions", "openai-beta", "openai-version", "openai-organization"),
+    }
+)
+"""Names of headers whose values are not secrets, in lower case."""
+_HARMLESS_PREFIXES: Final = ("babelgate-", "mcp-", "ratelimit-", "x-ratelimit-", "access-control-")
+_SECRET_NAME: Final = re.compile(
+    r"auth|token|secret|passw|key|cookie|session|signature|credential|^sig$", re.IGNORECASE
+)
+"""Parts of the names of headers and of parameters of URLs that hold secrets."""
+
+
+def is_secret_header(name: str) -> bool:
+    """Return True if the value of a request's header may be a secret. Headers that the operator has configured are
+    secrets, so each one is that is not known to be harmless."""
+    lower = name.lower()
+    return lower not in _HARMLESS and not lower.startswith(_HARMLESS_PREFIXES)
+
+
+def hide_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return headers with `***` in place of values that may be secrets."""
+    return [(name, _hide_value(name, value)) for name, value in headers]
+
+
+def _hide_value(name: str, value: str) -> str:
+    if is_secret_header(name):
+        return _HIDDEN
+    return hide_url(value) if name.lower() in ("location", "content-location") else value
+
+
+def hide_url(url: str) -> str:
+    """Return a URL without its credentials: user name, password, and parameters with the names of secrets."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return _HIDDEN
+    netloc = parts.netloc.rpartition("@")[2]
+    query = "&".join(map(_hide_parameter, parts.query.split("&"))) if parts.query else ""
+    return urlunsplit((parts.scheme, netloc, parts.path, query, ""))
+
+
+def _hide_parameter(parameter: str) -> str:
+    name, equals, _ = parameter.partition("=")
+    return f"{name}={_HIDDEN}" if equals and _SECRET_NAME.search(unquote(name)) else parameter
+
+
+def hide_texts(text: str, secrets: Iterable[str]) -> str:
+    """Return a text with `***` in place of the secrets and of other credentials."""
+    return _redact_text(text, _select_long(secrets))
 
 
 def redact_fault(fault: Fault, secrets: Iterable[str]) -> Fault:

@@ -5,7 +5,7 @@ import asyncio
 import select
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from babelgate.adapters.kit.client.answers import READ
+from babelgate.adapters.kit.client.exchanges import RECORDER, RecordedExchange
 
 HEADER_LIMIT: Final = 64 * 1024
 """Maximum size of one line of a response's head, in bytes."""
@@ -41,13 +42,27 @@ class HttpTransport(httpx.AsyncBaseTransport):
         """Send a request. Raises httpx.TransportError, as every transport of httpx does."""
         if request.url.scheme not in ("http", "https"):
             raise httpx.UnsupportedProtocol(f"Request URL has an unsupported protocol '{request.url.scheme}://'.")
+        recorder = RECORDER.get()
+        if recorder is None:
+            return await self._send(request, request.stream, None)
+        exchange = recorder.begin(request.method, str(request.url), _decode(request.headers.raw))
+        if exchange is None:
+            return await self._send(request, request.stream, None)
+        try:
+            return await self._send(request, exchange.send(request.stream), exchange)
+        except BaseException as error:
+            exchange.note_end(error)
+            raise
+
+    async def _send(self, request: httpx.Request, pieces: Any, exchange: RecordedExchange | None) -> httpx.Response:
+        """Send a request with a body of these pieces. Raises httpx.TransportError."""
         timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
         try:
             response = await self._open_session().request(
                 request.method,
                 _url(request.url),
                 headers=[(name.decode(), value.decode()) for name, value in _headers(request)],
-                data=_Body(request.stream, timeouts.get("write")) if _has_body(request) else None,
+                data=_Body(pieces, timeouts.get("write")) if _has_body(request) else None,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(connect=timeouts.get("connect"), sock_read=timeouts.get("read")),
                 ssl=self._tls_context() if request.url.scheme == "https" else True,
@@ -55,7 +70,11 @@ class HttpTransport(httpx.AsyncBaseTransport):
         except ValueError as error:  # for example, a header with a line feed
             raise httpx.LocalProtocolError(str(error)) from error
         version = response.version or aiohttp.HttpVersion11
-        body = _Stream(response, timeouts.get("read"))
+        if exchange is None:
+            body = _Stream(response, timeouts.get("read"))
+        else:
+            exchange.note_head(response.status, _decode(response.raw_headers))
+            body = _RecordedStream(response, timeouts.get("read"), exchange)
         return httpx.Response(
             response.status,
             headers=response.raw_headers,
@@ -209,6 +228,31 @@ class _Stream(httpx.AsyncByteStream):
         self._answer.close()
 
 
+class _RecordedStream(_Stream):
+    """Body of a response that is recorded as it is read."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, timeout: float | None, exchange: RecordedExchange) -> None:
+        super().__init__(answer, timeout)
+        self._exchange = exchange
+
+    async def read(self) -> bytes:
+        """Return the next chunk, or b"" at the end."""
+        try:
+            chunk = await super().read()
+        except BaseException as error:
+            self._exchange.note_end(error)
+            raise
+        if chunk:
+            self._exchange.note_piece(chunk)
+        else:
+            self._exchange.note_end()
+        return chunk
+
+    async def aclose(self) -> None:
+        self._exchange.note_end()
+        await super().aclose()
+
+
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """Send a request once, and raise the errors of httpx. After an aiohttp error, aiohttp would repeat a request that
     it considers idempotent."""
@@ -240,6 +284,10 @@ def _translate_error(error: BaseException) -> httpx.TransportError:
 def _url(url: httpx.URL) -> URL:
     """Return the URL unchanged, except for the user name and password, which httpx has moved to a header."""
     return URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True)
+
+
+def _decode(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
 def _has_body(request: httpx.Request) -> bool:

@@ -114,8 +114,11 @@ class PreparedRun:
     """The new input, or the answers to resume with."""
 
     async def start(self) -> Started:
-        """Commit the run. Raises conflict, not_found, not_awaiting, queue_full."""
+        """Commit the run. Raises conflict, not_found, not_awaiting, invalid, queue_full."""
         if isinstance(self.ask, tuple):
+            if len(self.ask) > 1:  # questions of several tasks: all of the answers, or none
+                for answers in self.ask:
+                    await self.hub.check_answers(self.principal, answers)
             receipts = [await self._answer(answers) for answers in self.ask]
             return Started(receipts[-1], self)
         try:

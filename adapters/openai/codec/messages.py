@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from babelgate.adapters.kit.data_url import decode_data_url
-from babelgate.adapters.kit.json import ABSENT, json_text, parse_text
+from babelgate.adapters.kit.json import ABSENT, is_text_schema, json_text, parse_text
 from babelgate.adapters.openai.codec.call_id import decode_task_id
 from babelgate.adapters.openai.codec.model import data_url
 from babelgate.adapters.openai.wire import requests as w
@@ -132,7 +132,7 @@ def decode_answer(text: str, schema: JsonObject | None) -> tuple[Json, Message]:
     The value is the text of the tool call's result. If the question has a schema and the text is a JSON object or
     array, the value is that JSON.
     """
-    if schema is not None and text.lstrip()[:1] in ("{", "["):
+    if schema is not None and not is_text_schema(schema) and text.lstrip()[:1] in ("{", "["):
         value = parse_text(text)
         if value is not ABSENT:
             return value, Message(role="user", parts=(DataPart(data=value),))

@@ -9,6 +9,7 @@ from babelgate.canonical.value import Extra, JsonObject
 
 RESPONSE: Final = "resp_"
 CONVERSATION: Final = "conv_"
+COMPLETION: Final = "chatcmpl-"
 RECORDS: Final = "babelgate.events"
 """Stream event that holds an envelope of the Babelgate extension."""
 EXTENSION: Final = "babelgate"
@@ -41,6 +42,11 @@ def decode_id(prefix: str, encoded: str) -> str | None:
     if not encoded.startswith(prefix) or not re.fullmatch("[0-9a-f]{32}", text):
         return None
     return str(UUID(hex=text))
+
+
+def completion_id(run_id: str) -> str:
+    """Return the id of a run's chat completion."""
+    return COMPLETION + run_id
 
 
 def encode_item_id(prefix: str, source_id: str) -> str:

@@ -40,6 +40,7 @@ def make_answers(task_id: str, values: Mapping[str, Json], run_input: RunInput, 
         task_id=task_id,
         values=values_,
         input=run_input,
+        is_text=not extension.answered,
         action="decline" if is_declined else "answer",
         protocol="openai",
     )

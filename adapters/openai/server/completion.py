@@ -12,8 +12,8 @@ from babelgate.adapters.kit.server.caller import loss_header
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.passages import split_passages
 from babelgate.adapters.kit.server.whole_states import complete_states
+from babelgate.adapters.openai.codec.names import completion_id
 from babelgate.adapters.openai.server.answers import error_response
-from babelgate.adapters.openai.server.lookup import completion_id
 from babelgate.adapters.openai.wire import replies as w
 from babelgate.adapters.openai.write.chunks import STARTED_OVER, ChunkWriter
 from babelgate.adapters.openai.write.completion import CompletionWriter

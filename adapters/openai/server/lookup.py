@@ -3,7 +3,7 @@
 from collections.abc import Container, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -11,12 +11,11 @@ from pydantic import BaseModel
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.codec.call_id import changed_id, find_interrupt
 from babelgate.adapters.openai.codec.model import object_in
-from babelgate.adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id
+from babelgate.adapters.openai.codec.names import COMPLETION, CONVERSATION, RESPONSE, completion_id, decode_id
 from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub, Message, Principal, Run, Scope, Task
 from babelgate.canonical.event import InterruptRaised, RunCreated
 from babelgate.canonical.thread import Thread
 
-_PREFIX: Final = "chatcmpl-"
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -184,15 +183,10 @@ def no_response(response_id: str) -> FaultError:
     return FaultError(FaultCode.NOT_FOUND, f"Response with id {response_id[:100]!r} not found.")
 
 
-def completion_id(run_id: str) -> str:
-    """Return the completion id of a run."""
-    return _PREFIX + run_id
-
-
 def run_of(stored_id: str) -> str:
     """Return the id of a completion's run. Raises not_found."""
     try:
-        run_id = str(UUID(stored_id.removeprefix(_PREFIX)))
+        run_id = str(UUID(stored_id.removeprefix(COMPLETION)))
     except ValueError as error:
         raise no_completion(stored_id) from error
     if stored_id != completion_id(run_id):

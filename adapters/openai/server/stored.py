@@ -13,8 +13,9 @@ from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.openai.codec.messages import encode_messages
+from babelgate.adapters.openai.codec.names import completion_id
 from babelgate.adapters.openai.server.completion import Completion
-from babelgate.adapters.openai.server.lookup import completion_id, find_run, no_completion, read_inputs, run_of
+from babelgate.adapters.openai.server.lookup import find_run, no_completion, read_inputs, run_of
 from babelgate.adapters.openai.server.page import limit_of, page_of
 from babelgate.adapters.openai.wire import replies as w
 from babelgate.adapters.openai.wire.responses import MetadataUpdate

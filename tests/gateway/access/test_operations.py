@@ -10,6 +10,7 @@ from babelgate.canonical.grant import Grants
 from babelgate.canonical.hub import Hub, Reads
 from babelgate.canonical.principal import OPERATIONS
 from babelgate.canonical.store import Store
+from babelgate.gateway.access.guarded_overview import GuardedOverview
 from babelgate.gateway.access.operations import OPERATION_OF, Part
 
 PORT: Final[Mapping[Part, type]] = {
@@ -19,6 +20,7 @@ PORT: Final[Mapping[Part, type]] = {
     "assistants": Assistants,
     "crons": Crons,
     "grants": Grants,
+    "overview": GuardedOverview,
 }
 
 

@@ -594,7 +594,7 @@ def test_help_lists_every_command_with_examples(here: Here) -> None:
     assert done.returncode == 0
     assert "babelgate serve weather=http://127.0.0.1:8333" in done.stdout
     commands = re.findall(r"^│ ([a-z][a-z-]*) ", done.stdout, re.MULTILINE)
-    expected = "add bench check export import keys record replay run serve support-bundle validate webhooks"
+    expected = "add bench check console export import keys record replay run serve support-bundle validate webhooks"
     assert " ".join(sorted(commands)) == expected
     for command in commands:
         assert "Examples:" in here(command, "--help").stdout

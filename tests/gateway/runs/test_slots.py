@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from babelgate.canonical import FaultCode, FaultError, RunStatus
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.lifecycle import Later
-from babelgate.gateway.runs.slots import Slots
+from babelgate.gateway.runs.slots import AgentQueue, Slots
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -28,6 +28,7 @@ class Starts:
     """Slots of agents `a` (one), `b` (two) and `many` (no limit), and the starts in them."""
 
     started: list[str] = field(default_factory=list[str])
+    now: float = 10.0
     slots: Slots = field(init=False)
 
     def __post_init__(self) -> None:
@@ -38,7 +39,10 @@ class Starts:
                 raise FaultError(FaultCode.NOT_FOUND, f"Agent {name} not found")
             return registered(name, Echo(), concurrency=limits[name])
 
-        self.slots = Slots(find, lambda owner, thread_id, agent: self.started.append(f"{owner}/{thread_id}: {agent}"))
+        def start(owner: str, thread_id: str, agent: str) -> None:
+            self.started.append(f"{owner}/{thread_id}: {agent}")
+
+        self.slots = Slots(find, start, lambda: self.now)
 
 
 def test_each_agent_has_a_limit_of_slots():
@@ -189,3 +193,18 @@ async def test_a_cancelled_waiting_run_leaves_the_queue(hubs: HubFactory) -> Non
     assert activation.call.text == "last"
     activation.end()
     await asyncio.gather(ends(hub, first), ends(hub, last))
+
+
+def test_queues_show_the_slots_and_the_longest_wait():
+    starts = Starts()
+    slots = starts.slots
+    assert slots.reserve("a")
+    for thread_id in ("1", "2"):
+        slots.offer("o", thread_id, "a")
+        starts.now += 2
+    slots.offer("o", "1", "a")
+    assert slots.list_queues() == [AgentQueue(agent="a", limit=1, used=1, waiting=2, oldest=4.0)]
+    slots.release("a")
+    assert slots.list_queues() == [AgentQueue(agent="a", limit=1, used=1, waiting=1, oldest=2.0)]
+    assert slots.reserve("many")
+    assert slots.list_queues()[1] == AgentQueue(agent="many", limit=None, used=1, waiting=0, oldest=None)

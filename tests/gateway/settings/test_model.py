@@ -415,3 +415,35 @@ def test_the_examples_of_the_documentation_are_valid(file: Path, monkeypatch: py
 )
 def test_the_password_of_a_database_url_is_hidden(url: str, expected: str) -> None:
     assert Settings(database=url).database_shown == expected
+
+
+# The console
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("true", (True, True, "failures")),
+        ("false", (False, True, "failures")),
+        ("{jobs: false}", (True, False, "failures")),
+        ("{wire: all}", (True, True, "all")),
+        ("{enabled: false, wire: off}", (False, True, "off")),
+    ],
+)
+def test_the_console_is_a_switch_or_a_section(file: Path, value: str, expected: tuple[object, ...]) -> None:
+    console = written(file, f"console: {value}").console
+    assert (console.enabled, console.jobs, console.wire) == expected
+
+
+def test_variables_switch_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BABELGATE_CONSOLE__WIRE", "all")
+    assert load().console.wire == "all"
+    monkeypatch.setenv("BABELGATE_CONSOLE", "false")
+    assert not load().console.enabled
+
+
+def test_a_wrong_value_of_the_console_is_named(file: Path) -> None:
+    (problem,) = problems(file, "console: {wire: some}")
+    assert problem.endswith("console.wire: allowed: 'off', 'failures' or 'all'")
+    (problem,) = problems(file, "console: 3")
+    assert "a mapping of keys is expected: enabled, jobs, wire" in problem

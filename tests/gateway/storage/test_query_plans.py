@@ -14,13 +14,23 @@ from sqlalchemy import Connection, Engine, event
 from babelgate.canonical import RunFilter, TaskFilter, ThreadFilter
 from babelgate.canonical.hub import ThreadOrder, Turn
 from babelgate.canonical.state import WAITING, RunStatus
+from babelgate.canonical.thread import ThreadStatus
 from babelgate.gateway.storage import listing, queries
 from babelgate.gateway.storage.database import migrate
+from babelgate.gateway.storage.page_cursor import encode_cursor
 from babelgate.gateway.storage.prepared import Statement
 from babelgate.gateway.storage.run_page import run_page
 from babelgate.gateway.storage.run_rows import bound_runs
+from babelgate.gateway.storage.run_summaries import RunQuery, count_runs, list_runs, summarize_runs
 from babelgate.gateway.storage.sqlite import open_engine
 from babelgate.gateway.storage.statements import Sql
+from babelgate.gateway.storage.thread_summaries import (
+    ThreadQuery,
+    list_threads,
+    read_files,
+    read_run_ids,
+    summarize_thread,
+)
 from babelgate.gateway.storage.turns import TurnRecords, find_records, find_turns, read_turns, removed_messages
 
 PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob", "thread_expires")
@@ -73,6 +83,26 @@ def test_a_page_of_threads_uses_an_index(tmp_path: Path) -> None:
             for order, where in product(orders, (ThreadFilter(), ThreadFilter(status="idle"))):
                 listing.threads(connection, "o", where, order=order, descending=True, limit=10, offset=0)
         assert len(executed) == 6
+        for sql, parameters in executed:
+            steps = plan(connection, sql, parameters)
+            assert not [step for step in steps if "TEMP B-TREE" in step], f"{sql}: {steps}"
+    engine.dispose()
+
+
+def test_a_page_of_the_overview_uses_an_index(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+        with recorded_queries(engine) as executed:
+            for owner, status in product(("o", None), (None, frozenset({RunStatus.ERROR}))):
+                list_runs(
+                    connection, owner, RunQuery(status=status, after=encode_cursor((1, *["x"] * (2 - bool(owner)))))
+                )
+                count_runs(connection, owner, 1)
+            wanted: ThreadStatus | None
+            for wanted in (None, "idle"):
+                list_threads(connection, "o", ThreadQuery(status=wanted, after=encode_cursor((1, 1))))
+        assert len(executed) == 10
         for sql, parameters in executed:
             steps = plan(connection, sql, parameters)
             assert not [step for step in steps if "TEMP B-TREE" in step], f"{sql}: {steps}"
@@ -143,6 +173,15 @@ def test_no_query_of_a_reader_scans_a_table(tmp_path: Path) -> None:
         listing.runs(connection, "o", RunFilter(thread_id="t", agent="a"), limit=10, offset=0)
         listing.runs(connection, "o", RunFilter(status=frozenset({RunStatus.PENDING})), limit=10, offset=0)
         queries.expiring_threads(connection)
+        for owner, statuses in product(("o", None), (None, {RunStatus.PENDING}, {RunStatus.ERROR})):
+            status = None if statuses is None else frozenset(statuses)
+            list_runs(connection, owner, RunQuery(agent="a", status=status, since=1, words="x"))
+            count_runs(connection, owner, 1)
+        summarize_runs(connection, [("o", "r"), ("o", "s"), ("p", "r")])
+        list_threads(connection, "o", ThreadQuery(agent="a", status="busy", words="x", metadata={"a": "1"}))
+        summarize_thread(connection, "o", "t")
+        read_run_ids(connection, 1)
+        read_files(connection, 1)
         assert len(executed) >= 16
         for sql, parameters in list(executed):
             steps = plan(connection, sql, parameters)

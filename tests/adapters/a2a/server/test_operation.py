@@ -202,7 +202,8 @@ async def test_questions_are_answered_one_by_one_oldest_first(site: Site) -> Non
     assert [part["text"] for part in still_waiting["status"]["message"]["parts"] if "text" in part] == [
         "May I send the message?"
     ]
-    done = await site.result("approve", "message/send", message_0_3("no", taskId=waiting["id"]))
+    no = '{"approved": false}'
+    done = await site.result("approve", "message/send", message_0_3(no, taskId=waiting["id"]))
     assert answer_of(done) == "write: approved\nsend: not approved\n"
 
 

@@ -137,7 +137,7 @@ async def test_replay_of_a_waiting_task_ends_at_its_question(site: Site) -> None
         return [update["status"]["state"] for update in updates if update is not None]
 
     assert (await replayed())[-1] == "TASK_STATE_INPUT_REQUIRED"
-    for text in ("yes", "no"):
+    for text in ('{"approved": true}', '{"approved": false}'):
         await site.rpc("approve", "SendMessage", message(text, taskId=task["id"]))
     states = await replayed()
     assert states.count("TASK_STATE_INPUT_REQUIRED") == 2

@@ -1,4 +1,4 @@
-"""The clients' transport behaves like that of httpx: every test runs with both."""
+"""The clients' transport behaves like that of httpx: every test runs with both, and with one that records."""
 
 import asyncio
 import gzip
@@ -13,6 +13,7 @@ from typing import Final
 import httpx
 import pytest
 
+from babelgate.adapters.kit.client.exchanges import RECORDER, ExchangeRecorder
 from babelgate.adapters.kit.client.transport import HttpTransport
 from tests.certificate import self_signed
 
@@ -27,9 +28,22 @@ MIB: Final = 1024 * 1024
 Make = Callable[[httpx.Limits], httpx.AsyncBaseTransport]
 Handle = Callable[["Link"], Awaitable[None]]
 
+
+class RecordingTransport(HttpTransport):
+    """The transport, in a run whose exchanges are recorded."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        token = RECORDER.set(ExchangeRecorder(lambda: 1, lambda recorder, size: None))
+        try:
+            return await super().handle_async_request(request)
+        finally:
+            RECORDER.reset(token)
+
+
 TRANSPORTS: Final[dict[str, Make]] = {
     "httpx": lambda limits: httpx.AsyncHTTPTransport(limits=limits),
     "babelgate": HttpTransport,
+    "recorded": RecordingTransport,
 }
 
 
@@ -210,8 +224,8 @@ async def test_a_request_equals_that_of_httpx(build: Callable[[httpx.AsyncClient
         for make in TRANSPORTS.values():
             async with client_of(make) as http:
                 await http.send(build(http, server.url))
-    expected, actual = map(parse_request, requests)
-    assert actual == expected
+    expected, *others = map(parse_request, requests)
+    assert others == [expected] * (len(TRANSPORTS) - 1)
 
 
 async def test_a_streamed_body_is_sent_in_chunks(make: Make) -> None:

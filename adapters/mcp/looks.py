@@ -1,0 +1,32 @@
+"""Request that reads a run over MCP: as a task of the tasks extension."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from babelgate.adapters.kit.adapter import Look, LookTarget, ReadRequest
+from babelgate.adapters.mcp.carries import VERSION
+from babelgate.adapters.mcp.codec.tasks import EXTENSION
+from babelgate.canonical.value import JsonObject
+
+_METHOD: Final = "tasks/get"
+_META: Final = "io.modelcontextprotocol/"
+"""Prefix of the members of `_meta` that replace the handshake (2026-07-28)."""
+
+
+def looks(target: LookTarget) -> Sequence[Look]:
+    """Return the task with its result. Without the tasks extension, MCP returns a result once, to its call."""
+    task_id = target.task.task_id
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+        "MCP-Protocol-Version": VERSION,
+        "Mcp-Method": _METHOD,
+        "Mcp-Name": task_id,
+    }
+    meta: JsonObject = {
+        f"{_META}protocolVersion": VERSION,
+        f"{_META}clientCapabilities": {"extensions": {EXTENSION: {}}},
+    }
+    body: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": _METHOD, "params": {"taskId": task_id, "_meta": meta}}
+    request = ReadRequest(method="POST", path="/mcp", headers=headers, body=body)
+    return (Look(version=VERSION, title=f"MCP {_METHOD}", request=request),)

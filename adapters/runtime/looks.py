@@ -1,0 +1,15 @@
+"""Requests that read a run over the minimal runtime."""
+
+from collections.abc import Sequence
+
+from babelgate.adapters.kit.adapter import Look, LookTarget, ReadRequest
+from babelgate.adapters.runtime.carries import VERSION
+
+
+def looks(target: LookTarget) -> Sequence[Look]:
+    """Return the run, and its events from the first one on."""
+    path = f"/v1/runs/{target.run.run_id}"
+    return (
+        Look(version=VERSION, title="Runtime run", request=ReadRequest(path=path)),
+        Look(version=VERSION, title="Runtime stream", form="stream", request=ReadRequest(path=f"{path}/stream")),
+    )

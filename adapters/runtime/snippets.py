@@ -1,0 +1,12 @@
+"""Command that calls an agent over the minimal runtime, which has no client of its own."""
+
+from collections.abc import Sequence
+
+from babelgate.adapters.kit.adapter import Snippet
+from babelgate.adapters.kit.snippets import curl
+from babelgate.adapters.runtime.carries import VERSION
+
+
+def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
+    """Return a command that starts a run and waits for its end."""
+    return (curl("curl", f"{base_url}/v1/runs", {"assistant_id": agent, "input": "Hello"}, version=VERSION),)

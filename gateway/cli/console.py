@@ -1,0 +1,44 @@
+"""`babelgate console`: open the console of a running gateway in a browser."""
+
+import webbrowser
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+import httpx
+
+from babelgate.gateway.cli.errors import USAGE, CliError
+
+_TIMEOUT: Final = 10.0
+"""Seconds to wait for the gateway. Chosen: it answers from memory."""
+
+
+def show_console(url: str, *, opens: bool) -> None:
+    """Print the URL of the console of the gateway at `url`, and open it in a browser if `opens` is true. Raises
+    CliError if there is no console."""
+    base = _without_credentials(url)
+    page = f"{base}/console/"
+    try:
+        status = httpx.get(page, timeout=_TIMEOUT).status_code
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise CliError(
+            f"no gateway answers at {base}: {reason}. Start one with babelgate serve, or name its URL with --url"
+        ) from None
+    if status != 200:
+        raise CliError(f"{page}: status {status}: the server is no gateway, or console is false in its settings")
+    click.echo(page)
+    if opens and not webbrowser.open(page):
+        click.echo("No browser was found here: open this URL in one.", err=True)
+
+
+def _without_credentials(url: str) -> str:
+    """Return the base URL of a gateway: without a user and password, which must not be printed, and without a query.
+    Raises CliError."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise CliError("--url: this is no URL", code=USAGE) from None
+    if parts.scheme not in ("http", "https"):
+        raise CliError("--url: a URL begins with http:// or https://", code=USAGE)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"

@@ -1,0 +1,153 @@
+"""Agents, as the console shows them: what they are, how they are, and how busy."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from litestar import Response
+from litestar.params import FromPath
+
+from babelgate.adapters.kit.server.caller import caller
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.access.guard import GuardedHub
+from babelgate.gateway.agents.failover import ServerPool
+from babelgate.gateway.clock import Clock, format_time
+from babelgate.gateway.console.gate import is_operator
+from babelgate.gateway.console.parameters import AnyRequest, Parameters, encode_page
+from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs.slots import AgentQueue
+from babelgate.gateway.storage.administration import DisabledAgent
+from babelgate.gateway.storage.run_summaries import RunCount
+
+_DAY: Final = 86_400_000_000
+"""Microseconds of a day."""
+_GRAPHS: Final = "babelgate.gateway.agents.langgraph."
+"""Package of agents that are graphs. It is imported only if there are any."""
+_UNAVAILABLE: Final = "The agent cannot be called. The log of the gateway has the reason."
+
+Checks = Callable[[str], Sequence[JsonObject]]
+"""Function that returns the newest checks of an agent, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Activity:
+    """Runs of all agents."""
+
+    counts: Mapping[str, RunCount]
+    is_partial: bool
+    """True if the runs are too many to be counted."""
+    queues: Mapping[str, AgentQueue]
+    is_operator: bool
+    """True if the caller may see URLs and reasons."""
+
+
+class AgentHandlers(Handlers):
+    """Handlers of agents."""
+
+    def __init__(
+        self, hub: GatewayHub, guarded_hub: GuardedHub, checks: Checks = lambda _: (), clock: Clock | None = None
+    ) -> None:
+        self._hub = hub
+        self._guarded_hub = guarded_hub
+        self._checks = checks
+        self._clock = clock or Clock()
+
+    async def list_agents(self, request: AnyRequest) -> Response[Any]:
+        """List the agents that the caller can discover, or the one of the path. Raises forbidden, invalid."""
+        Parameters(request)
+        who = caller(request)
+        names = [info.name for info in self._guarded_hub.agents(who.principal)]
+        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+            names = [name for name in names if name == who.agent]
+        activity = await self._read_activity(request)
+        items = [self._encode(self._hub.registry.get(name), activity) for name in names]
+        return json_response(encode_page(items, None))
+
+    async def get_agent(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
+        """Return one agent. Raises forbidden, not_found."""
+        info = self._guarded_hub.agent(caller(request).principal, name)
+        return json_response(self._encode(self._hub.registry.get(info.name), await self._read_activity(request)))
+
+    async def _read_activity(self, request: AnyRequest) -> _Activity:
+        """Read the runs of the last day: the caller's, or those of all owners for an operator."""
+        since, operates = self._clock.now() - _DAY, is_operator(request)
+        if operates:
+            counts, is_partial = await self._hub.overview.count_runs(None, since)
+        else:
+            counts, is_partial = await self._guarded_hub.overview.count_runs(caller(request).principal, since)
+        queues = {queue.agent: queue for queue in self._hub.engine.slots.list_queues()}
+        return _Activity(counts, is_partial, queues, operates)
+
+    def _encode(self, registered: RegisteredAgent, activity: _Activity) -> JsonObject:
+        info, agent = registered.info, registered.agent
+        queue, count = activity.queues.get(info.name), activity.counts.get(info.name, RunCount())
+        servers = agent.list_servers() if isinstance(agent, ServerPool) else ()
+        body: JsonObject = {
+            "name": info.name,
+            "description": info.description,
+            "version": info.version,
+            "kind": _kind_of(registered),
+            "protocol": _protocol_of(registered),
+            "skills": [
+                {
+                    "id": skill.id,
+                    "name": skill.name,
+                    "description": skill.description,
+                    "tags": list(skill.tags),
+                    "examples": list(skill.examples),
+                }
+                for skill in info.skills
+            ],
+            "schemas": {name: info.schemas.get(name) for name in ("input", "output", "config")},
+            "modes": {"input": list(info.input_types), "output": list(info.output_types)},
+            "slots": {
+                "limit": registered.concurrency,
+                "used": 0 if queue is None else queue.used,
+                "waiting": 0 if queue is None else queue.waiting,
+            },
+            "servers": [
+                {
+                    **({"url": server.url} if activity.is_operator else {}),
+                    "state": server.state,
+                    **({"retry_in_seconds": round(server.retry_in, 3)} if server.retry_in else {}),
+                }
+                for server in servers
+            ],
+            "last24h": {"runs": count.runs, "failed": count.failed, "is_partial": activity.is_partial},
+            "checks": list(self._checks(info.name)),
+            "is_default": self._hub.registry.default == info.name,
+        }
+        if registered.broken is not None:
+            body["broken"] = registered.broken if activity.is_operator else _UNAVAILABLE
+        if activity.is_operator:
+            body |= {"url": servers[0].url if servers else registered.server, "because": registered.detection}
+        disabled = self._hub.switches.find(info.name)
+        if disabled is not None:
+            body["disabled"] = _encode_switch(disabled, has_name=activity.is_operator)
+        return body
+
+
+def _kind_of(registered: RegisteredAgent) -> str:
+    """Return what an agent is: `server`, `graph` or `python`."""
+    agent, settings = registered.agent, registered.settings
+    if isinstance(agent, ServerPool) or registered.detect is not None or registered.server is not None:
+        return "server"
+    if type(agent).__module__.startswith(_GRAPHS) or (settings is not None and settings.graph is not None):
+        return "graph"
+    return "python"
+
+
+def _protocol_of(registered: RegisteredAgent) -> str | None:
+    """Return the names of the protocols of an agent's servers, or None for an agent in this process."""
+    agent, settings = registered.agent, registered.settings
+    if isinstance(agent, ServerPool) and agent.protocols:
+        return ", ".join(agent.protocols)
+    return None if settings is None else settings.protocol
+
+
+def _encode_switch(disabled: DisabledAgent, *, has_name: bool) -> JsonObject:
+    body = {"reason": disabled.reason, "running": disabled.running, "at": format_time(disabled.changed_at)}
+    return {**body, "by": disabled.changed_by} if has_name else body

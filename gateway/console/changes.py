@@ -1,0 +1,52 @@
+"""Stream of hints about changes. A page reads again what a hint names."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+from litestar import Response
+
+from babelgate.adapters.kit.server.caller import caller
+from babelgate.adapters.kit.server.encoding import as_bytes, encode
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.sse import event_stream, frame
+from babelgate.gateway.access.guard import GuardedHub
+from babelgate.gateway.clock import format_time
+from babelgate.gateway.console.gate import is_operator, need_operator
+from babelgate.gateway.console.parameters import AnyRequest, Parameters
+from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.storage.change_feed import HintStream
+
+_HEARTBEAT: Final = 15.0
+"""Seconds between heartbeats of a silent stream."""
+_FOLLOWS: Final = b": following\n\n"
+
+
+class ChangeHandlers(Handlers):
+    """Handlers of the stream of changes."""
+
+    def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub) -> None:
+        self._hub = hub
+        self._guarded_hub = guarded_hub
+
+    async def follow_changes(self, request: AnyRequest) -> Response[Any]:
+        """Stream hints about the caller's rows. With `all`, an operator gets those of all owners. Raises forbidden,
+        invalid."""
+        if Parameters(request, "all").flag("all"):
+            need_operator(request)
+            stream = self._hub.changes.open(None, is_operator=True)
+        else:
+            principal = caller(request).principal
+            stream = self._guarded_hub.overview.changes(principal, is_operator=is_operator(request))
+        return event_stream(_frames(stream), ping=_HEARTBEAT, headers={"Cache-Control": "no-store"})
+
+
+async def _frames(stream: HintStream) -> AsyncIterator[bytes]:
+    """Yield a comment once hints are no longer missed, then one frame for each hint."""
+    with stream:
+        yield _FOLLOWS
+        async with aclosing(stream.read()) as hints:
+            async for hint in hints:
+                body = {**msgspec.structs.asdict(hint), "at": format_time(hint.at)}
+                yield frame(await as_bytes(encode(body)))

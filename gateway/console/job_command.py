@@ -1,0 +1,156 @@
+"""Command line of a job. Secrets are in the environment of the process, and never among its arguments."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from msgspec import UNSET
+
+import babelgate
+from babelgate.adapters import ADAPTERS
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.console.job_order import BenchChoices, CheckChoices, Choices
+from babelgate.gateway.console.job_record import JobRecord
+from babelgate.gateway.console.job_store import HTML, JUNIT, REPORT
+from babelgate.gateway.registered_agent import RegisteredAgent
+
+OUT: Final = "out"
+"""Folder of a benchmark's files."""
+_CONFIG: Final = "agents.yaml"
+_HEADERS: Final = "BABELGATE_HEADERS"
+_INHERITED: Final = (
+    *("PATH", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"),
+)
+"""Variables of the gateway that a job needs. The others may be secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a job calls an agent."""
+
+    name: str
+    settings: Mapping[str, Any]
+    """Settings of the agent, as in `agents` of the configuration, without headers."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    @property
+    def url(self) -> str:
+        return self.settings["url"] if "url" in self.settings else self.settings["urls"][0]
+
+
+@dataclass(frozen=True, slots=True)
+class JobCommand:
+    """Command of a job."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    config: str | None = None
+    """Content of the configuration file with the agents. It names the variables of the headers."""
+
+    def write_config(self, folder: Path) -> None:
+        """Write the configuration file, if there is one. Raises OSError."""
+        if self.config is not None:
+            (folder / _CONFIG).write_text(self.config, encoding="utf-8")
+
+
+def through_gateway(base_url: str, name: str, protocol: str | None, key: str | None) -> Endpoint:
+    """Return where this gateway serves an agent, in a protocol or in those that the URL of the agent shows."""
+    url = agent_url = f"{base_url}/agent/{name}"
+    if protocol is not None:
+        for example in (each for adapter in ADAPTERS for each in adapter.examples(agent_url, name)):
+            title = example.label.lower().replace(" ", "-")
+            if f"{title}-".startswith(f"{protocol}-") or f"{protocol}-".startswith(f"{title}-"):
+                url = example.url
+                break
+    return Endpoint(name, {"url": url}, {} if key is None else {"Authorization": f"Bearer {key}"})
+
+
+def at_server(registered: RegisteredAgent) -> Endpoint:
+    """Return the server of an agent. Raises invalid for an agent that has none."""
+    name, settings = registered.info.name, registered.settings
+    if settings is not None and settings.servers:
+        kept = {"url", "urls", "agent", "protocol", "options"}
+        headers = {name: secret.get_secret_value() for name, secret in settings.headers.items()}
+        return Endpoint(name, settings.model_dump(mode="json", include=kept, exclude_defaults=True), headers)
+    if registered.server is not None:
+        described = registered.described or registered.info
+        return Endpoint(name, {"url": registered.server, "agent": described.name})
+    words = f"at: the agent {name} has no server of its own; use at: gateway"
+    raise FaultError(FaultCode.INVALID, words)
+
+
+def command_of(record: JobRecord, choices: Choices, endpoints: Sequence[Endpoint], folder: Path) -> JobCommand:
+    """Return the command of a job that works in a folder."""
+    if isinstance(choices, BenchChoices):
+        return _bench(choices, endpoints, folder)
+    return _check(record, choices, endpoints[0], folder)
+
+
+def _check(record: JobRecord, choices: CheckChoices, endpoint: Endpoint, folder: Path) -> JobCommand:
+    arguments = ["check", "--progress=json", f"--json={REPORT}", f"--html={HTML}"]
+    if record.kind == "across":
+        arguments.append("--across")
+    else:
+        arguments += [f"--junit={JUNIT}", *_options({"protocol": record.protocol, "version": choices.version})]
+    arguments += _options({"only": choices.only, "triggers": choices.triggers, "never": choices.never})
+    arguments += _options({"timeout": choices.timeout})
+    arguments += [f"--trigger={behaviour}={text}" for behaviour, text in choices.trigger.items()]
+    headers = "\n".join(f"{name}: {value}" for name, value in endpoint.headers.items())
+    variables = {_HEADERS: headers} if headers else {}
+    return JobCommand([*arguments, "--", endpoint.url], {**_environment(folder), **variables})
+
+
+def _bench(choices: BenchChoices, endpoints: Sequence[Endpoint], folder: Path) -> JobCommand:
+    arguments = ["bench", "--progress=json", f"--config={_CONFIG}", f"--out={OUT}"]
+    arguments += _options(
+        {
+            "repeat": choices.repeat,
+            "concurrency": choices.concurrency,
+            "seed": choices.seed,
+            "task": choices.task,
+            "category": choices.category,
+            "max-time": choices.max_time,
+            "max-tokens": choices.max_tokens,
+            "max-cost": choices.max_cost,
+        }
+    )
+    variables: dict[str, str] = {}
+    agents: JsonObject = {}
+    for endpoint in endpoints:
+        headers: dict[str, str] = {}
+        for name, value in endpoint.headers.items():
+            variable = f"JOB_HEADER_{len(variables) + 1}"
+            variables[variable] = value
+            headers[name] = f"${{{variable}}}"
+        escaped = json.loads(json.dumps(endpoint.settings).replace("${", "$${"))
+        agents[endpoint.name] = {**escaped, **({"headers": headers} if headers else {})}
+    arguments += ["--", choices.suite, *(endpoint.name for endpoint in endpoints)]
+    return JobCommand(arguments, {**_environment(folder), **variables}, json.dumps({"agents": agents}))
+
+
+def _options(values: Mapping[str, object]) -> Sequence[str]:
+    """Return options of the command line. Those without a value are left out, and a tuple is repeated."""
+    arguments: list[str] = []
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            arguments += [f"--{name}={each}" for each in cast("tuple[object, ...]", value)]
+        elif value is not None and value is not UNSET:
+            arguments.append(f"--{name}={value}")
+    return arguments
+
+
+def _environment(folder: Path) -> Mapping[str, str]:
+    """Return the variables of a job's process. It finds the same packages as this one."""
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    packages = [str(Path(babelgate.__file__).parent.parent), *inherited.get("PYTHONPATH", "").split(os.pathsep)]
+    return {
+        **inherited,
+        "PYTHONPATH": os.pathsep.join(filter(None, packages)),
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(folder),
+    }

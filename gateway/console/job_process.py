@@ -1,0 +1,43 @@
+"""Process of a job: the command of the product, which ends with the gateway.
+
+The gateway holds the other end of stdin. When it is closed, because the gateway was killed, the process group ends.
+"""
+
+import os
+import runpy
+import signal
+import sys
+import threading
+from typing import Final
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+_NICENESS: Final = 10
+"""Niceness of jobs, so that callers of the gateway come first. Chosen."""
+_MAX_FILE: Final = 128 * 2**20
+"""Maximum size of a file that a job writes, in bytes. Chosen: the report of four protocols takes 8 MB."""
+
+
+def main() -> None:
+    """Run the command in the arguments, such as `check http://…`."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have made the gateway ignore it
+    os.umask(0o077)
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_FILE, _MAX_FILE))
+    threading.Thread(target=_end_with_gateway, daemon=True).start()
+    runpy.run_module("babelgate", run_name="__main__", alter_sys=True)
+
+
+def _end_with_gateway() -> None:
+    while os.read(sys.stdin.fileno(), 1024):  # not sys.stdin.read, whose lock would be held at the end of the process
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""Runner of jobs: one child process at a time, and a bounded queue."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from babelgate.canonical import FaultCode, FaultError, Principal
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.console.job_command import Endpoint, at_server, command_of, through_gateway
+from babelgate.gateway.console.job_order import Choices, JobOrder
+from babelgate.gateway.console.job_record import JobProgress, JobRecord, JobStatus
+from babelgate.gateway.console.job_result import collect_files, read_summary
+from babelgate.gateway.console.job_store import REPORT, STOPPED, JobStore
+from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.port import GatewayPort
+
+log = logging.getLogger("babelgate.console")
+
+MAX_WAITING: Final = 10
+"""Maximum number of waiting jobs. Chosen."""
+_JUDGED: Final = frozenset({0, 1, 3})
+"""Exit codes of commands that have written a report."""
+_INTERRUPTED: Final = 3.0
+"""Seconds from the interruption of a command until its processes are killed. Chosen: a bench ends its gateway in that
+time."""
+_LINE: Final = 64 * 2**10
+"""Maximum length of a line of progress, in bytes. Chosen: the commands cut the text at 200 characters."""
+_ERROR: Final = 1000
+"""Maximum length of an error text, in characters."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Job that has not ended."""
+
+    record: JobRecord
+    choices: Choices
+    principal: Principal
+    base_url: str
+    """URL of this process."""
+    process: Process | None = None
+    ended_by: tuple[JobStatus, str | None] | None = None
+    """Status and error, if the job is ended from outside."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class JobRunner:
+    """Runs the jobs of one gateway one after the other."""
+
+    def __init__(self, hub: GatewayHub, port: GatewayPort, store: JobStore, clock: Clock | None = None) -> None:
+        self._hub = hub
+        self._port = port
+        self._store = store
+        self._clock = clock or Clock()
+        self._waiting: deque[_Pending] = deque()
+        self._running: _Pending | None = None
+        self._tasks = Tasks()
+        self._is_working = False
+        self._is_stopped = False
+
+    def submit(self, order: JobOrder, choices: Choices, principal: Principal, base_url: str) -> JobRecord:
+        """Add a job to the queue and return it. `base_url` is the URL of this process. Raises queue_full,
+        shutting_down, unavailable."""
+        if self._is_stopped or self._hub.is_stopping:
+            raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down and starts no more jobs.")
+        if len(self._waiting) >= MAX_WAITING:
+            words = f"{MAX_WAITING} jobs are waiting: wait until one has ended, or cancel one"
+            raise FaultError(FaultCode.QUEUE_FULL, words)
+        record = JobRecord(
+            job=new_id(),
+            kind=order.kind,
+            agents=order.agents,
+            at=order.at,
+            protocol=order.protocol,
+            options=msgspec.to_builtins(choices),
+            created_at=self._clock.now(),
+            created_by=principal.subject,
+        )
+        try:
+            self._store.add(record)
+        except OSError as error:
+            log.error("job not stored error=%s", error)
+            raise FaultError(FaultCode.UNAVAILABLE, f"The job cannot be stored: {error.strerror}") from None
+        self._hub.before_drain = self.stop
+        self._waiting.append(_Pending(record, choices, principal, base_url))
+        self._hub.changes.note_job(record.job, record.status)
+        if not self._is_working:
+            self._is_working = True
+            self._tasks.spawn(self._work(), "jobs of the console")
+        return record
+
+    async def cancel(self, job_id: str) -> JobRecord:
+        """Cancel a job that has not ended, and return it. Raises not_found."""
+        pending = self._running
+        if pending is not None and pending.record.job == job_id:
+            self._interrupt(pending, "cancelled", None)
+            await pending.ended.wait()
+            return pending.record
+        for waiting in self._waiting:
+            if waiting.record.job == job_id:
+                self._waiting.remove(waiting)
+                await self._finish(waiting, "cancelled", None)
+                return waiting.record
+        raise FaultError(FaultCode.NOT_FOUND, f"Job {job_id} has ended or is not here")
+
+    async def stop(self) -> None:
+        """End all jobs, because the gateway stops."""
+        self._is_stopped = True
+        while self._waiting:
+            await self._finish(self._waiting.popleft(), "failed", STOPPED)
+        if self._running is not None:
+            self._interrupt(self._running, "failed", STOPPED)
+        await self._tasks.drain(2 * _INTERRUPTED)
+        await self._tasks.stop()
+        self._store.close()
+
+    async def _work(self) -> None:
+        while self._waiting:
+            self._running = pending = self._waiting.popleft()
+            try:
+                await self._run(pending)
+            except Exception as error:
+                log.error("job failed job=%s", pending.record.job, exc_info=error)
+                await self._finish(pending, "failed", "the gateway has failed to run it; its log has the reason")
+            finally:
+                self._running = None
+                _kill(pending.process)
+        self._is_working = False
+
+    async def _run(self, pending: _Pending) -> None:
+        record = pending.record
+        self._change(pending, status="running", started_at=self._clock.now())
+        key = self._issue_key(pending)
+        try:
+            endpoints = self._endpoints(pending, key)
+            folder = self._store.path(record.job)
+            command = command_of(record, pending.choices, endpoints, folder)
+            command.write_config(folder)
+            pending.process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "babelgate.gateway.console.job_process", *command.arguments),
+                cwd=folder,
+                env=dict(command.environment),
+                stdin=PIPE,  # it ends with this process, and so does the job
+                stdout=DEVNULL,
+                stderr=PIPE,
+                start_new_session=True,
+            )
+            lines = await self._follow(pending, pending.process)
+        except FaultError as error:  # the agent is gone, or has no server any more
+            await self._finish(pending, "failed", error.fault.message)
+            return
+        finally:
+            if key is not None:
+                self._port.revoke_key(key)
+        await self._conclude(pending, pending.process, lines)
+
+    def _issue_key(self, pending: _Pending) -> str | None:
+        """Return a key for calls through the gateway, if it needs one."""
+        if pending.record.at != "gateway" or not self._port.settings().has_credentials:
+            return None
+        until = self._clock.now() / 1e6 + pending.choices.max_seconds + _INTERRUPTED
+        return self._port.issue_key(pending.principal, until)
+
+    def _endpoints(self, pending: _Pending, key: str | None) -> Sequence[Endpoint]:
+        """Return where the agents are called. Raises not_found, invalid."""
+        record = pending.record
+        if record.at == "server":
+            return [at_server(self._hub.registry.get(name)) for name in record.agents]
+        return [through_gateway(pending.base_url, name, record.protocol, key) for name in record.agents]
+
+    async def _follow(self, pending: _Pending, process: Process) -> Sequence[str]:
+        """Follow the progress of a command until it has ended, and return the other lines of its stderr."""
+        assert process.stderr is not None
+        lines: deque[str] = deque(maxlen=10)
+        if pending.ended_by is not None:  # it was cancelled before the process started
+            self._interrupt(pending, *pending.ended_by)
+        try:
+            async with asyncio.timeout(pending.choices.max_seconds):
+                await self._read(pending, process.stderr, lines.append)
+                await process.wait()
+        except TimeoutError:
+            words = f"not finished after {pending.choices.max_seconds:g} s, the limit options.max_seconds"
+            self._interrupt(pending, "failed", words)
+            await process.wait()
+        return lines
+
+    async def _read(self, pending: _Pending, stream: asyncio.StreamReader, add_line: Callable[[str], Any]) -> None:
+        rest = b""
+        while chunk := await stream.read(_LINE):
+            *whole, rest = (rest + chunk).split(b"\n")
+            rest = rest[-_LINE:]
+            for line in whole:
+                try:
+                    progress = msgspec.json.decode(line, type=JobProgress)
+                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    add_line(line.decode(errors="replace")[:_ERROR])
+                else:
+                    self._show(pending, progress)
+
+    def _show(self, pending: _Pending, progress: JobProgress) -> None:
+        pending.record = msgspec.structs.replace(pending.record, progress=progress)
+        self._store.show(pending.record)
+        self._hub.changes.note_job(pending.record.job, pending.record.status)
+
+    async def _conclude(self, pending: _Pending, process: Process, lines: Sequence[str]) -> None:
+        """Read the result of a command that has ended."""
+        folder, kind = self._store.path(pending.record.job), pending.record.kind
+        await asyncio.to_thread(collect_files, kind, folder)
+        if pending.ended_by is not None:
+            await self._finish(pending, *pending.ended_by)
+            return
+        if process.returncode in _JUDGED and (folder / REPORT).is_file():
+            try:
+                summary = await asyncio.to_thread(read_summary, kind, folder)
+            except (OSError, msgspec.MsgspecError) as error:
+                await self._finish(pending, "failed", f"its report cannot be read: {error}")
+                return
+            self._change(pending, summary={**summary, "exit_code": process.returncode})
+            await self._finish(pending, "done", None)
+            return
+        text = "\n".join(line.removeprefix("babelgate: ") for line in lines).strip()
+        await self._finish(pending, "failed", text[-_ERROR:] or f"the command ended with status {process.returncode}")
+
+    def _interrupt(self, pending: _Pending, status: JobStatus, error: str | None) -> None:
+        """Interrupt a running command, and kill its processes if it does not end."""
+        if pending.ended_by is None:
+            pending.ended_by = (status, error)
+        process = pending.process
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
+            asyncio.get_running_loop().call_later(_INTERRUPTED, _kill, process)
+
+    def _change(self, pending: _Pending, **members: Any) -> None:
+        """Change a job, and store it. A job that cannot be stored continues."""
+        before, pending.record = pending.record, msgspec.structs.replace(pending.record, **members)
+        try:
+            self._store.save(pending.record)
+        except OSError as error:
+            log.warning("job not stored job=%s error=%s", pending.record.job, error)
+        if before.status != pending.record.status:
+            self._hub.changes.note_job(pending.record.job, pending.record.status)
+
+    async def _finish(self, pending: _Pending, status: JobStatus, error: str | None) -> None:
+        self._change(pending, status=status, error=error, ended_at=self._clock.now())
+        await asyncio.to_thread(self._store.prune)
+        log.info("job ended job=%s kind=%s status=%s", pending.record.job, pending.record.kind, status)
+        pending.ended.set()
+
+
+def _kill(process: Process | None) -> None:
+    """Kill the processes of a command, if it has not ended."""
+    if process is not None and process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)

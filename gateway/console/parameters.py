@@ -1,0 +1,130 @@
+"""Parameters of the console's reads, and the form of lists in its responses."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from litestar import Request
+
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.state import RunStatus
+from babelgate.canonical.thread import Interrupt
+from babelgate.canonical.value import JsonObject, is_uuid
+from babelgate.gateway.clock import format_time
+from babelgate.gateway.settings.fields import parse_period
+
+AnyRequest = Request[Any, Any, Any]
+
+MAX_ITEMS: Final = 100
+"""Maximum number of items of a page. Chosen."""
+_DEFAULT_ITEMS: Final = 50
+_MAX_TEXT: Final = 200
+"""Maximum length of a text to search for, in characters. Chosen."""
+_MAX_QUESTION: Final = 500
+"""Maximum length of a question's text in lists, in characters. Chosen."""
+
+
+class Parameters:
+    """Parameters of the query of a request. Each is read once, and unknown ones are refused."""
+
+    def __init__(self, request: AnyRequest, *names: str) -> None:
+        """Read the parameters of a request, which have these names. Raises invalid."""
+        self._values = request.query_params
+        for name in self._values:
+            if name not in names:
+                words = f"There is no parameter {name[:40]!r}; there are {', '.join(sorted(names))}"
+                raise FaultError(FaultCode.INVALID, words)
+
+    def text(self, name: str) -> str | None:
+        """Return a text, or None if it is absent or empty. Raises invalid."""
+        value = self._values.get(name, "")
+        if len(value) > _MAX_TEXT:
+            raise FaultError(FaultCode.INVALID, f"{name}: expected at most {_MAX_TEXT} characters")
+        return value or None
+
+    def cursor(self) -> str | None:
+        """Return the cursor of the page before, or None."""
+        return self._values.get("after") or None
+
+    def limit(self, default: int = _DEFAULT_ITEMS, most: int = MAX_ITEMS) -> int:
+        """Return the maximum number of items. Raises invalid."""
+        return self.number("limit", default, 1, most)
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        """Return a number. Raises invalid."""
+        value = self._values.get(name, str(default))
+        if not (value.isascii() and value.isdigit() and len(value) <= 16 and least <= int(value) <= most):
+            words = f"{name}: expected a number from {least} to {most}, got {value[:20]!r}"
+            raise FaultError(FaultCode.INVALID, words)
+        return int(value)
+
+    def flag(self, name: str) -> bool:
+        """Return True for 1, and False for 0 or nothing. Raises invalid."""
+        value = self._values.get(name, "0")
+        if value not in ("0", "1"):
+            raise FaultError(FaultCode.INVALID, f"{name}: expected 0 or 1, got {value[:20]!r}")
+        return value == "1"
+
+    def since(self, now: int) -> int | None:
+        """Return the time `since` in microseconds since 1970, or None. It may be a period before now. Raises
+        invalid."""
+        value = self._values.get("since", "")
+        if not value:
+            return None
+        try:
+            at = datetime.fromisoformat(value)
+        except ValueError:
+            pass
+        else:
+            return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1e6)
+        try:
+            seconds = parse_period(value)
+        except (ValueError, OverflowError):
+            seconds = None
+        if not isinstance(seconds, int | float) or not 0 <= seconds < 1e10:
+            words = f"since: expected a time in RFC 3339, or a period such as 24h, got {value[:40]!r}"
+            raise FaultError(FaultCode.INVALID, words)
+        return now - round(seconds * 1e6)
+
+    def statuses(self) -> frozenset[RunStatus] | None:
+        """Return the statuses of runs, which commas separate, or None. Raises invalid."""
+        value = self._values.get("status", "")
+        try:
+            return frozenset(map(RunStatus, value.split(","))) if value else None
+        except ValueError:
+            words = f"status: expected some of {', '.join(RunStatus)}, with commas between, got {value[:40]!r}"
+            raise FaultError(FaultCode.INVALID, words) from None
+
+    def members(self, name: str) -> Mapping[str, str]:
+        """Return members as `key:value`, of which a query may have several. Raises invalid."""
+        members: dict[str, str] = {}
+        for text in self._values.getall(name, []):
+            key, colon, value = text.partition(":")
+            if not key or not colon or len(text) > _MAX_TEXT:
+                words = f"{name}: expected key:value, at most {_MAX_TEXT} characters, got {text[:40]!r}"
+                raise FaultError(FaultCode.INVALID, words)
+            members[key] = value
+        return members
+
+
+def read_id(value: str, kind: str) -> str:
+    """Return the id of a thread or run in a path. Raises not_found for a text that is no id."""
+    if not is_uuid(value):
+        raise FaultError(FaultCode.NOT_FOUND, f"{kind} {value[:40]!r} not found: its id is a UUID")
+    return value.lower()
+
+
+def encode_page(items: Sequence[JsonObject], next_cursor: object) -> JsonObject:
+    """Return a page of a list."""
+    return {"items": items, "next": next_cursor}
+
+
+def encode_ask(question: Interrupt) -> JsonObject:
+    """Return a question as lists show it."""
+    text = question.message.text
+    return {
+        "interrupt_id": question.interrupt_id,
+        "kind": question.ask,
+        "message": text if len(text) <= _MAX_QUESTION else text[: _MAX_QUESTION - 1] + "…",
+        "raised_at": format_time(question.raised_at),
+    }

@@ -1,0 +1,137 @@
+"""Runs of all threads, and the records of each, as the console shows them."""
+
+from typing import Any, Final
+
+from litestar import Response
+from litestar.params import FromPath
+
+from babelgate.adapters.kit.server.caller import caller
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.runtime.codec import encode_event
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.access.guard import GuardedHub
+from babelgate.gateway.clock import Clock, format_time
+from babelgate.gateway.console.gate import need_operator
+from babelgate.gateway.console.parameters import AnyRequest, Parameters, encode_ask, encode_page, read_id
+from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.storage.folded_log import FoldedRecord
+from babelgate.gateway.storage.run_summaries import RunQuery, RunSummary
+
+_MAX_RECORDS: Final = 1000
+"""Maximum number of records of a page. Chosen: 300 KB of JSON, if they are tokens."""
+_MAX_SEQ: Final = 2**53 - 1
+
+
+class RunHandlers(Handlers):
+    """Handlers of runs."""
+
+    def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, clock: Clock | None = None) -> None:
+        self._hub = hub
+        self._guarded_hub = guarded_hub
+        self._clock = clock or Clock()
+
+    async def list_runs(self, request: AnyRequest) -> Response[Any]:
+        """List the caller's runs, newest first. With `all`, an operator gets those of all owners. Raises forbidden,
+        invalid."""
+        parameters = Parameters(request, "agent", "status", "since", "q", "after", "limit", "all")
+        query = RunQuery(
+            agent=parameters.text("agent"),
+            status=parameters.statuses(),
+            since=parameters.since(self._clock.now()),
+            words=parameters.text("q") or "",
+            after=parameters.cursor(),
+            limit=parameters.limit(),
+        )
+        if parameters.flag("all"):
+            need_operator(request)
+            if query.words:
+                raise FaultError(FaultCode.INVALID, "q: with all=1 there is no search of texts, which are the owners'")
+            page = await self._hub.overview.runs(None, query)
+            return json_response(encode_page([encode_outline(each) for each in page.runs], page.next_cursor))
+        page = await self._guarded_hub.overview.runs(caller(request).principal, query)
+        return json_response(encode_page([encode_run(each) for each in page.runs], page.next_cursor))
+
+    async def get_run(self, request: AnyRequest, run_id: FromPath[str]) -> Response[Any]:
+        """Return one run. Raises forbidden, not_found."""
+        principal = caller(request).principal
+        return json_response(encode_run(await self._guarded_hub.overview.run(principal, read_id(run_id, "Run"))))
+
+    async def list_records(self, request: AnyRequest, run_id: FromPath[str]) -> Response[Any]:
+        """List the records of a run, oldest first. With `fold`, deltas are joined by part. Raises forbidden, invalid,
+        not_found."""
+        parameters, run_id = Parameters(request, "after", "limit", "fold"), read_id(run_id, "Run")
+        folds, after = parameters.flag("fold"), parameters.number("after", 0, 0, _MAX_SEQ)
+        page = await self._guarded_hub.overview.records(
+            caller(request).principal,
+            run_id,
+            after,
+            limit=parameters.limit(_MAX_RECORDS, _MAX_RECORDS),
+            folds=folds,
+        )
+        encode = _encode_folded if folds else _encode_whole
+        return json_response(
+            {
+                "records": [encode(each, run_id) for each in page.records],
+                "next": page.next_seq,
+                "last": page.last_seq,
+                "ended": page.has_ended,
+            }
+        )
+
+
+def _encode_whole(folded: FoldedRecord, run_id: str) -> JsonObject:
+    return encode_event(folded.record, run_id)
+
+
+def _encode_folded(folded: FoldedRecord, run_id: str) -> JsonObject:
+    """Return a record, or several deltas of a part as one."""
+    record = encode_event(folded.join(), run_id)
+    if folded.texts:
+        record |= {"n": folded.count, "to": folded.last_seq, "until": format_time(folded.last_at)}
+    return record
+
+
+def encode_run(summary: RunSummary) -> JsonObject:
+    """Return a run as its owner sees it."""
+    run = summary.run
+    fault = None if run.fault is None else {"code": str(run.fault.code), "message": run.fault.message}
+    return {
+        **_encode_times(summary),
+        "fault": fault,
+        "asks": [encode_ask(question) for question in summary.questions],
+        "losses": [{"feature": loss.feature, "how": loss.how} for loss in dict.fromkeys(run.loss)],
+        "usage": dict(run.usage) or None,
+        "first_words": run.first_words or "",
+    }
+
+
+def encode_outline(summary: RunSummary) -> JsonObject:
+    """Return a run as an operator sees it: that it ran, how long, and how it ended, but not what it said."""
+    fault = summary.run.fault
+    return {
+        "owner": summary.owner,
+        **_encode_times(summary),
+        "fault": None if fault is None else {"code": str(fault.code)},
+    }
+
+
+def _encode_times(summary: RunSummary) -> JsonObject:
+    run = summary.run
+    return {
+        "run_id": run.run_id,
+        "task_id": run.task_id,
+        "thread_id": run.thread_id,
+        "agent": run.agent,
+        "protocol": summary.protocol,
+        "version": summary.version,
+        "status": str(run.status),
+        "reason": None if run.reason is None else str(run.reason),
+        "attempt": run.attempt,
+        "created_at": format_time(run.created_at),
+        "started_at": format_time(run.started_at),
+        "first_output_at": format_time(summary.first_output_at),
+        "ended_at": format_time(run.ended_at),
+        "node": summary.node,
+    }

@@ -1,0 +1,65 @@
+"""Validation of answers against the JSON Schemas of their questions, before anything is committed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import replace
+from pydantic_core import from_json
+
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.hub import Answers
+from babelgate.canonical.thread import Interrupt
+from babelgate.canonical.value import Json
+from babelgate.gateway.runs.output_schema import find_mismatch
+
+MISMATCH: Final = "answer_schema"
+"""Reason of the fault for an answer that violates its question's schema."""
+_WORDS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "false": False, "no": False}
+"""Words that represent a boolean in a text, in lower case."""
+
+
+async def fit_answers(questions: Sequence[Interrupt], answers: Answers) -> Answers:
+    """Return the answers by question, with texts converted to what their questions' schemas require.
+
+    A bare value becomes the answer to the oldest question, so that the command commits what was validated. Refusals are
+    not validated, and a question without a usable schema accepts everything. Raises invalid if a value violates its
+    question's schema.
+    """
+    if answers.action != "answer" or not questions:
+        return answers
+    named_values = {questions[0].interrupt_id: answers.bare} if answers.values is None else answers.values
+    schemas = {question.interrupt_id: question.answer_schema for question in questions}
+    values = {
+        interrupt_id: await _fit(interrupt_id, schemas.get(interrupt_id), value, is_text=answers.is_text)
+        for interrupt_id, value in named_values.items()
+    }
+    return replace(answers, values=values, bare=None)
+
+
+async def _fit(interrupt_id: str, schema: Json, value: Json, *, is_text: bool) -> Json:
+    """Return the value, or what its text represents. Raises invalid if neither conforms to the schema."""
+    if schema is None:
+        return value
+    where = f"answer to question {interrupt_id}"
+    error = await find_mismatch(schema, value, where)
+    if error is None:
+        return value
+    for reading in _readings(value) if is_text and isinstance(value, str) else ():
+        if await find_mismatch(schema, reading, where) is None:
+            return reading
+    raise FaultError(
+        FaultCode.INVALID,
+        f"The answer does not fit the schema of its question{error}",
+        reason=MISMATCH,
+        interrupts=[interrupt_id],
+    )
+
+
+def _readings(text: str) -> Iterator[Json]:
+    """Yield the values that a text may represent."""
+    word = text.strip().lower()
+    if word in _WORDS:
+        yield _WORDS[word]
+    with suppress(ValueError):
+        yield from_json(text, allow_inf_nan=False)

@@ -1,0 +1,69 @@
+"""Exchanges of runs with the servers of their agents, in memory."""
+
+from collections import OrderedDict
+from typing import Final
+
+from babelgate.adapters.kit.client.exchanges import ExchangeRecorder
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.runs.lifecycle import StartedRun
+from babelgate.gateway.runs.pump import RunKey
+
+_MAX_SIZE: Final = 32 * 2**20
+"""Maximum size of all stored exchanges, in bytes. Chosen: 64 exchanges whose two bodies are as large as possible."""
+
+
+class RunExchanges:
+    """Recorders of runs, the oldest first. If they exceed the limit, the oldest run loses its exchanges."""
+
+    def __init__(self, clock: Clock | None = None, max_size: int = _MAX_SIZE) -> None:
+        self._clock = clock or Clock()
+        self._max_size = max_size
+        self._size = 0
+        self._recorders: OrderedDict[RunKey, ExchangeRecorder] = OrderedDict()
+
+    @property
+    def size(self) -> int:
+        """Size of all stored exchanges, in bytes."""
+        return self._size
+
+    def open(self, start: StartedRun, wire: str) -> ExchangeRecorder | None:
+        """Return the recorder for an attempt of a run, or None if exchanges are not recorded. A later attempt
+        continues that of the earlier one."""
+        if wire == "off":
+            return None
+        name = (start.pk, start.run.run_id)
+        recorder = self._recorders.get(name)
+        if recorder is None:
+            recorder = self._recorders[name] = ExchangeRecorder(self._clock.now, self._count)
+        return recorder
+
+    def close(self, start: StartedRun, wire: str, *, has_failed: bool) -> None:
+        """Remove the exchanges of an attempt that has ended, unless they are to be kept."""
+        name = (start.pk, start.run.run_id)
+        recorder = self._recorders.get(name)
+        if recorder is not None and (not recorder.exchanges or (wire == "failures" and not has_failed)):
+            self._drop(name)
+
+    def find(self, pk: int, run_id: str) -> ExchangeRecorder | None:
+        """Return the recorder of a run, or None if there is none in memory."""
+        return self._recorders.get((pk, run_id))
+
+    def find_any(self, run_id: str) -> ExchangeRecorder | None:
+        """Return the recorder of a run of any owner, or None if there is none in memory. Of several runs with this id,
+        it is the newest."""
+        return next((self._recorders[key] for key in reversed(self._recorders) if key[1] == run_id), None)
+
+    def forget_thread(self, pk: int) -> None:
+        """Remove the exchanges of an erased thread."""
+        for name in [name for name in self._recorders if name[0] == pk]:
+            self._drop(name)
+
+    def _count(self, recorder: ExchangeRecorder, size: int) -> None:
+        self._size += size
+        while self._size > self._max_size:
+            self._drop(next(iter(self._recorders)))
+
+    def _drop(self, name: RunKey) -> None:
+        recorder = self._recorders.pop(name)
+        self._size -= recorder.size
+        recorder.drop()

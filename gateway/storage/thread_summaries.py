@@ -1,0 +1,274 @@
+"""Lists of threads for people: one page of an owner's threads, the most recently changed first.
+
+The database pages by time of the newest record. Filters other than the status are applied row by row, up to a limit. So
+a page may have fewer threads than requested, and yet a cursor.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    case,
+    exists,
+    false,
+    func,
+    literal,
+    literal_column,
+    select,
+    tuple_,
+)
+
+from babelgate.canonical.event import RunCreated
+from babelgate.canonical.message import FilePart, first_words
+from babelgate.canonical.stored import decode_event
+from babelgate.canonical.thread import Interrupt, Run, Thread, ThreadStatus
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.storage.listing import has_only_agents
+from babelgate.gateway.storage.page_cursor import decode_cursor, encode_cursor
+from babelgate.gateway.storage.prepared import stream_rows
+from babelgate.gateway.storage.run_summaries import PAGE_BYTES, QUESTION_BYTES, SEARCHED, has_words
+from babelgate.gateway.storage.short_form import decode_row, lengthen
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import BlobUseRow, EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
+
+T = TypeVar("T")
+
+_THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
+_EVENT, _INTERRUPT, _USE = table_of(EventRow), table_of(InterruptRow), table_of(BlobUseRow)
+
+_SCANNED: Final = 1000
+"""Maximum number of rows that one page reads to find those that match. Chosen: 10 ms."""
+MAX_RUNS: Final = 1000
+"""Maximum number of a thread's runs that are read: the newest. Chosen: 1 ms."""
+_MAX_QUESTIONS: Final = 100
+"""Maximum number of open questions of one thread. Chosen."""
+MAX_FILES: Final = 1000
+"""Maximum number of files of one thread. Chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadQuery:
+    """Conditions of a search for threads. Ephemeral threads never match."""
+
+    agent: str | None = None
+    """Name of an agent that ran on the thread."""
+    agents: frozenset[str] | None = None
+    """Names of agents. Threads on which another agent ran do not match. None means no condition. The guard sets it to
+    those that the caller may read."""
+    status: ThreadStatus | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Members that the thread's metadata must have. A value that is not a text is compared as JSON."""
+    words: str = ""
+    """Text that the title contains, in any case."""
+    after: str | None = None
+    """Cursor of an earlier page."""
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadSummary:
+    """A thread, as lists show it."""
+
+    thread: Thread
+    status: ThreadStatus
+    updated_at: int
+    """Time of the newest record, in microseconds since 1970, UTC."""
+    title: str
+    """Member `title` of the metadata, else the first words of the first run. Empty if there are none."""
+    agents: Sequence[str]
+    """Names of the agents of the newest `MAX_RUNS` runs."""
+    runs: int
+    """Number of runs, `MAX_RUNS` at most."""
+    questions: Sequence[Interrupt]
+    """Open questions, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadList:
+    """Page of threads."""
+
+    threads: Sequence[ThreadSummary]
+    next_cursor: str | None
+    """Cursor of the next page; None if there are no more threads. A page may be empty and have one."""
+
+
+def list_threads(connection: Connection, owner: str, query: ThreadQuery) -> ThreadList:
+    """Return one page of an owner's threads. Raises invalid."""
+    position = (_THREAD.c.updated_at, _THREAD.c.pk)
+    conditions: list[ColumnElement[bool]] = [_THREAD.c.owner == owner]
+    if query.status is not None:
+        conditions.append(_THREAD.c.status == query.status)
+    if query.after is not None:
+        conditions.append(tuple_(*position) < decode_cursor(query.after, int, int))
+    has_agents: ColumnElement[bool] = literal(True) if query.agents is None else has_only_agents(query.agents)
+    if query.agent is not None:
+        has_agents &= exists().where(_TASK.c.thread_pk == _THREAD.c.pk, _TASK.c.agent == query.agent)
+    columns = (
+        *position,
+        _THREAD.c.ephemeral,
+        has_agents.label("has_agents"),
+        func.length(_THREAD.c.body).label("size"),
+    )
+    wanted = select(*columns, *_rows_to_search(query)).where(*conditions)
+    wanted = wanted.order_by(*(column.desc() for column in position)).limit(_SCANNED)
+    keys: list[int] = []
+    room, read, last = PAGE_BYTES, 0, None
+    with closing(connection.execute(stream_rows(wanted))) as rows:
+        for row in rows:
+            read += 1
+            is_match = not row.ephemeral and row.has_agents and _is_match(row, query)
+            if is_match and keys and (len(keys) == query.limit or row.size > room):
+                return ThreadList(_summarize(connection, keys), _cursor_of(last))
+            last = row
+            if is_match:
+                keys.append(row.pk)
+                room -= row.size
+    return ThreadList(_summarize(connection, keys), _cursor_of(last) if read == _SCANNED else None)
+
+
+def _cursor_of(row: Any) -> str:
+    return encode_cursor((row.updated_at, row.pk))
+
+
+def _rows_to_search(query: ThreadQuery) -> Sequence[ColumnElement[Any]]:
+    """Return the rows of the thread and of its first run, as far as the query needs them."""
+    nothing: ColumnElement[Any] = literal_column("NULL")
+    thread = run = nothing
+    if query.words or query.metadata:
+        thread = case((func.length(_THREAD.c.body) <= SEARCHED, _THREAD.c.body))
+    if query.words:
+        body = case((func.length(_RUN.c.body) <= SEARCHED, _RUN.c.body))
+        first = select(body).where(_RUN.c.thread_pk == _THREAD.c.pk).order_by(_RUN.c.first_seq).limit(1)
+        run = first.correlate(_THREAD).scalar_subquery()
+    return thread.label("thread"), run.label("run")
+
+
+def _is_match(row: Any, query: ThreadQuery) -> bool:
+    if not (query.words or query.metadata):
+        return True
+    if row.thread is None:
+        return False
+    metadata = decode_row(Thread, row.thread).metadata
+    if not all(name in metadata and _as_text(metadata[name]) == value for name, value in query.metadata.items()):
+        return False
+    if not query.words:
+        return True
+    words = None if row.run is None else decode_row(Run, row.run).first_words
+    return has_words(_title(metadata, words), query.words)
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _title(metadata: JsonObject, words: str | None) -> str:
+    title = metadata.get("title")
+    return title if isinstance(title, str) and title else words or ""
+
+
+# Rows of a page
+
+
+def summarize_thread(connection: Connection, owner: str, thread_id: str) -> ThreadSummary | None:
+    """Return a thread, or None if it does not exist."""
+    wanted = select(_THREAD.c.pk).where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)
+    pk = connection.execute(wanted).scalar()
+    found = [] if pk is None else _summarize(connection, [pk])
+    return found[0] if found else None
+
+
+def _summarize(connection: Connection, keys: Sequence[int]) -> list[ThreadSummary]:
+    """Return the threads with these keys, in this order. Threads that were erased meanwhile are left out."""
+    if not keys:
+        return []
+    columns = (_THREAD.c.pk, _THREAD.c.body, _THREAD.c.status, _THREAD.c.updated_at)
+    body = case((func.length(_RUN.c.body) <= SEARCHED, _RUN.c.body))
+    first = (_of_first_run(_RUN.c.first_seq).label("first_seq"), _of_first_run(body).label("first_run"))
+    wanted = select(*columns, *first).where(_THREAD.c.pk.in_(keys))
+    with closing(connection.execute(stream_rows(wanted))) as rows:
+        threads = {row.pk: (decode_row(Thread, row.body), row) for row in rows}
+    questions, agents = _read_questions(connection, keys), _read_agents(connection, keys)
+    found: dict[int, ThreadSummary] = {}
+    for pk, (thread, row) in threads.items():
+        found[pk] = ThreadSummary(
+            thread=thread,
+            status=row.status,
+            updated_at=row.updated_at,
+            title=_title(thread.metadata, _read_first_words(connection, pk, row.first_seq, row.first_run)),
+            agents=list(dict.fromkeys(agents[pk])),
+            runs=len(agents[pk]),
+            questions=questions.get(pk, ()),
+        )
+    return [found[pk] for pk in keys if pk in found]
+
+
+def _of_first_run(column: ColumnElement[T]) -> ScalarSelect[T]:
+    """Return a query for a column of a thread's first run."""
+    is_shown = (_RUN.c.thread_pk == _THREAD.c.pk, _RUN.c.removed == false())
+    return select(column).where(*is_shown).order_by(_RUN.c.first_seq).limit(1).correlate(_THREAD).scalar_subquery()
+
+
+def _read_agents(connection: Connection, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
+    """Return the agents of the newest runs of threads, one for each run, without removed ones.
+
+    One query is enough, unless the threads have many runs.
+    """
+    order = (_RUN.c.thread_pk, _RUN.c.first_seq.desc())
+    wanted = select(_RUN.c.thread_pk, _RUN.c.agent, _RUN.c.removed)
+    rows = connection.execute(wanted.where(_RUN.c.thread_pk.in_(keys)).order_by(*order).limit(MAX_RUNS)).all()
+    if len(rows) == MAX_RUNS:
+        each = (wanted.where(_RUN.c.thread_pk == pk).order_by(order[1]).limit(MAX_RUNS) for pk in keys)
+        rows = [row for newest in each for row in connection.execute(newest)]
+    agents: dict[int, list[str]] = {pk: [] for pk in keys}
+    for row in rows:
+        if not row.removed:
+            agents[row.thread_pk].append(row.agent)
+    return agents
+
+
+def _read_first_words(connection: Connection, pk: int, seq: int | None, run: bytes | None) -> str | None:
+    """Return the first words of a thread's first run, by its first record and its row. None if there are none, or if
+    the run is too large to be searched."""
+    words = None if run is None else decode_row(Run, run).first_words
+    return _read_input(connection, pk, seq) if words is None and seq is not None else words
+
+
+def _read_input(connection: Connection, pk: int, seq: int) -> str | None:
+    """Return the first words of a run from the log, because its row is of an earlier release or large."""
+    is_small = func.length(_EVENT.c.body) <= SEARCHED
+    created = select(_EVENT.c.body).where(_EVENT.c.thread_pk == pk, _EVENT.c.seq == seq, is_small)
+    body = connection.execute(created).scalar()
+    event = None if body is None else decode_event(lengthen(body))
+    return first_words(event.messages) if isinstance(event, RunCreated) else None
+
+
+def _read_questions(connection: Connection, keys: Sequence[int]) -> Mapping[int, Sequence[Interrupt]]:
+    """Return the open questions of threads, by key."""
+    is_small = func.length(_INTERRUPT.c.body) <= QUESTION_BYTES
+    open_now = (_INTERRUPT.c.thread_pk.in_(keys), _INTERRUPT.c.action.is_(None), is_small)
+    wanted = select(_INTERRUPT.c.thread_pk, _INTERRUPT.c.body).where(*open_now).order_by(_INTERRUPT.c.seq)
+    questions: dict[int, list[Interrupt]] = {}
+    with closing(connection.execute(stream_rows(wanted.limit(_MAX_QUESTIONS * len(keys))))) as rows:
+        for pk, body in rows:
+            of_thread = questions.setdefault(pk, [])
+            if len(of_thread) < _MAX_QUESTIONS:
+                of_thread.append(decode_row(Interrupt, body))
+    return questions
+
+
+def read_run_ids(connection: Connection, pk: int) -> list[str]:
+    """Return the ids of the newest `MAX_RUNS` runs of a thread without removed ones, the oldest first."""
+    newest = select(_RUN.c.run_id, _RUN.c.removed).where(_RUN.c.thread_pk == pk).order_by(_RUN.c.first_seq.desc())
+    return [run_id for run_id, removed in reversed(connection.execute(newest.limit(MAX_RUNS)).all()) if not removed]
+
+
+def read_files(connection: Connection, pk: int) -> list[FilePart]:
+    """Return the stored files that a thread names, `MAX_FILES` at most."""
+    used = select(_USE.c.body).where(_USE.c.thread_pk == pk).order_by(_USE.c.blob).limit(MAX_FILES)
+    return [decode_row(FilePart, body) for (body,) in connection.execute(used)]
