@@ -90,7 +90,7 @@ function Playground({ name, me, thread, from: initialFrom, text, onNew }) {
       ${tab === "request" && html`<${Requests} body=${body} state=${state} />`}
     <//>
     ${state.problem && html`<${ProblemNote} problem=${state.problem} retry=${state.live === "error" ? () => chat.reconnect() : undefined} />`}
-    ${active && state.live === "reconnecting" && html`<div class="banner" role="status"><p><${LiveMark} state="reconnecting" /> The connection broke. The page resumes the stream where it stopped.</p></div>`}
+    ${active && state.live === "reconnecting" && html`<div class="banner"><p><${LiveMark} state="reconnecting" /> The connection broke. The page resumes the stream where it stopped.</p></div>`}
     ${from && html`<p class="banner" data-fork=${from}>The next message forks from revision <code title=${from}>${shortId(from)}</code>
       ${" "}<button type="button" class="small" onClick=${() => setFrom(null)}>Do not fork</button></p>`}
     <${Composer} draft=${draft} onChange=${(/** @type {any} */ change) => setDraft((old) => ({ ...old, ...change }))} agent=${agent.value ?? { name }}

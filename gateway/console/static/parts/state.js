@@ -103,7 +103,7 @@ export function ProblemNote({ problem, retry, title }) {
 
 /** Gray rows, which appear after 150 ms. @param {{rows?: number}} props */
 export function Loading({ rows = 5 }) {
-  return html`<div class="loading" role="status" aria-label="Loading">
+  return html`<div class="loading"><span class="visually-hidden">Loading</span>
     ${Array.from({ length: rows }, () => html`<div class="loading-row"></div>`)}
   </div>`;
 }
