@@ -245,9 +245,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/runtime/*": "tests/adapters/runtime/test_server.py",
     "adapters/*/carries.py": "tests/pairs/test_matrix.py",
     "adapters/*/snippets.py": "tests/interop/test_snippets.py",
-    "adapters/kit/snippets.py": "tests/interop/test_snippets.py",
+    "gateway/console/snippets.py": "tests/interop/test_snippets.py",
     "adapters/*/looks.py": "tests/gateway/console/test_looks.py",
-    "adapters/kit/looks.py": "tests/gateway/console/test_looks.py",
     "canonical/used.py": "tests/gateway/console/test_looks.py",
     # The ports of the canonical model, and its smallest types: tested through their implementations and uses.
     "canonical/assistant.py": "tests/behaviour/test_hub_owners.py",

@@ -1,4 +1,4 @@
-"""Command that calls an agent over the minimal runtime, which has no client of its own."""
+"""Command that calls an agent over the minimal runtime, for which no client exists."""
 
 from collections.abc import Sequence
 
