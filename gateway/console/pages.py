@@ -74,7 +74,7 @@ class StaticFile:
         return cls(content, _TYPES[suffix], f'"{_digest(content)}"', cache_control)
 
     @cached_property
-    def compressed(self) -> bytes:
+    def gzip_content(self) -> bytes:
         """The content, compressed by gzip at the first use. A process that never serves the page saves 12 ms (measured:
         100 files, 2026-11)."""
         return gzip.compress(self.content, compresslevel=9, mtime=0)
@@ -142,7 +142,7 @@ def _answer(request: AnyRequest, file: StaticFile) -> Response[Any]:
         return Response(None, status_code=304, headers=headers)
     content = file.content
     if _accepts_gzip(request.headers.get("accept-encoding", "")):
-        content, headers["content-encoding"] = file.compressed, "gzip"
+        content, headers["content-encoding"] = file.gzip_content, "gzip"
     return Response(content, headers=headers, media_type=file.media_type)
 
 

@@ -21,7 +21,7 @@ ME = "/console/api/v1/me"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def named(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+async def named_gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     """Gateway without keys that has a host name and a public URL."""
     folder = tmp_path_factory.mktemp("named")
     async with running(folder, hosts=["gateway.test"], public_url="https://public.test") as gateway:
@@ -48,9 +48,11 @@ async def named(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Runn
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_only_the_page_of_the_gateway_may_call(named: Running, headers: Mapping[str, str], status: int) -> None:
+async def test_only_the_page_of_the_gateway_may_call(
+    named_gateway: Running, headers: Mapping[str, str], status: int
+) -> None:
     for prefix in ("", "/agent/echo"):
-        response = await named.http.get(prefix + ME, headers=headers)
+        response = await named_gateway.http.get(prefix + ME, headers=headers)
         assert response.status_code == status, response.text
         assert "access-control-allow-origin" not in response.headers
         if status >= 400:
@@ -69,9 +71,9 @@ async def test_console_behind_a_proxy_has_the_forwarded_origin(tmp_path: Path, o
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_preflight_of_another_origin_grants_nothing(named: Running) -> None:
+async def test_preflight_of_another_origin_grants_nothing(named_gateway: Running) -> None:
     headers = {"Origin": "http://localhost:3000", "Access-Control-Request-Method": "POST"}
-    response = await named.http.request("OPTIONS", ME, headers=headers)
+    response = await named_gateway.http.request("OPTIONS", ME, headers=headers)
     assert "access-control-allow-origin" not in response.headers
 
 
@@ -83,11 +85,11 @@ async def test_origin_of_a_page_proves_nothing_with_any_host(tmp_path: Path) -> 
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_console_may_call_protocols_under_a_configured_name(named: Running) -> None:
+async def test_console_may_call_protocols_under_a_configured_name(named_gateway: Running) -> None:
     run = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
     for origin, status in (("http://gateway.test", 200), ("http://other.test", 401)):
         headers = {"Host": "gateway.test", "Origin": origin}
-        assert (await named.http.post("/acp/runs", json=run, headers=headers)).status_code == status
+        assert (await named_gateway.http.post("/acp/runs", json=run, headers=headers)).status_code == status
 
 
 @pytest.mark.parametrize(
