@@ -13,7 +13,7 @@ from typing import Final
 
 TIERS: Final = ("unit", "database", "sockets", "peers", "crash")
 _ROOT: Final = Path(__file__).parents[1]
-_FOLDERS: Final = {"tests/interop": "peers", "tests/crash": "crash"}
+_FOLDERS: Final = {"tests/browser": "peers", "tests/interop": "peers", "tests/crash": "crash"}
 _OPENS_SOCKETS: Final = frozenset(
     {"aiohttp", "multiprocessing", "socket", "subprocess", "tests.loopback", "tests.serving", "uvicorn"}
 )

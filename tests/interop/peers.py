@@ -39,6 +39,7 @@ IMPORTS: Final = {
     "agentstack": "import agentstack_sdk.a2a.extensions, agentstack_sdk.server.app",
     "agbenchmark": "import agbenchmark.utils.data_types, pytest_asyncio",
     "agno": "import agno.os.interfaces.a2a",
+    "browser": "import axe_playwright_python, playwright.sync_api",
     "aief": "import agent_protocol, agent_protocol_client, uvicorn",
     "fasta2a": "import fasta2a.pydantic_ai, pydantic_ai.models.function, uvicorn",
     "graphserve": "import graphserve, uvicorn",
