@@ -44,7 +44,7 @@ class _Activity:
     """True if the caller may see URLs and reasons."""
 
 
-class AgentHandlers(Handlers):
+class AgentOverviewHandlers(Handlers):
     """Handlers of agents."""
 
     def __init__(

@@ -5,7 +5,7 @@ from typing import Final
 from litestar import Router, delete, get, post
 
 from babelgate.gateway.access.guard import GuardedHub
-from babelgate.gateway.console.agents import AgentHandlers
+from babelgate.gateway.console.agents import AgentOverviewHandlers
 from babelgate.gateway.console.changes import ChangeHandlers
 from babelgate.gateway.console.configuration import SettingHandlers
 from babelgate.gateway.console.exchanges import ExchangeHandlers
@@ -16,9 +16,9 @@ from babelgate.gateway.console.looks import LookHandlers
 from babelgate.gateway.console.me import IdentityHandlers
 from babelgate.gateway.console.pages import PREFIX, PageHandlers
 from babelgate.gateway.console.protocols import ProtocolHandlers
-from babelgate.gateway.console.runs import RunHandlers
+from babelgate.gateway.console.runs import RunOverviewHandlers
 from babelgate.gateway.console.snippets import SnippetHandlers
-from babelgate.gateway.console.threads import ThreadHandlers
+from babelgate.gateway.console.threads import ThreadOverviewHandlers
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
 
@@ -31,9 +31,9 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
     pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
     looks, protocols, snippets = LookHandlers(guarded_hub), ProtocolHandlers(), SnippetHandlers(guarded_hub)
     exchanges = ExchangeHandlers(hub, guarded_hub, port)
-    runs, threads = RunHandlers(hub, guarded_hub), ThreadHandlers(guarded_hub)
+    runs, threads = RunOverviewHandlers(hub, guarded_hub), ThreadOverviewHandlers(guarded_hub)
     jobs = JobHandlers(hub, guarded_hub, port)
-    agents = AgentHandlers(hub, guarded_hub, jobs.store.checks_of)
+    agents = AgentOverviewHandlers(hub, guarded_hub, jobs.store.checks_of)
     changes = ChangeHandlers(hub, guarded_hub)
     health = HealthHandlers(hub, guarded_hub, port)
     run, thread, job = "/runs/{run_id:str}", "/threads/{thread_id:str}", "/jobs/{job_id:str}"

@@ -24,7 +24,7 @@ _MAX_RECORDS: Final = 1000
 _MAX_SEQ: Final = 2**53 - 1
 
 
-class RunHandlers(Handlers):
+class RunOverviewHandlers(Handlers):
     """Handlers of runs."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, clock: Clock | None = None) -> None:

@@ -26,7 +26,7 @@ from babelgate.gateway.storage.thread_summaries import MAX_FILES, ThreadQuery, T
 _STATUSES: Final[Sequence[ThreadStatus]] = get_args(ThreadStatus)
 
 
-class ThreadHandlers(Handlers):
+class ThreadOverviewHandlers(Handlers):
     """Handlers of threads."""
 
     def __init__(self, guarded_hub: GuardedHub) -> None:
@@ -125,16 +125,16 @@ def _encode_question(question: Interrupt) -> JsonObject:
 
 def _find_files(fold: Fold) -> Iterator[tuple[FilePart, str | None]]:
     """Yield the files of a thread with the id of the run that named each first. Each file occurs once."""
-    seen: set[tuple[str | None, str | None]] = set()
+    known_sources: set[tuple[str | None, str | None]] = set()
     for run_id, messages in fold.messages_by_run().items():
         for part in (part for message in messages for part in message.parts):
-            if isinstance(part, FilePart) and (part.blob, part.url) not in seen:
-                seen.add((part.blob, part.url))
+            if isinstance(part, FilePart) and (part.blob, part.url) not in known_sources:
+                known_sources.add((part.blob, part.url))
                 yield part, run_id
     for artifact in fold.artifacts.values():
         for part in artifact.parts:
-            if isinstance(part, FilePart) and (part.blob, part.url) not in seen:
-                seen.add((part.blob, part.url))
+            if isinstance(part, FilePart) and (part.blob, part.url) not in known_sources:
+                known_sources.add((part.blob, part.url))
                 yield part.replace(name=part.name or artifact.name), artifact.run_id
 
 

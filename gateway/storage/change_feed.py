@@ -95,8 +95,8 @@ class HintStream:
         if (hint.kind, None) in self._pending:
             key = (hint.kind, None)
         elif key not in self._pending and len(self._pending) >= _MAX_PENDING:
-            for kept in [kept for kept in self._pending if kept[0] == hint.kind]:
-                del self._pending[kept]
+            for pending_key in [each for each in self._pending if each[0] == hint.kind]:
+                del self._pending[pending_key]
             key = (hint.kind, None)
         if key[1] is None:
             hint = Hint(hint.kind, None, None, None, hint.at)

@@ -306,5 +306,5 @@ def _complete(
     run = summary.run
     of_task = questions.get((summary.owner, run.task_id), ()) if run.status is RunStatus.PAUSED else ()
     # An answer to one question leaves the others open, also those of earlier runs of the task.
-    asked = [each for each in of_task if each.raised_at <= (run.ended_at or 0)]
-    return replace(summary, questions=asked, node=names.get(summary.node, summary.node))
+    open_questions = [each for each in of_task if each.raised_at <= (run.ended_at or 0)]
+    return replace(summary, questions=open_questions, node=names.get(summary.node, summary.node))

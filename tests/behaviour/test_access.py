@@ -52,6 +52,7 @@ WITHOUT_REFUSAL: Final[Mapping[str, str]] = {
     "GET /ap/versions": '{"versions":',
     "GET /console/api/v1/health": '{"agents":[],"queues":[]}',
     "GET /console/api/v1/me": '{"owner":"acme"',
+    "GET /console/api/v1/protocols": '[{"name":',
     "GET /info": '{"version":',
     "GET /v1/models": '{"object":"list","data":[]}',
     "GET /threads/{thread_id}/runs/{run_id}/join": '{"__error__":{"error":"HTTPException","message":"404: Run',

@@ -26,6 +26,7 @@ OF_THE_OWNER: Final = (
     "assistant",
     "cron",
     "pushNotificationConfigs",
+    "exchanges",
     "store",
     "namespace",
     "an item by",

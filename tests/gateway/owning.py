@@ -154,8 +154,8 @@ class OwnerIds:
         if protocol in self.offered:
             return dict(self.offered[protocol])
         if protocol == "own":
-            own = {"name": "ask", "number": "1", "key_id": "k1", PAGE_SLOT: PAGE}
-            return {**own, "run_id": self.asking_run, "thread_id": self.thread_id}
+            constants = {"name": "ask", "number": "1", "key_id": "k1", "job_id": "k1", PAGE_SLOT: PAGE}
+            return {**constants, "run_id": self.asking_run, "thread_id": self.thread_id}
         return {
             "agent": "ask",
             "name": "ask",

@@ -49,10 +49,12 @@ AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "model"})
 """Parameters of paths that hold the name or the id of an agent."""
 FREE_SLOT: Final = frozenset({"namespace", "labels", "key"})
 """Parameters of paths for which every value is valid: no namespace has subgraphs, and an item may have any key."""
-ADMIN_SLOT: Final = frozenset({"key_id"})
+ADMIN_SLOT: Final = frozenset({"key_id", "job_id"})
 """Parameters of paths that name things of the gateway, which belong to no owner."""
 
 
+CHANGES: Final = "/console/api/v1/changes"
+"""Path of a stream that never ends."""
 PAGE_PATHS: Final = frozenset({"/console", "/console/{file}"})
 """Paths of the static files of the console, which need no credential and are the same for everyone."""
 PAGE_SLOT: Final = "file"

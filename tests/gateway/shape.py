@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import httpx
 
 from tests.gateway.knowledge import knowledge
-from tests.gateway.route import Words, is_waiting
+from tests.gateway.route import CHANGES, Words, is_waiting
 
 MAX_ERROR: Final = 16_384
 """Maximum size of an error, in bytes. An error does not repeat the whole input of the caller."""
@@ -126,10 +126,11 @@ def not_found(words: Words, response: httpx.Response) -> bool:
 
 
 def is_endless(response: httpx.Response) -> bool:
-    """Return True if the response is a stream of a thread's events. It ends with the thread, which may yet begin."""
+    """Return True if the response is a stream of a thread's events, which ends with the thread, or of changes."""
     content_type = response.headers.get("content-type", "")
     request = response.request
-    return content_type.startswith("text/event-stream") and is_waiting(request.method, request.url.path)
+    never_ends = is_waiting(request.method, request.url.path) or request.url.path.endswith(CHANGES)
+    return content_type.startswith("text/event-stream") and never_ends
 
 
 def check_reply(reply: Any) -> Mapping[str, Any]:

@@ -56,6 +56,10 @@ async def create_targets(gateway: Reachable, path: str) -> Mapping[str, str]:
             return await _langchain(gateway.http)
         case "openai":
             return await _openai(gateway.http)
+        case "own":
+            thread = await _langchain(gateway.http)
+            ids = {name: thread[name] for name in ("thread_id", "run_id")}
+            return {**await _waiting(gateway.http), **ids, "number": "1", "job_id": UNKNOWN}
         case _:
             return await _waiting(gateway.http)
 

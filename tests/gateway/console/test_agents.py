@@ -40,14 +40,14 @@ async def test_urls_and_reasons_are_for_operators(tmp_path: Path) -> None:
             "away": {"url": "http://127.0.0.1:1/", "protocol": "acp"},
         }
         async with shown(tmp_path, configured=configured) as console:
-            own = {item["name"]: item for item in (await console.get("agents"))["items"]}
+            of_alice = {item["name"]: item for item in (await console.get("agents"))["items"]}
             operated = {item["name"]: item for item in (await console.get("agents", OPS))["items"]}
-            assert (own["far"]["kind"], own["far"]["servers"]) == ("server", [{"state": "ok"}])
-            assert own["far"]["slots"]["limit"] == 3 and own["far"]["protocol"]
+            assert (of_alice["far"]["kind"], of_alice["far"]["servers"]) == ("server", [{"state": "ok"}])
+            assert of_alice["far"]["slots"]["limit"] == 3 and of_alice["far"]["protocol"]
             assert operated["far"]["url"].startswith(far.url) and operated["far"]["servers"][0]["state"] == "ok"
             assert operated["far"]["because"]
-            assert "127.0.0.1" in operated["away"]["broken"] and own["away"]["kind"] == "server"
-            assert "127.0.0.1" not in str(own)
+            assert "127.0.0.1" in operated["away"]["broken"] and of_alice["away"]["kind"] == "server"
+            assert "127.0.0.1" not in str(of_alice)
             health = await console.get("health")
             assert [(each["name"], each["status"]) for each in health["agents"]] == [("far", "ok"), ("away", "broken")]
 

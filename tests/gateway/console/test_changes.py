@@ -56,24 +56,24 @@ async def test_a_run_is_hinted_to_its_owner_and_operators(tmp_path: Path) -> Non
     async with shown(tmp_path) as console:
         gateway = console.gateway
         async with (
-            following(gateway) as own,
+            following(gateway) as alices,
             following(gateway, OPS, all=1) as all_owners,
             following(gateway, BOB) as bobs,
         ):
             run = await console.run("echo", "echo", "Hi")
-            for hints in (own, all_owners):
+            for hints in (alices, all_owners):
                 hint = await hints.until("run", run["run_id"], "success")
                 assert (hint["agent"], len(hint["at"])) == ("echo", 27)
-            thread = await own.until("thread", run["thread_id"])
+            thread = await alices.until("thread", run["thread_id"])
             assert set(thread) == {"kind", "id", "status", "agent", "at"}
             of_bob = await console.run("of bob", "echo", "Hi", BOB)
             assert (await bobs.next())["id"] in (of_bob["run_id"], of_bob["thread_id"])
             deleted = await gateway.http.delete(f"/threads/{run['thread_id']}", headers=ALICE)
             assert deleted.status_code < 300, deleted.text
-            await own.until("thread", run["thread_id"], "erased")
+            await alices.until("thread", run["thread_id"], "erased")
             disabled = await gateway.http.post("/admin/agents/echo/disable", json={"reason": "x"}, headers=OPS)
             assert disabled.status_code == 200
-            for hints in (own, bobs):
+            for hints in (alices, bobs):
                 assert (await hints.until("agent", None))["kind"] == "agent"
         await console.refuse(403, "changes", all=1)
         await console.refuse(400, "changes", color="red")

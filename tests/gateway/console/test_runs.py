@@ -66,7 +66,7 @@ async def test_runs_are_listed_by_filter(console: Shown, query: dict[str, Any], 
 
 
 async def test_a_run_shows_its_times_fault_and_questions(console: Shown) -> None:
-    echo, failed, asked = [
+    echo, failed, paused = [
         await console.get(f"runs/{console.runs[name]['run_id']}") for name in ("echo", "failed", "asked")
     ]
     assert (echo["agent"], echo["protocol"], echo["status"], echo["reason"]) == ("echo", "runtime", "success", "done")
@@ -74,11 +74,11 @@ async def test_a_run_shows_its_times_fault_and_questions(console: Shown) -> None
     assert times == sorted(times) and all(time.endswith("Z") and len(time) == 27 for time in times)
     assert (echo["first_words"], echo["attempt"], echo["losses"], echo["asks"]) == ("Rain tomorrow?", 1, [], [])
     assert failed["fault"]["code"] == "agent_failed" and "a secret" in failed["fault"]["message"]
-    assert [(ask["kind"], ask["message"]) for ask in asked["asks"]] == [
+    assert [(ask["kind"], ask["message"]) for ask in paused["asks"]] == [
         ("approval", "May I write the file?"),
         ("approval", "May I send the message?"),
     ]
-    assert (await console.get("runs", status="paused"))["items"] == [asked]
+    assert (await console.get("runs", status="paused"))["items"] == [paused]
 
 
 async def test_an_operator_sees_that_runs_exist_and_not_their_texts(console: Shown) -> None:

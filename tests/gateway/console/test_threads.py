@@ -72,16 +72,16 @@ async def test_a_thread_shows_its_runs_state_and_revisions(console: Shown) -> No
 
 
 async def test_a_thread_shows_its_open_questions(console: Shown) -> None:
-    asked = console.runs["asked"]
-    thread = await console.get(f"threads/{asked['thread_id']}")
+    paused = console.runs["asked"]
+    thread = await console.get(f"threads/{paused['thread_id']}")
     assert [(each["message"], each["value"]["action"]) for each in thread["open"]] == [
         ("May I write the file?", "write"),
         ("May I send the message?", "send"),
     ]
     question = thread["open"][0]
     assert (question["run_id"], question["task_id"], question["kind"]) == (
-        asked["run_id"],
-        asked["task_id"],
+        paused["run_id"],
+        paused["task_id"],
         "approval",
     )
     assert question["schema"]["required"] == ["approved"]

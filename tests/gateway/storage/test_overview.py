@@ -10,7 +10,7 @@ from babelgate.canonical import FaultCode, RunStatus, Scope, TaskState, ThreadCh
 from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from babelgate.canonical.message import TextPart
 from babelgate.gateway.hub import GatewayHub
-from babelgate.gateway.storage import run_summaries, thread_summaries
+from babelgate.gateway.storage import folded_log, run_summaries, thread_summaries
 from babelgate.gateway.storage.page_cursor import encode_cursor
 from babelgate.gateway.storage.run_summaries import RunCount, RunQuery, RunSummary
 from babelgate.gateway.storage.thread_summaries import ThreadQuery, ThreadSummary
@@ -72,7 +72,7 @@ async def test_runs_are_listed_by_page_and_filter(hubs: HubFactory, monkeypatch:
     running, activation = await begin(hub, agent, "Run")
     others = await submit(hub, "b", "Number 9", owner="bob")
     await ends(hub, others, owner="bob")
-    gone = await submit(hub, "b", "Stateless", ephemeral=True)
+    stateless = await submit(hub, "b", "Stateless", ephemeral=True)
     removed = await submit_to_end(hub, "b", "Removed")
     await hub.remove_run(OWNER, removed.run_id)
 
@@ -99,7 +99,7 @@ async def test_runs_are_listed_by_page_and_filter(hubs: HubFactory, monkeypatch:
                 assert [each.run.run_id for each in found] == [each.run_id for each in expected], (name, limit)
                 if scanned == 5000 and expected:
                     assert pages == -(-len(expected) // limit), (name, limit)
-    assert gone.run_id not in {each.run.run_id for each in (await all_runs(hub, None, RunQuery()))[0]}
+    assert stateless.run_id not in {each.run.run_id for each in (await all_runs(hub, None, RunQuery()))[0]}
     activation.end()
     await ends(hub, running)
 
@@ -122,9 +122,9 @@ async def test_a_run_is_summarized_with_its_questions_and_first_output(hubs: Hub
     assert (before.run.status, before.run.first_words) == (RunStatus.RUNNING, "x" * 119 + "…")
     activation.say("Well").ask("one", "two").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
-    asked = await hub.overview.run(OWNER, receipt.run_id)
-    assert [each.interrupt_id for each in asked.questions] == ["one", "two"]
-    started_at, output_at, ended_at = asked.run.started_at, asked.first_output_at, asked.run.ended_at
+    summary = await hub.overview.run(OWNER, receipt.run_id)
+    assert [each.interrupt_id for each in summary.questions] == ["one", "two"]
+    started_at, output_at, ended_at = summary.run.started_at, summary.first_output_at, summary.run.ended_at
     assert started_at and output_at and ended_at and started_at <= output_at <= ended_at
     await hub.cancel(OWNER, receipt.task_id)
     assert not (await hub.overview.run(OWNER, receipt.run_id)).questions, "nobody can answer a cancelled task"
@@ -188,7 +188,11 @@ async def test_threads_are_listed_by_page_and_filter(hubs: HubFactory, monkeypat
             await read("bob", rain.thread_id)
 
 
-async def test_folded_records_have_the_text_of_all_deltas(hubs: HubFactory) -> None:
+@pytest.mark.parametrize("piece", [8192, 20])
+async def test_folded_records_have_the_text_of_all_deltas(
+    hubs: HubFactory, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(folded_log, "PIECE", piece)
     hub, agent = await hubs.scripted()
     receipt, activation = await begin(hub, agent)
     waiting = await submit(hub, "a", "Later", thread_id=receipt.thread_id)  # among the records, and of another run
@@ -197,7 +201,7 @@ async def test_folded_records_have_the_text_of_all_deltas(hubs: HubFactory) -> N
             MessageStarted(message_id=message_id), PartAdded(message_id=message_id, part=TextPart(text="0"), open=True)
         )
     texts = {"one": "", "two": ""}
-    for number in range(600):
+    for number in range(90):
         name = "two" if number % 3 else "one"
         texts[name] += f" {number}é"
         activation.say(PartDelta(message_id=name, text=f" {number}é"))
@@ -227,8 +231,8 @@ async def test_folded_records_have_the_text_of_all_deltas(hubs: HubFactory) -> N
                 after = page.next_seq
             assert joined == texts, (folds, limit)
             if folds and limit == 1000:
-                assert pages == 1 and len(page.records) == len(plain) - 598
-                assert [each.count for each in page.records if each.count > 1] == [200, 400]
+                assert pages == 1 and len(page.records) == len(plain) - 88
+                assert [each.count for each in page.records if each.count > 1] == [30, 60]
             elif not folds:
                 assert numbers == [record.seq for record in plain], limit
     activation = await agent.called()
