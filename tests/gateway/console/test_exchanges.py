@@ -54,14 +54,14 @@ class Wired:
         assert response.is_success, response.text
         return response.headers["babelgate-run"]
 
-    async def get(self, path: str, status: int = 200, **headers: str) -> Any:
-        response = await self.front.http.get(f"{API}/runs/{path}", headers=headers)
+    async def get(self, path: str, status: int = 200) -> Any:
+        response = await self.front.http.get(f"{API}/runs/{path}")
         assert response.status_code == status, response.text
         return response.json()
 
-    async def all(self, run_id: str, **headers: str) -> list[Any]:
-        listed = await self.get(f"{run_id}/exchanges", **headers)
-        return [await self.get(f"{run_id}/exchanges/{item['n']}", **headers) for item in listed["items"]]
+    async def all(self, run_id: str) -> list[Any]:
+        listed = await self.get(f"{run_id}/exchanges")
+        return [await self.get(f"{run_id}/exchanges/{item['n']}") for item in listed["items"]]
 
 
 @asynccontextmanager
@@ -95,7 +95,7 @@ async def failures(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[W
         yield gateways
 
 
-def schema() -> Draft202012Validator:
+def schema() -> Any:
     document = json.loads((Path(report_file).parent / "report.schema.json").read_text(encoding="utf-8"))
     exchange = {**document["$defs"]["exchange"], "$defs": document["$defs"]}
     exchange["properties"] = {**exchange["properties"], "n": {"type": "integer"}}

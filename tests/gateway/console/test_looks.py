@@ -160,7 +160,7 @@ async def test_a_stateless_run_is_not_stored_for_openai(gateway: Running) -> Non
     assert {look["why_not"] for look in looks if "why_not" in look} == {
         "The run is on a stateless thread, and OpenAI's API finds only what was stored."
     }
-    stored = {"model": "stream", "input": "hello there", "store": False, "metadata": {}}
+    stored: dict[str, Any] = {"model": "stream", "input": "hello there", "store": False, "metadata": {}}
     response = await gateway.http.post("/v1/responses", json=stored)
     looks = await looks_of(gateway, response.headers["babelgate-run"])
     assert {look["protocol"] for look in looks if "why_not" in look} == {"openai"}
