@@ -139,6 +139,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/kit/tracing.py": "tests/gateway/telemetry/test_traces.py",
     "gateway/runs/attempt_trace.py": "tests/gateway/telemetry/test_traces.py",
     "gateway/telemetry/exporter.py": "tests/interop/test_traces.py",
+    "gateway/console/job_*.py": "tests/gateway/console/test_jobs.py",
     "gateway/console/routes.py": "tests/gateway/console/test_gate.py",
     "gateway/settings/console.py": "tests/gateway/settings/test_model.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",

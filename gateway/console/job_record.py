@@ -29,7 +29,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One job, as its file has it."""
 
     job: str
-    """Id of the job. Later jobs have greater ids."""
+    """Id of the job."""
     kind: JobKind
     agents: tuple[str, ...]
     at: Place
@@ -47,6 +47,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Reason of a failure."""
     created_by: str
     """Subject of the caller who has started the job."""
+
+    @property
+    def cursor(self) -> str:
+        """Text whose order is that of the jobs."""
+        return f"{self.created_at:016}.{self.job}"
 
     @property
     def has_ended(self) -> bool:

@@ -48,7 +48,7 @@ class JobStore:
 
     def all(self) -> Sequence[JobRecord]:
         """Return all jobs, the newest one first."""
-        return sorted(self._load().values(), key=lambda record: record.job, reverse=True)
+        return sorted(self._load().values(), key=lambda record: record.cursor, reverse=True)
 
     def find(self, job_id: str) -> JobRecord | None:
         return self._load().get(job_id)

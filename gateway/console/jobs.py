@@ -85,9 +85,9 @@ class JobHandlers(Handlers):
             words = f"kind: expected one of {', '.join(_KINDS)}, got {kind[:40]!r}"
             raise FaultError(FaultCode.INVALID, words)
         records = [record for record in self.store.all() if kind in (None, record.kind)]
-        left = [record for record in records if after is None or record.job < after]
+        left = [record for record in records if after is None or record.cursor < after]
         items = [self._encode(record) for record in left[:limit]]
-        return json_response(encode_page(items, left[limit - 1].job if len(left) > limit else None))
+        return json_response(encode_page(items, left[limit - 1].cursor if len(left) > limit else None))
 
     async def get_job(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
         """Return a job with the report of its command. Raises forbidden, not_found."""
@@ -101,7 +101,7 @@ class JobHandlers(Handlers):
 
     async def get_html(self, request: AnyRequest, job_id: FromPath[str]) -> File:
         """Return the report as one HTML page, to be saved. Raises forbidden, not_found."""
-        return self._file(request, job_id, HTML, "text/html; charset=utf-8")
+        return self._file(request, job_id, HTML, "text/html")
 
     async def get_junit(self, request: AnyRequest, job_id: FromPath[str]) -> File:
         """Return the report as JUnit XML. Raises forbidden, not_found."""
