@@ -91,3 +91,18 @@ export function typeText(schema) {
   if (Array.isArray(schema.type)) return schema.type.join(" or ");
   return `${schema.type ?? "anything"}${schema.format ? ` (${schema.format})` : ""}`;
 }
+
+/**
+ * Return true if a schema has members to show, itself or in one of its choices.
+ *
+ * @param {any} document
+ * @param {any} schema
+ * @param {number} [depth]
+ * @returns {boolean}
+ */
+export function hasMembers(document, schema, depth = 5) {
+  const found = resolve(document, schema);
+  if (!found || typeof found !== "object" || depth === 0) return false;
+  const inner = [...(found.anyOf ?? found.oneOf ?? found.allOf ?? []), ...(found.type === "array" ? [found.items] : [])];
+  return Object.keys(found.properties ?? {}).length > 0 || inner.some((each) => hasMembers(document, each, depth - 1));
+}

@@ -1,7 +1,7 @@
 /** The routes of the gateway, from its OpenAPI documents. */
 
 import { call } from "../lib/api.js";
-import { contentOf, operationsOf, resolve, typeText } from "../lib/openapi.js";
+import { contentOf, hasMembers, operationsOf, resolve, typeText } from "../lib/openapi.js";
 import { link } from "../lib/route.js";
 import { count } from "../lib/time.js";
 import { setQuery } from "../parts/filters.js";
@@ -88,7 +88,7 @@ function Schema({ schema, document, depth }) {
 function Member({ name, schema, isRequired = false, note, text, document, depth }) {
   const [open, setOpen] = useState(depth <= OPEN_DEPTH - 1);
   const found = resolve(document, schema);
-  const isNested = depth < MAX_DEPTH && Boolean(found?.properties ?? found?.anyOf ?? found?.oneOf ?? found?.allOf ?? (found?.type === "array" && (resolve(document, found.items)?.properties ?? resolve(document, found.items)?.anyOf ?? resolve(document, found.items)?.oneOf)));
+  const isNested = depth < MAX_DEPTH && hasMembers(document, schema);
   const head = html`${name && html`<code>${name}</code> `}<span class="muted">${typeText(schema)}${note && `, ${note}`}${isRequired && ", required"}${found?.default !== undefined && `, default ${JSON.stringify(found.default)}`}</span> ${text && html`<span class="member-text">${text}</span>`}`;
   if (!isNested) return html`<li>${head}</li>`;
   return html`<li><details open=${open} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}><summary>${head}</summary>${open && html`<${Schema} schema=${schema} document=${document} depth=${depth} />`}</details></li>`;

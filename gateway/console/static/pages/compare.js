@@ -87,7 +87,7 @@ function Heads({ runs }) {
     { name: "losses", of: (/** @type {any} */ run) => run.losses?.length ?? 0, format: formatNumber },
     ...usage.map((name) => ({ name: name.replaceAll("_", " "), of: (/** @type {any} */ run) => run.usage?.[name] ?? null, format: formatNumber })),
   ];
-  return html`<div class="table-frame"><table class="compare-heads" aria-label="Both runs">
+  return html`<div class="matrix-frame" tabindex="0" role="region" aria-label="Both runs"><table class="compare-heads" aria-label="Both runs">
     <thead><tr><td></td><th scope="col">a</th><th scope="col">b</th><th scope="col">b compared with a</th></tr></thead>
     <tbody>${rows.map((/** @type {any} */ { name, cell, of, format }) => html`<tr key=${name}><th scope="row">${name}</th>
       <td data-title="a">${cell ? cell(a) : format(of(a))}</td><td data-title="b">${cell ? cell(b) : format(of(b))}</td><td data-title="b compared with a">${of && difference(of(a), of(b), format)}</td></tr>`)}</tbody>

@@ -1,6 +1,6 @@
 /** The form that starts a run: message, files, and the options of the runtime's request. */
 
-import { planForm, resolve } from "../lib/schema.js";
+import { isObject, planForm, resolve } from "../lib/schema.js";
 import { count, formatBytes } from "../lib/time.js";
 import { errorsByPath, FormField, hasNotJson, JsonField, parseJson } from "./form.js";
 import { html, useId, useMemo, useRef, useState } from "./html.js";
@@ -143,7 +143,8 @@ function FileButton({ onFiles }) {
 /** @param {{draft: Draft, onChange: (change: Partial<Draft>) => void, problems: Record<string, string>, configSchema: any}} props */
 function Options({ draft, onChange, problems, configSchema }) {
   const prefix = useId();
-  const keys = configSchema ? Object.keys(resolve(configSchema, configSchema)?.properties ?? {}) : [];
+  const schema = configSchema ? resolve(configSchema, configSchema) : null;
+  const keys = isObject(schema) ? Object.keys(schema.properties ?? {}) : [];
   return html`<div class="options" role="group" aria-label="Options">
     ${JSON_OPTIONS.map(([name, title, hint]) => {
       const id = `${prefix}-${name}`;

@@ -1,6 +1,5 @@
 /** Details of one row of a timeline: a span with its edges, or one event. */
 
-import { recordNote } from "../lib/outline.js";
 import { formatDuration, formatExact, formatNumber } from "../lib/time.js";
 import { addressOf } from "./address.js";
 import { Copy } from "./copy.js";
@@ -65,7 +64,7 @@ function SpanDetails({ trace, span, route }) {
     <dl class="facts">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     ${edges.map(
       (index) => html`<details key=${index} open=${edges.length === 1 || index === edges[edges.length - 1]}>
-        <summary>Event ${trace.records[index].event_id} <code>${trace.records[index].event_type}</code> <span class="muted">${recordNote(trace.records[index]).slice(0, 60)}</span></summary>
+        <summary>Event ${trace.records[index].event_id} <code>${trace.records[index].event_type}</code></summary>
         <${Json} value=${trace.records[index].payload} label="Payload" open=${2} />
       </details>`,
     )}`;

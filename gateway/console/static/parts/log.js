@@ -10,6 +10,8 @@ import { Turn } from "./turn.js";
 /** Pixels from the end of the page within which the reader counts as being there. Chosen. */
 const NEAR = 80;
 
+const isAtEnd = () => document.documentElement.scrollHeight - innerHeight - scrollY < NEAR;
+
 /**
  * @param {object} props
  * @param {import("./chat.js").Chat} props.chat
@@ -22,15 +24,18 @@ export function Log({ chat, state, agent, empty }) {
   const turns = chat.conversation.turns;
   const active = turns.some((turn) => turn.endedAt === null);
   const open = chat.conversation.openQuestions.map(({ item }) => item);
+  const { version } = chat.conversation;
+  const shown = useRef({ version, isLoading: true });
   useEffect(() => {
-    const update = () => {
-      follows.current = document.documentElement.scrollHeight - innerHeight - scrollY < NEAR;
-    };
+    const update = () => (follows.current = isAtEnd());
     addEventListener("scroll", update, { passive: true });
     return () => removeEventListener("scroll", update);
   }, []);
   useLayoutEffect(() => {
-    if (active && follows.current) scrollTo({ top: document.documentElement.scrollHeight });
+    const hasGrown = shown.current.version !== version && !shown.current.isLoading;
+    if (hasGrown && follows.current) scrollTo({ top: document.documentElement.scrollHeight });
+    if (shown.current.version !== version) follows.current = isAtEnd();
+    shown.current = { version, isLoading: state.phase === "loading" };
   });
   if (state.phase === "loading") return html`<${Loading} rows=${6} />`;
   return html`<div class="log" role="log" aria-live="off" aria-busy=${active ? "true" : "false"} aria-label="Conversation" data-turns=${turns.length}>

@@ -35,7 +35,7 @@ export function IntervalPlot({ label, rows, format, domain }) {
   const inner = WIDTH - LABEL - VALUE;
   const x = (/** @type {number} */ value) => LABEL + ((value - first) / (last - first || 1)) * inner;
   const height = HEAD + rows.length * ROW;
-  return html`<figure class="plot">
+  return html`<figure class="plot" tabindex="0">
     <figcaption>${label}</figcaption>
     <svg viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${label}: ${rows.map((row) => `${row.label} ${row.text}`).join("; ")}">
       ${niceTicks(first, last, 5).map(

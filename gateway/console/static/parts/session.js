@@ -11,6 +11,7 @@ const KEY = "babelgate.key";
  * @typedef {object} Me
  * @property {string} owner
  * @property {string} subject
+ * @property {string[]} groups
  * @property {boolean} operator
  * @property {boolean} keyed True if the gateway needs credentials.
  * @property {string} version

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { contentOf, operationsOf, resolve, typeText } from "../../../../gateway/console/static/lib/openapi.js";
+import { contentOf, hasMembers, operationsOf, resolve, typeText } from "../../../../gateway/console/static/lib/openapi.js";
 
 const document = {
   components: {
@@ -44,4 +44,11 @@ test("a schema has a type in a few words", () => {
   ]) {
     assert.equal(typeText(schema), text);
   }
+});
+
+test("only schemas with members unfold", () => {
+  const run = { $ref: "#/components/schemas/Run" };
+  assert.ok(hasMembers(document, { anyOf: [{ type: "array", items: run }, { type: "null" }] }));
+  assert.ok(!hasMembers(document, { anyOf: [{ type: "string" }, { type: "null" }] }));
+  assert.ok(!hasMembers(document, { $ref: "#/components/schemas/Loop" }));
 });
