@@ -25,6 +25,8 @@ async def test_agents_show_their_state_and_activity(tmp_path: Path) -> None:
         assert echo["checks"] == [] and "url" not in echo and "disabled" not in echo
         assert (agents["slow"]["disabled"]["reason"], "by" in agents["slow"]["disabled"]) == ("Costs too much", False)
         assert await console.get("agents/echo") == echo
+        alone = await console.gateway.http.get("/agent/echo/console/api/v1/agents", headers=ALICE)
+        assert alone.json()["items"] == [echo]
         operated = await console.get("agents/echo", OPS)
         assert (operated["last24h"]["runs"], operated["url"]) == (2, None)
         assert (await console.get("agents/slow", OPS))["disabled"]["by"] == "key:ops"

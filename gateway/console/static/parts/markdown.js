@@ -22,10 +22,13 @@ function useLexer() {
   const [, setLoaded] = useState(lexer !== null);
   useEffect(() => {
     if (lexer) return;
-    import("../vendor/marked.js").then((module) => {
-      lexer = module.lexer;
-      setLoaded(true);
-    });
+    import("../vendor/marked.js").then(
+      (module) => {
+        lexer = module.lexer;
+        setLoaded(true);
+      },
+      () => {}, // The text stays plain, and the next message tries again.
+    );
   }, []);
   return lexer;
 }
