@@ -56,6 +56,8 @@ async def create_targets(gateway: Reachable, path: str) -> Mapping[str, str]:
             return await _langchain(gateway.http)
         case "openai":
             return await _openai(gateway.http)
+        case "own":
+            return {**await _langchain(gateway.http), "name": "ask", "key_id": UNKNOWN, PAGE_SLOT: PAGE}
         case _:
             return await _waiting(gateway.http)
 
@@ -77,8 +79,6 @@ async def _waiting(http: httpx.AsyncClient) -> Mapping[str, str]:
         "resource_id": f"{run_id}.0",
         "config_id": "p1",
         "blob": "0" * 64,
-        "key_id": UNKNOWN,
-        PAGE_SLOT: PAGE,
     }
 
 
