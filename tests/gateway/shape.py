@@ -126,10 +126,14 @@ def not_found(words: Words, response: httpx.Response) -> bool:
 
 
 def is_endless(response: httpx.Response) -> bool:
-    """Return True if the response is a stream of a thread's events. It ends with the thread, which may yet begin."""
+    """Return True if the response is a stream of a thread's events, or of changes.
+
+    The former ends with the thread, which may yet begin, and the latter with the gateway.
+    """
     content_type = response.headers.get("content-type", "")
     request = response.request
-    return content_type.startswith("text/event-stream") and is_waiting(request.method, request.url.path)
+    waits = is_waiting(request.method, request.url.path) or request.url.path.endswith("/console/api/v1/changes")
+    return content_type.startswith("text/event-stream") and waits
 
 
 def check_reply(reply: Any) -> Mapping[str, Any]:
