@@ -56,16 +56,18 @@ def content(gateway: Served) -> dict[str, str]:
 
 def violations_of(tab: Tab) -> list[str]:
     """Return what axe-core finds on the page, one line for each element."""
-    results: dict[str, Any] = find_module("axe_playwright_python.sync_playwright").Axe().run(tab.page, options=AXE).response
+    results: dict[str, Any] = (
+        find_module("axe_playwright_python.sync_playwright").Axe().run(tab.page, options=AXE).response
+    )
     return [
-        f"{each['id']} {node['target'][0]}: {node['html'][:160]}" for each in results["violations"] for node in each["nodes"]
+        f"{each['id']} {node['target'][0]}: {node['html'][:160]}"
+        for each in results["violations"]
+        for node in each["nodes"]
     ]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_page_meets_wcag_in_both_color_schemes(
-    new_tab: NewTab, content: dict[str, str], page: str
-) -> None:
+def test_page_meets_wcag_in_both_color_schemes(new_tab: NewTab, content: dict[str, str], page: str) -> None:
     tab = new_tab(color_scheme="light", reduced_motion="reduce")
     tab.open(page.format_map(content))
     settle(tab)

@@ -81,8 +81,6 @@ async def _waiting(http: httpx.AsyncClient) -> Mapping[str, str]:
         "resource_id": f"{run_id}.0",
         "config_id": "p1",
         "blob": "0" * 64,
-        "key_id": UNKNOWN,
-        PAGE_SLOT: PAGE,
     }
 
 
