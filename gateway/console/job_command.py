@@ -30,8 +30,8 @@ _INHERITED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a job calls an agent."""
+class JobEndpoint:
+    """URL, settings and headers with which a job calls an agent."""
 
     name: str
     settings: Mapping[str, Any]
@@ -58,7 +58,7 @@ class JobCommand:
             (folder / _CONFIG).write_text(self.config, encoding="utf-8")
 
 
-def through_gateway(base_url: str, name: str, protocol: str | None, key: str | None) -> Endpoint:
+def through_gateway(base_url: str, name: str, protocol: str | None, key: str | None) -> JobEndpoint:
     """Return where this gateway serves an agent, in a protocol or in those that the URL of the agent shows."""
     url = agent_url = f"{base_url}/agent/{name}"
     if protocol is not None:
@@ -67,31 +67,31 @@ def through_gateway(base_url: str, name: str, protocol: str | None, key: str | N
             if f"{title}-".startswith(f"{protocol}-") or f"{protocol}-".startswith(f"{title}-"):
                 url = example.url
                 break
-    return Endpoint(name, {"url": url}, {} if key is None else {"Authorization": f"Bearer {key}"})
+    return JobEndpoint(name, {"url": url}, {} if key is None else {"Authorization": f"Bearer {key}"})
 
 
-def at_server(registered: RegisteredAgent) -> Endpoint:
+def at_server(registered: RegisteredAgent) -> JobEndpoint:
     """Return the server of an agent. Raises invalid for an agent that has none."""
     name, settings = registered.info.name, registered.settings
     if settings is not None and settings.servers:
-        kept = {"url", "urls", "agent", "protocol", "options"}
+        members = {"url", "urls", "agent", "protocol", "options"}
         headers = {name: secret.get_secret_value() for name, secret in settings.headers.items()}
-        return Endpoint(name, settings.model_dump(mode="json", include=kept, exclude_defaults=True), headers)
+        return JobEndpoint(name, settings.model_dump(mode="json", include=members, exclude_defaults=True), headers)
     if registered.server is not None:
         described = registered.described or registered.info
-        return Endpoint(name, {"url": registered.server, "agent": described.name})
+        return JobEndpoint(name, {"url": registered.server, "agent": described.name})
     words = f"at: the agent {name} has no server of its own; use at: gateway"
     raise FaultError(FaultCode.INVALID, words)
 
 
-def command_of(record: JobRecord, choices: Choices, endpoints: Sequence[Endpoint], folder: Path) -> JobCommand:
+def command_of(record: JobRecord, choices: Choices, endpoints: Sequence[JobEndpoint], folder: Path) -> JobCommand:
     """Return the command of a job that works in a folder."""
     if isinstance(choices, BenchChoices):
         return _bench(choices, endpoints, folder)
     return _check(record, choices, endpoints[0], folder)
 
 
-def _check(record: JobRecord, choices: CheckChoices, endpoint: Endpoint, folder: Path) -> JobCommand:
+def _check(record: JobRecord, choices: CheckChoices, endpoint: JobEndpoint, folder: Path) -> JobCommand:
     arguments = ["check", "--progress=json", f"--json={REPORT}", f"--html={HTML}"]
     if record.kind == "across":
         arguments.append("--across")
@@ -105,7 +105,7 @@ def _check(record: JobRecord, choices: CheckChoices, endpoint: Endpoint, folder:
     return JobCommand([*arguments, "--", endpoint.url], {**_environment(folder), **variables})
 
 
-def _bench(choices: BenchChoices, endpoints: Sequence[Endpoint], folder: Path) -> JobCommand:
+def _bench(choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path) -> JobCommand:
     arguments = ["bench", "--progress=json", f"--config={_CONFIG}", f"--out={OUT}"]
     arguments += _options(
         {

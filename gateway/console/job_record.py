@@ -11,7 +11,7 @@ from babelgate.gateway.clock import format_time
 JobKind = Literal["check", "across", "bench"]
 JobStatus = Literal["waiting", "running", "done", "failed", "cancelled"]
 Place = Literal["gateway", "server"]
-"""Where an agent is called: through this gateway, or at its own server."""
+"""Place of the calls: through this gateway, or directly at the server of the agent."""
 
 ENDED: Final[frozenset[JobStatus]] = frozenset({"done", "failed", "cancelled"})
 

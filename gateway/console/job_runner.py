@@ -17,7 +17,7 @@ import msgspec
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.console.job_command import Endpoint, at_server, command_of, through_gateway
+from babelgate.gateway.console.job_command import JobEndpoint, at_server, command_of, through_gateway
 from babelgate.gateway.console.job_order import Choices, JobOrder
 from babelgate.gateway.console.job_record import JobProgress, JobRecord, JobStatus
 from babelgate.gateway.console.job_result import collect_files, read_summary
@@ -173,7 +173,7 @@ class JobRunner:
         until = self._clock.now() / 1e6 + pending.choices.max_seconds + _INTERRUPTED
         return self._port.issue_key(pending.principal, until)
 
-    def _endpoints(self, pending: _Pending, key: str | None) -> Sequence[Endpoint]:
+    def _endpoints(self, pending: _Pending, key: str | None) -> Sequence[JobEndpoint]:
         """Return where the agents are called. Raises not_found, invalid."""
         record = pending.record
         if record.at == "server":

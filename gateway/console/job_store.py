@@ -1,4 +1,4 @@
-"""Store of jobs: one folder for each job, beside the database. Finished jobs survive a restart of the gateway."""
+"""Store of jobs: one folder for each job, next to the database. Finished jobs survive a restart of the gateway."""
 
 import logging
 import shutil

@@ -48,7 +48,7 @@ def has_jobs(settings: Settings) -> bool:
 
 
 def jobs_folder(settings: Settings) -> Path | None:
-    """Return the folder of the jobs, beside the SQLite database. PostgreSQL has none."""
+    """Return the folder of the jobs, next to the SQLite database. PostgreSQL has none."""
     is_file = settings.database.startswith("sqlite:")
     return settings.database_path.with_suffix(".jobs").absolute() if is_file else None
 
@@ -137,10 +137,10 @@ class JobHandlers(Handlers):
         record = self._find(request, job_id)
         if name not in self.store.files(record.job):
             raise FaultError(FaultCode.NOT_FOUND, f"Job {job_id} has no {name}: it is {record.status}")
-        shown = f"{record.kind}-{'-'.join(record.agents)[:60]}-{record.job[:8]}.{name.partition('.')[2]}"
+        filename = f"{record.kind}-{'-'.join(record.agents)[:60]}-{record.job[:8]}.{name.partition('.')[2]}"
         return File(
             self.store.path(record.job, name),
-            filename=shown,
+            filename=filename,
             media_type=media_type,
             content_disposition_type="attachment",
             headers=_FILE_HEADERS,

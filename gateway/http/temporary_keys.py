@@ -42,7 +42,7 @@ class TemporaryKeys:
         return self._principals.get(digest)
 
     def check(self, find: Callable[[Principal], Principal | None]) -> None:
-        """Revoke the keys of callers whose credential is no longer accepted. `find` returns the principal that a
+        """Remove the keys of callers whose credential is no longer accepted. `find` returns the principal that a
         caller has now, or None."""
         current = {digest: find(principal) for digest, principal in self._principals.items()}
         self._principals = {digest: principal for digest, principal in current.items() if principal is not None}

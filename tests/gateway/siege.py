@@ -161,6 +161,8 @@ def dumped(value: Json) -> bytes:
 def headers_for(route: Route) -> dict[str, str]:
     if route.words == "mcp":
         return dict(MCP)
+    if route.path.startswith("/console/") and route.method == "DELETE":
+        return {"Content-Type": "application/json"}  # which each write of the console needs
     return dict(V1) if route.words in ("rest", "rpc") else {}
 
 

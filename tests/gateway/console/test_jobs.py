@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from babelgate.gateway.console.job_command import Endpoint, command_of
+from babelgate.gateway.console.job_command import JobEndpoint, command_of
 from babelgate.gateway.console.job_order import BenchChoices, CheckChoices
 from babelgate.gateway.console.job_record import JobRecord
 from babelgate.gateway.console.job_store import MAX_JOBS, JobStore
@@ -80,7 +80,7 @@ def arguments_of(text: str) -> list[str]:
     return found
 
 
-async def test_a_check_calls_the_agent_with_the_rights_of_its_caller(tmp_path: Path) -> None:
+async def test_a_check_has_the_rights_of_its_caller(tmp_path: Path) -> None:
     async with administered(tmp_path) as gateway, watching(gateway) as hints:
         job_id = await start(gateway, SMALL)
         await hints.until("job", job_id, "running")
@@ -159,7 +159,7 @@ async def test_a_job_ends_with_the_gateway(tmp_path: Path) -> None:
         assert json.loads(path.read_text())["status"] == "failed"
 
 
-def test_the_process_of_a_job_ends_when_the_gateway_is_killed(tmp_path: Path) -> None:
+def test_a_job_ends_when_the_gateway_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "babelgate.gateway.console.job_process", "check", "http://127.0.0.1:1"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd=tmp_path)
     assert child.stdin is not None
@@ -177,7 +177,7 @@ async def test_a_job_has_a_limit_of_time(tmp_path: Path) -> None:
         assert job["options"]["max_seconds"] == 1
 
 
-async def test_an_agents_own_server_gets_its_own_headers(tmp_path: Path) -> None:
+async def test_the_server_of_an_agent_gets_the_configured_headers(tmp_path: Path) -> None:
     (tmp_path / "behind").mkdir()
     (tmp_path / "front").mkdir()
     async with administered(tmp_path / "behind") as behind:
@@ -263,7 +263,7 @@ async def test_jobs_can_be_off(tmp_path: Path) -> None:
         assert not (tmp_path / "gateway.jobs").exists()
 
 
-def test_a_gateway_with_workers_or_postgresql_has_no_folder_of_jobs() -> None:
+def test_workers_have_no_jobs() -> None:
     shared = Settings.model_validate({"workers": 2, "database": "postgresql://host/name"})
     assert not has_jobs(shared)
     assert jobs_folder(shared) is None
@@ -279,7 +279,7 @@ RECORD: Final = JobRecord(
 
 def test_secrets_are_in_the_environment_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BABELGATE_KEYS", "a secret of the gateway")
-    endpoint = Endpoint("a", {"url": "http://h/${x}"}, {"Authorization": "Bearer s3cret"})
+    endpoint = JobEndpoint("a", {"url": "http://h/${x}"}, {"Authorization": "Bearer s3cret"})
     command = command_of(RECORD, CheckChoices(trigger={"long": "--x"}), [endpoint], tmp_path)
     assert command.arguments[-2:] == ["--", "http://h/${x}"]
     assert {"--protocol=a2a", "--trigger=long=--x", "--junit=junit.xml"} < set(command.arguments)
