@@ -1,4 +1,4 @@
-"""Pages about runs: timeline, the views of all protocols, exchanges, comparison, lists, and the requests of protocols."""
+"""Pages about runs: timeline, all protocols, exchanges, comparison, lists, and requests of any protocol."""
 
 import json
 import re
