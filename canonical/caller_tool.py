@@ -27,8 +27,8 @@ def caller_tools(config: JsonObject) -> Sequence[CallerTool]:
 
 
 def declared_tools(config: JsonObject) -> list[Json] | None:
-    """Return the list of declared tools verbatim, including entries that are not functions. None if there is no
-    list."""
+    """Return the list of tools that the caller declares in a run's configuration, verbatim, including entries that are
+    not functions. Return None if there is no list."""
     tools: object = config.get("tools")
     if tools is None and isinstance(configurable := config.get("configurable"), dict):
         tools = cast("JsonObject", configurable).get("tools")

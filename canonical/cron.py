@@ -69,8 +69,9 @@ class Crons(Protocol):
     """Store of crons, by owner. Another owner's crons are not found."""
 
     async def create(self, principal: Principal, cron: Cron, webhook: str | None = None) -> Cron:
-        """Create a cron; its runs report to the URL `webhook`. Raises invalid (a wrong schedule or time zone),
-        not_found (the thread), too_large, queue_full (too many crons)."""
+        """Create a cron. `webhook` is the URL in its request to which its runs report, if any; the URL is checked.
+        Raises invalid (a wrong schedule or time zone), not_found (the thread), too_large, queue_full (too many
+        crons)."""
         ...
 
     async def get(self, principal: Principal, cron_id: str) -> Cron | None: ...
@@ -80,7 +81,8 @@ class Crons(Protocol):
     ) -> Cron:
         """Change the fields in `changes`, which are among `CHANGEABLE`.
 
-        `webhook` is the URL of a new webhook, which is checked. Raises not_found, invalid, too_large.
+        `webhook` is the URL in a changed request to which its runs report, if any; the URL is checked. Raises
+        not_found, invalid, too_large.
         """
         ...
 

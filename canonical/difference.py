@@ -42,7 +42,8 @@ def state_change(since: str, before: JsonObject, after: JsonObject) -> StateChan
 
 
 def difference(before: Any, after: Any, levels: int = _LEVELS) -> JsonObject | None:
-    """Return the difference, or None if the two values have nothing in common and `after` must be stored whole."""
+    """Return the difference of two JSON values, compared to this number of levels. Return None if they have nothing in
+    common and `after` must be stored whole."""
     if type(before) is not type(after):
         return None
     if isinstance(before, list):

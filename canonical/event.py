@@ -307,7 +307,7 @@ class StateSaved(_Event):
     """True if the state itself has been deleted (`StatesPruned`)."""
     origin: Mapping[str, str] = {}
     """Ids of the upstream's run that ended with this state, if the revision is copied from another thread
-    (`babelgate.canonical.history.Origin`)."""
+    (`babelgate.canonical.history.UpstreamState`)."""
 
 
 class StatesPruned(_Event):

@@ -388,8 +388,8 @@ class Fold:
         return run_id in self.runs and self.runs[run_id].removed
 
     def messages(self, *, task_id: str | None = None, run_id: str | None = None) -> list[Message]:
-        """Return the messages in order: all, or those of one task, one run or both. Messages of removed runs are left
-        out."""
+        """Return the messages in order. Only those of `task_id` and of `run_id` are included, unless these are None.
+        Messages of removed runs are left out."""
         return [
             message.value()
             for message in self._messages.values()

@@ -35,8 +35,9 @@ class Grants(Protocol):
     async def give(
         self, principal: Principal, thread_id: str, grantee: str, level: GrantLevel, expires: int | None = None
     ) -> Grant:
-        """Share a thread, or replace the grant of this grantee. Raises not_found, invalid (the grantee or the time),
-        queue_full (too many grants)."""
+        """Share a thread, or replace the grant of this grantee. The grant ends at the time `expires`, in microseconds
+        since 1970, UTC; None means never. Raises not_found, invalid (the grantee or the time), queue_full (too many
+        grants)."""
         ...
 
     async def delete(self, principal: Principal, thread_id: str, grantee: str) -> bool:
@@ -44,7 +45,8 @@ class Grants(Protocol):
         ...
 
     async def list_given(self, principal: Principal, thread_id: str | None = None) -> Sequence[Grant]:
-        """Return the grants of a thread, or of all threads of the owner, the newest first. Raises not_found."""
+        """Return the grants of a thread, or of all threads of the owner if `thread_id` is None, the newest first.
+        Raises not_found."""
         ...
 
     async def list_received(self, principal: Principal) -> Sequence[Grant]:

@@ -36,7 +36,7 @@ from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import Json, JsonObject
 
 ORIGIN_AGENT: Final = "agent"
-"""Key among the ids of a copied revision's origin. Its value is the agent whose upstream gave the other ids."""
+"""Key in `Revision.origin`. Its value is the agent whose upstream gave the other ids."""
 _REVISION_OVERHEAD: Final = 1000
 """Estimated bytes of a revision, without its values."""
 _CACHE_INTERVAL: Final = 32
@@ -74,12 +74,12 @@ class Revision:
     """Questions that were open when the revision was made."""
     fault: Fault | None = None
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Origin of a copied revision (`StateSaved.origin`)."""
+    """Ids of the upstream's run that ended with this state, if the revision is copied from another thread."""
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Relation of a revision to the state that the agent's own server stores."""
+class UpstreamState:
+    """Part of a revision that the agent's own server already stores."""
 
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
     """Ids of the upstream's run that ended with this state, as they were bound. Empty if the upstream never had exactly
@@ -491,7 +491,7 @@ class StateHistory:
                 return None if self._is_hidden(node) else self._build_revision(checkpoint_id)
         return None
 
-    def origin(self, revision: Revision, agent: str) -> Origin:
+    def upstream_state(self, revision: Revision, agent: str) -> UpstreamState:
         """Return what the agent's own server already has of a revision: the ids of the run that produced it there, and
         the members that callers changed after that run. The run is that of the nearest ancestor that a run made; its
         ids are left out if another agent made it."""
@@ -513,7 +513,7 @@ class StateHistory:
             and at.messages == revision.messages
             and upstream_values.keys() <= revision.values.keys()
         )
-        return Origin(self._upstream_of(at, agent) if same else {}, changed)
+        return UpstreamState(self._upstream_of(at, agent) if same else {}, changed)
 
     def _upstream_of(self, revision: Revision, agent: str) -> Mapping[str, str]:
         """Return the upstream's ids of the run that ended with a revision. Empty if that was not a run of this
@@ -537,7 +537,7 @@ class StateHistory:
     def newest(self, ns: tuple[str, ...] = (), before: int | None = None) -> Iterator[Revision]:
         """Yield the revisions of namespace `ns`, newest first, and build each when it is needed.
 
-        `before` is a record number: only revisions made before it are included.
+        `before` is a record number: only revisions made before it are included. None includes all.
         """
         for checkpoint_id, node in reversed(self._nodes.items()):
             if node.revision.ns == ns and (before is None or node.revision.seq < before) and not self._is_hidden(node):

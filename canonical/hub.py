@@ -291,14 +291,15 @@ class Reads(Protocol):
         ...
 
     async def runs(self, principal: Principal, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
-        """List runs, newest first, without removed ones."""
+        """Return the runs that match `where`, newest first, without removed ones: at most `limit`, after the first
+        `offset`."""
         ...
 
     async def last_begun(self, principal: Principal, thread_id: str, *, ended_before: int | None = None) -> Run | None:
-        """Return the run that started last, of all or of those that ended before a record number.
+        """Return the run of a thread that started last, or None if no run matches.
 
-        Removed runs, and runs that ended before they started, do not count. When a run ends, no other run of the thread
-        is active. Raises not_found.
+        With `ended_before`, only runs that ended before this record number match. Removed runs, and runs that ended
+        before they started, never match. When a run ends, no other run of the thread is active. Raises not_found.
         """
         ...
 
@@ -374,7 +375,8 @@ class Reads(Protocol):
     async def tasks(
         self, principal: Principal, where: TaskFilter, *, limit: int, cursor: str | None = None
     ) -> TaskPage:
-        """Return a page of tasks. Raises invalid for a cursor that the gateway did not issue."""
+        """Return a page of tasks. `cursor` is the next cursor of the previous page; None requests the first page.
+        Raises invalid for a cursor that the gateway did not issue."""
         ...
 
     async def tasks_active_at(self, principal: Principal, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
@@ -417,7 +419,8 @@ class Reads(Protocol):
         until: int | None = None,
         inline: bool = False,
     ) -> S:
-        """Return the view that all committed records of a thread fold to, or those up to the number `until`.
+        """Return the view that all committed records of a thread fold to, or those up to the record number `until` if
+        it is not None.
 
         `name` identifies the kind of view. Records that an earlier call has folded under this name are not read again.
         `inline` fills in stored files, as in `records`. The result is the caller's own copy. Raises not_found, and
@@ -428,10 +431,11 @@ class Reads(Protocol):
     def follow(
         self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
-        """Yield the committed records of a scope, then new ones as they are committed, in batches.
+        """Yield the committed records of a scope after the number `after`, then new ones as they are committed, in
+        batches.
 
-        Ends after a run's RunEnded, a task's terminal TaskChanged, the erasure of a thread, and when the gateway shuts
-        down.
+        `inline` fills in stored files. Ends after a run's RunEnded, a task's terminal TaskChanged, the erasure of a
+        thread, and when the gateway shuts down.
         """
         ...
 
@@ -532,10 +536,11 @@ class Hub(Protocol):
     async def upload(
         self, principal: Principal, thread_id: str, file: FilePart, folder: str | None = None, *, key: str | None = None
     ) -> Artifact:
-        """Store a file (`inline`) on a thread, as an input of its next run.
+        """Store a file (`inline`) on a thread, as an input of its next run. `folder` is only displayed, and may be
+        None.
 
-        A repeated upload with the same `key` returns the stored file. Raises not_found, too_large, invalid (the key
-        belongs to another file).
+        A repeated upload with the same `key` returns the stored file. Without a key, each upload stores a new file.
+        Raises not_found, too_large, invalid (the key belongs to another file).
         """
         ...
 

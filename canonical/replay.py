@@ -85,8 +85,8 @@ def without_voided(records: Iterable[Record]) -> list[Record]:
 
 
 def agent_records(records: Iterable[Record], run_id: str | None = None) -> list[Record]:
-    """Return the records of the agent's events that are not void, in order, of all runs or of one. Events that only the
-    hub appends (starts, ends, answers) are left out."""
+    """Return the records of the agent's events that are not void, in order. They are those of one run, or of all runs
+    if `run_id` is None. Events that only the hub appends (starts, ends, answers) are left out."""
     return [
         record
         for record in without_voided(records)
@@ -321,8 +321,12 @@ class ReplayCursor:
         return text
 
     def _find(self, again: Event, original: Event) -> Event | None:
-        """Return the logged event that this one repeats, or None if all pieces were repeated. `original` is the event
-        with the agent's ids."""
+        """Return the logged event that the agent's event repeats, or None if the agent has repeated the whole log and
+        the event is new.
+
+        `original` is the event with the ids that the agent chose, and `again` the same event with the ids of the log.
+        Raises Diverged if the log has another event here.
+        """
         while not self.is_repeated:
             logged = self._pieces[self._at]
             if isinstance(logged, _Text):

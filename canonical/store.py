@@ -54,8 +54,8 @@ class Store(Protocol):
     async def put(
         self, principal: Principal, namespace: Namespace, key: str, value: JsonObject, ttl: int | None = None
     ) -> None:
-        """Create or replace an item. `ttl` is the time in seconds until it expires. Raises invalid (a wrong namespace
-        or key)."""
+        """Create or replace an item. `ttl` is the time in seconds until it expires; None means never. Raises invalid (a
+        wrong namespace or key)."""
         ...
 
     async def get(self, principal: Principal, namespace: Namespace, key: str, *, refresh: bool = True) -> Item | None:

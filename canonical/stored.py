@@ -74,7 +74,7 @@ def encode_snapshot(value: object) -> bytes:
 
 
 def _run_created(event: JsonObject) -> JsonObject:
-    """Drop the two members that the event had before revision 0002. They were never used."""
+    """Return the event without the two members that releases before revision 0002 wrote. They were never used."""
     return {name: value for name, value in event.items() if name not in ("webhook", "reserved")}
 
 

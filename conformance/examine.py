@@ -92,8 +92,9 @@ async def examine(
     Revisions do not run at the same time, so that the requests of one cannot disturb another. User and password in the
     URL are sent as a header, to that server only, and appear in no report.
 
-    A report without sets says for each revision why it was not judged. Raises SelectionError if the selection matches
-    nothing, and Unanswered if no server answers at the URL.
+    `baseline` has the reasons of known failures, by requirement id. `observer` is notified of each result. A report
+    without sets says for each revision why it was not judged. Raises SelectionError if the selection matches nothing,
+    and Unanswered if no server answers at the URL.
     """
     started = time.monotonic()
     secrets = secrets_of([url], [options.headers, options.other_headers])

@@ -55,7 +55,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class RequirementSet:
-    """One revision of one protocol."""
+    """Requirements of one revision of one protocol."""
 
     name: str
     """Name such as `a2a-1.0`: the stem of its requirement, schema and preset files."""

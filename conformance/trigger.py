@@ -97,7 +97,7 @@ def preset_names() -> tuple[str, ...]:
 
 
 def read_triggers(source: str | None) -> Triggers:
-    """Read triggers from a preset or a file. Raises TriggerError."""
+    """Read triggers from the preset or file `source`. If it is None, there are no triggers. Raises TriggerError."""
     if source is None:
         return Triggers()
     try:

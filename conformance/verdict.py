@@ -83,7 +83,8 @@ class NotApplicable(Exception):
 
 
 def check(is_kept: bool, expected: str, actual: Any = None, exchange: Exchange | None = None) -> None:
-    """Raise Failed unless the requirement is met. `expected` describes what should be true."""
+    """Raise Failed unless the requirement is met (`is_kept`). `expected` describes what should be true, `actual` what
+    was observed instead, and `exchange` shows it."""
     if not is_kept:
         raise Failed(expected, actual, exchange)
 

@@ -40,7 +40,8 @@ class CallSpan(Protocol):
         ...
 
     def end(self, status: int | None = None, error: str | None = None) -> None:
-        """End the span. `error` is the code of a fault. A second call has no effect."""
+        """End the span. `status` is the HTTP status of the response; None if there was none. `error` is the code of a
+        fault; None after a success. A second call has no effect."""
         ...
 
 
@@ -62,7 +63,7 @@ class AttemptSpan(Protocol):
         ...
 
     def note_tool_ended(self, call_id: str, result: object, error: str | None) -> None:
-        """End the span of a tool."""
+        """End the span of a tool, with its result, or with an error unless that is None."""
         ...
 
     def add_output(self, text: str) -> None:
@@ -70,7 +71,8 @@ class AttemptSpan(Protocol):
         ...
 
     def end(self, error: str | None, tokens: Mapping[str, float]) -> None:
-        """End the span, and those of its tools that are open."""
+        """End the span, and those of its tools that are open. `error` is the code of a fault; None after a success.
+        `tokens` has the numbers of tokens by kind."""
         ...
 
 

@@ -87,8 +87,12 @@ class Fetcher:
         resolve: Resolve = lookup,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Create a fetcher. `allow` lists networks that may be called although they are not public. `limit` is the
-        maximum size of a response body, in bytes."""
+        """Create a fetcher.
+
+        `allow` lists networks that may be called although they are not public. `limit` is the maximum size of a
+        response body, in bytes, and both timeouts are in seconds. `resolve` returns the addresses of a host. `tls` has
+        the trusted certificates; None uses those of the system.
+        """
         self._allow = tuple(ipaddress.ip_network(network, strict=False) for network in allow)
         self._connect_timeout = connect_timeout
         self._total_timeout = total_timeout

@@ -30,6 +30,7 @@ VOCABULARY: Final = frozenset(
         "errors",
         "agents",
         "carries",
+        "rest",
         "looks",
         "snippets",
         "server",
@@ -129,6 +130,9 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/runs/run_exchanges.py": "tests/gateway/console/test_exchanges.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
+    "gateway/http/openapi_routes.py": "tests/gateway/http/test_openapi.py",
+    "adapters/kit/server/rest.py": "tests/gateway/http/test_openapi.py",
+    "adapters/*/rest.py": "tests/gateway/http/test_openapi.py",
     # Traces cross all layers.
     "adapters/a2a/server/trace.py": "tests/gateway/telemetry/test_traces.py",
     "adapters/kit/server/tracing.py": "tests/gateway/telemetry/test_traces.py",

@@ -11,6 +11,7 @@ from .agents.interface import assume_agent
 from .carries import CARRIES, EXTENDED
 from .client import Client, discover
 from .looks import looks
+from .rest import REST
 from .server import encode_fault, routes
 from .snippets import snippets
 
@@ -42,6 +43,7 @@ adapter = Adapter(
     carries=CARRIES,
     extended=dict.fromkeys(CARRIES, EXTENDED),
     examples=_examples,
+    rest=REST,
     looks=looks,
     snippets=snippets,
     webhooks={"a2a-0.3": Writer_0_3, "a2a-1.0": Writer},

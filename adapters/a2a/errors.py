@@ -27,7 +27,8 @@ class Reason:
 
 
 def _gateway_reason(name: str, code: int, status: int, rpc: str) -> Reason:
-    """Return a reason that A2A has no error for."""
+    """Return the reason of an error of this gateway, for which A2A has none: its name, its JSON-RPC code, its HTTP
+    status and its gRPC status (`rpc`)."""
     return Reason(name, code, status, rpc, status, "babelgate")
 
 

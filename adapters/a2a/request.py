@@ -28,7 +28,8 @@ def request(
     extended: bool = False,
     offers_tools: bool = False,
 ) -> JsonObject:
-    """Return the params of a send.
+    """Return the params of a send. If `streams`, the response is a stream, else the server responds at once. If
+    `extended`, the Babelgate extension carries what A2A has no form for.
 
     An answer goes to the task that asked. Any other input starts a new task in the context: the previous one has ended
     before the gateway starts a run, and accepts no more input. `offers_tools`: send the caller's tools in ag2's form.
@@ -56,7 +57,8 @@ def request(
 
 
 def _metadata(call: Invocation, uploads: Sequence[FilePart], *, extended: bool) -> JsonObject | None:
-    """Return the metadata of a new task, with those of the Babelgate extension."""
+    """Return the metadata of a new task, or None if there are none. If `extended`, they contain those of the Babelgate
+    extension."""
     metadata: JsonObject = {} if call.answers else {**call.metadata}
     extension = {**_extension_metadata(call), **encode_uploads(uploads)} if extended else {}
     return ({**metadata, URI: extension} if extension else metadata) or None
@@ -120,7 +122,8 @@ def _modes(value: object) -> Sequence[str]:
 
 
 def losses(call: Invocation, *, extended: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the parts of the input that A2A has no form for: the feature, and how it is lost."""
+    """Yield the parts of the input that A2A has no form for: the feature, and how it is lost. What the Babelgate
+    extension carries, if `extended`, is not lost."""
     call = split_uploads(call)[0] if extended else call
     extension = _extension_metadata(call) if extended else {}
     if "message" in extension or "answers" in extension:

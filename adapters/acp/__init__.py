@@ -6,6 +6,7 @@ from babelgate.adapters.acp.agents import label, upstream_name
 from babelgate.adapters.acp.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.acp.client import Client, discover
 from babelgate.adapters.acp.looks import looks
+from babelgate.adapters.acp.rest import REST
 from babelgate.adapters.acp.server import answer_fault, routes
 from babelgate.adapters.acp.snippets import snippets
 from babelgate.adapters.kit.adapter import Adapter, Example
@@ -32,6 +33,7 @@ adapter = Adapter(
     carries={VERSION: CARRIES},
     extended={VERSION: EXTENDED},
     examples=examples,
+    rest=REST,
     looks=looks,
     snippets=snippets,
 )

@@ -48,7 +48,8 @@ def _wire_code(code: FaultCode) -> Literal["not_found", "server_error", "invalid
 
 
 def encode_error(fault: Fault | None) -> w.Error:
-    """Return the `error` of a failed run. The words of an ACP agent are passed through unchanged."""
+    """Return the `error` of a failed run. The words of an ACP agent are passed through unchanged. If its fault is not
+    known (None), the error is a general one."""
     if fault is None:
         return w.Error(code="server_error", message="The agent failed.")
     native: Mapping[str, Any] = fault.details.get("acp") or {}
@@ -63,7 +64,7 @@ def encode_error(fault: Fault | None) -> w.Error:
 
 
 def encode_own(fault: Fault | None) -> JsonObject | None:
-    """Return a fault as a member for places where ACP has no error."""
+    """Return a fault as a member for places where ACP has no error, or None without a fault."""
     return None if fault is None else {"code": fault.code, "message": fault.message}
 
 
@@ -77,7 +78,7 @@ def decode_fault(value: object) -> Fault | None:
 
 
 def decode_error(error: w.Error | None) -> Fault:
-    """Return the fault of a failed run."""
+    """Return the fault of a failed run, also if the server reports no `error`."""
     if error is None:
         return Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
     gateway_code = _AGENT_CODES.get(_gateway_code(error.data))

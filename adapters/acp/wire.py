@@ -198,6 +198,11 @@ class NativeEvent(_Wire):
 
 Event = RunEvent | MessageEvent | PartEvent | GenericEvent | ErrorEvent | NativeEvent
 
+
+class RunEventsListResponse(_Wire):
+    events: list[Event]
+
+
 EVENTS: Final[Mapping[str, type[RunEvent | MessageEvent | PartEvent | GenericEvent | ErrorEvent]]] = {
     "run.created": RunEvent,
     "run.in-progress": RunEvent,

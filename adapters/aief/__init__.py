@@ -7,6 +7,7 @@ from babelgate.adapters.aief.agents import upstream_name
 from babelgate.adapters.aief.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.aief.client import Client, discover
 from babelgate.adapters.aief.looks import looks
+from babelgate.adapters.aief.rest import REST
 from babelgate.adapters.aief.server import answer_fault, routes
 from babelgate.adapters.aief.snippets import snippets
 from babelgate.adapters.kit.adapter import Adapter, Example
@@ -31,6 +32,7 @@ adapter = Adapter(
     carries={VERSION: CARRIES},
     extended={VERSION: EXTENDED},
     examples=examples,
+    rest=REST,
     looks=looks,
     snippets=snippets,
 )

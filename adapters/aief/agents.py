@@ -12,8 +12,8 @@ from babelgate.canonical.value import Json
 
 
 def decode_info(answer: Json = None) -> AgentInfo:
-    """Return the agent under a name that is valid in this gateway. `upstream_name` returns the server's own name.
-    Without a valid description, the agent is named `agent`."""
+    """Return the agent that `answer` describes, under a name that is valid in this gateway. `upstream_name` returns the
+    server's own name. Without a valid description, the agent is named `agent`."""
     try:
         described = validate(w.AgentInfo, answer)
     except FaultError:

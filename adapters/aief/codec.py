@@ -39,7 +39,7 @@ COSTS: Final = ("task_total_cost", "task_cumulative_cost")
 
 
 def page_of(total: int, page: int, size: int) -> w.Pagination:
-    """Return the description of a page."""
+    """Return the description of page number `page`, with `size` items of the `total`."""
     # Rounded up. The Python SDK 1.0.2 rounds down: nine items on no page at all.
     return w.Pagination(total_items=total, total_pages=-(-total // size), current_page=page, page_size=size)
 
@@ -117,8 +117,8 @@ def encode_artifact(artifact: Artifact) -> w.Artifact:
 
 
 def added_suffix(name: str, first: Part | None) -> str:
-    """Return the suffix that a file's name needs in order to show the file's type. `first` is the first part of the
-    artifact."""
+    """Return the suffix that a file's name needs in order to show the file's type; empty if it needs none. `first` is
+    the first part of the artifact, if it has one."""
     if isinstance(first, FilePart):
         # OpenAPI v1 has no content type, so the name must show the type.
         return ".uri" if first.blob is None and first.url is not None else ""

@@ -255,7 +255,8 @@ def _fault(error: Mapping[str, Any]) -> Fault:
 
 def _decode_interrupt(step: w.Step, more: JsonObject, *, auth: bool) -> InterruptRaised:
     """Return the first question; others that are open arrive with the next step. Without a question in
-    `additional_output`, the whole output is the question."""
+    `additional_output`, the whole output is the question. If `auth`, the question without a kind asks for
+    authentication."""
     question = as_object(next(iter(as_list(more.get("questions"))), None))
     words, kind, schema = question.get("message"), question.get("kind"), question.get("schema")
     return InterruptRaised(

@@ -143,7 +143,7 @@ _BYTES: Final = "application/octet-stream"
 
 
 def _media_type(declared: str | None) -> str:
-    """Return the media type, if it can be part of a header."""
+    """Return the declared media type, if it can be part of a header, else that of plain bytes."""
     return declared if declared and len(declared) <= 200 and declared.isascii() and declared.isprintable() else _BYTES
 
 
@@ -158,8 +158,8 @@ def _free(name: str, names: set[str]) -> str:
 
 
 def input_losses(call: Invocation, sent: Container[str] = ()) -> Iterator[tuple[Feature, str]]:
-    """Yield the features of the input that the protocol has no form for. `sent` holds the names of what the extension
-    carries instead."""
+    """Yield the features of the input that the protocol has no form for, each with how it is lost. `sent` holds the
+    names of what the extension carries instead."""
     messages = () if "messages" in sent else call.messages
     parts = [part for message in messages for part in message.parts]
     metadata = (each.metadata for each in (*messages, *parts))
@@ -173,7 +173,7 @@ def input_losses(call: Invocation, sent: Container[str] = ()) -> Iterator[tuple[
 
 
 def _part_losses(parts: Sequence[Part]) -> Iterator[tuple[Feature, str]]:
-    """Yield the losses of the message parts."""
+    """Yield the features of these parts that the protocol has no form for, each with how it is lost."""
     for part in parts:
         match part:
             case ReasoningPart():

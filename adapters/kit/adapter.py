@@ -8,6 +8,7 @@ from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.server.encoding import LargeJson
+from babelgate.adapters.kit.server.rest import RestDescription
 from babelgate.canonical import Carry, Cron, Fault, Feature, Hub, Principal, Record, Run, Task, Thread, Webhook
 from babelgate.canonical.event import RunCreated
 from babelgate.canonical.value import JsonObject
@@ -122,6 +123,8 @@ class Adapter:
     the extension are omitted."""
     examples: Callable[[str, str], Sequence[Example]]
     """Rows for the table of URLs: (base URL without a trailing slash, agent name) → examples."""
+    rest: RestDescription | None = None
+    """Types of the bodies of its REST operations, for OpenAPI documents. None for a protocol without REST."""
     snippets: Callable[[str, str], Sequence[Snippet]] = lambda base_url, agent: ()
     """Programs to copy: (base URL without a trailing slash, agent name) → snippets. One uses curl, the others the
     official clients of the protocol. They read the API key from `BABELGATE_KEY`."""

@@ -137,7 +137,8 @@ class Slice:
 
 
 def _number(value: object) -> int | None:
-    """Return an integer, even if a relay has turned it into a float (protobuf's Struct)."""
+    """Return an integer, even if a relay has turned it into a float (protobuf's Struct). Return None for any other
+    value."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -260,7 +261,7 @@ class RecordReader:
         return self._read_event(event) if self._has_begun and event is not None else ()
 
     def _read_event(self, event: Event) -> Sequence[Event]:
-        """Return what an event of the run means for the reader."""
+        """Return the events to emit for one event of the other gateway's run; none if the reader handles it itself."""
         match event:
             case TaskChanged():
                 return self._change(event)
@@ -681,7 +682,8 @@ def with_uploads(request: Request, messages: Iterable[Message]) -> tuple[Message
 
 
 def messages_of(request: Request) -> tuple[Message, ...] | None:
-    """Return the messages of a request without ids, which the gateway assigns."""
+    """Return the messages of a request without their ids, because the gateway assigns new ones. Return None if the
+    request has no messages."""
     return None if request.messages is None else tuple(map(_bare, request.messages))
 
 

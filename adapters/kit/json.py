@@ -76,7 +76,8 @@ async def read_bytes(request: Request[Any, Any, Any], *, limit: int | None = Non
 
 
 async def read_json(request: Request[Any, Any, Any], *, limit: int | None = None) -> Json | Absent:
-    """Return the body as JSON, even if its Content-Type is not JSON. Raises invalid, too_large."""
+    """Return the body as JSON, even if its Content-Type is not JSON, or ABSENT if it is empty or `null`. `limit` is its
+    maximum size in bytes; the default is that of the caller. Raises invalid, too_large."""
     raw = await read_bytes(request, limit=limit)
     if raw.isspace() or not raw:
         return ABSENT

@@ -37,7 +37,8 @@ def _names_of_adapter(adapter: Adapter) -> Collection[str]:
 def _with_offered(
     group: str, kind: type[T], built_in: Sequence[T], names_of: Callable[[T], Collection[str]]
 ) -> tuple[T, ...]:
-    """Return the built-in values, followed by those of the entry points. Raises PluginError if a name is not unique."""
+    """Return the built-in values, followed by those that entry points of a group offer. `names_of` returns the names
+    that only one value may have. Raises PluginError if a name is not unique."""
     plugins = list(built_in)
     used_names = {name for each in built_in for name in names_of(each)}
     for offer, value in _load_offered(group, kind):

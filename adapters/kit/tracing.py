@@ -26,7 +26,8 @@ class HttpSpan(Protocol):
         ...
 
     def end(self, status: int | None = None, error: str | None = None) -> None:
-        """End the span. `error` is the code of a fault."""
+        """End the span. `status` is the HTTP status of the response, None if there was none. `error` is the code of a
+        fault, None after a success."""
         ...
 
 

@@ -12,6 +12,7 @@ from babelgate.adapters.langchain.agents import assume_agent, upstream_name
 from babelgate.adapters.langchain.carries import CARRIES, EXTENDED
 from babelgate.adapters.langchain.client import Client, describe, discover
 from babelgate.adapters.langchain.looks import looks
+from babelgate.adapters.langchain.rest import REST
 from babelgate.adapters.langchain.server import answer_fault, routes
 from babelgate.adapters.langchain.server.crons import submit
 from babelgate.adapters.langchain.snippets import snippets
@@ -43,6 +44,7 @@ adapter = Adapter(
     carries=CARRIES,
     extended=EXTENDED,
     examples=examples,
+    rest=REST,
     looks=looks,
     snippets=snippets,
     webhooks={"langgraph": Writer},

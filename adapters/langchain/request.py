@@ -194,7 +194,8 @@ def encode_run(
     """Return the body that creates a run.
 
     `run_input` are the members with its input or its answers. `thread_id` is needed if the path does not contain it.
-    `extension` is the part for the Babelgate extension; None if it is not active.
+    The run continues from `checkpoint`, or from the newest one if it is None. `extension` is the part for the Babelgate
+    extension; None if it is not active.
     """
     body: JsonObject = {
         "assistant_id" if dialect == "langgraph" else "agent_id": agent,
@@ -280,7 +281,8 @@ def encode_command(call: Invocation) -> JsonObject:
 
 
 def encode_update(call: Invocation, removed_ids: Sequence[str], as_node: str | None) -> JsonObject:
-    """Return the body of a caller's update of a state."""
+    """Return the body of a caller's update of a state. The server applies it as the output of the node `as_node`, or
+    chooses a node if it is None."""
     values = dict(as_object(call.data))
     if call.messages or removed_ids:
         removed = [{"type": "remove", "id": message_id, "content": ""} for message_id in removed_ids]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.mcp.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.mcp.looks import looks
+from babelgate.adapters.mcp.rest import REST
 from babelgate.adapters.mcp.server import PATH, answer_fault, routes
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
 from babelgate.adapters.mcp.snippets import snippets
@@ -33,6 +34,7 @@ adapter = Adapter(
     carries={VERSION: CARRIES},
     extended={VERSION: EXTENDED},
     examples=examples,
+    rest=REST,
     looks=looks,
     snippets=snippets,
 )

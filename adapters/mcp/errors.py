@@ -35,7 +35,8 @@ STOPPING: Final = Fault(
 
 
 def encode_fault(fault: Fault, code: int | None = None) -> tuple[int, JsonObject, dict[str, str]]:
-    """Return status, body and headers of the response to a request that was not dispatched. SPEC/basic/transports."""
+    """Return status, body and headers of the response to a request that was not dispatched. `code` is the JSON-RPC
+    code; by default it follows from the status. SPEC/basic/transports."""
     status = _STATUS.get(fault.code, 400)
     # SPEC/basic/transports, Security Warning: 403 if the Origin is not permitted.
     if fault.details.get("reason") == ORIGIN:

@@ -114,7 +114,8 @@ class ResultWriter:
         return self.has_ended and self.status is RunStatus.PAUSED and self.fault is None
 
     def resume(self, run_id: str | None) -> None:
-        """Continue after an answer. The result then ends with another run."""
+        """Continue after an answer. The result then ends with the run `run_id`, or with the next one if that is
+        None."""
         self.has_ended, self.run_id, self.status, self.fault = False, run_id, None, None
 
     # The result
@@ -124,7 +125,7 @@ class ResultWriter:
         return [value for block in self._blocks.values() for value in block.values]
 
     def structured_output(self) -> JsonObject | None:
-        """Return the agent's structured output, if it is one object."""
+        """Return the agent's structured output if it is one object, else None."""
         if isinstance(self.output, dict):
             return self.output
         single = self._data[0] if self.output is None and len(self._data) == 1 else None
@@ -373,8 +374,8 @@ def _text(text: str) -> JsonObject:
 
 
 def _block(content: _Content) -> JsonObject | None:
-    """Return a content block in its wire form. SPEC/server/tools, Tool Result: text, images, audio, resource links and
-    embedded resources."""
+    """Return a content block in its wire form, or None for an empty text. SPEC/server/tools, Tool Result: text, images,
+    audio, resource links and embedded resources."""
     part = content.file
     if part is None:
         text = "".join(content.text)

@@ -17,6 +17,7 @@ from babelgate.adapters.openai.carries import (
 )
 from babelgate.adapters.openai.client import Client, discover
 from babelgate.adapters.openai.looks import looks
+from babelgate.adapters.openai.rest import REST
 from babelgate.adapters.openai.server import answer_fault, routes
 from babelgate.adapters.openai.snippets import snippets
 
@@ -40,6 +41,7 @@ adapter = Adapter(
     carries={CHAT_VERSION: CHAT, RESPONSES_VERSION: RESPONSES},
     extended=EXTENDED,
     examples=examples,
+    rest=REST,
     looks=looks,
     snippets=snippets,
 )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.runtime.carries import CARRIES, VERSION
 from babelgate.adapters.runtime.looks import looks
+from babelgate.adapters.runtime.rest import REST
 from babelgate.adapters.runtime.server import answer_fault, routes
 from babelgate.adapters.runtime.snippets import snippets
 
@@ -28,6 +29,7 @@ adapter = Adapter(
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},
     examples=examples,
+    rest=REST,
     looks=looks,
     snippets=snippets,
 )

@@ -83,7 +83,7 @@ def response_format(schema: JsonObject) -> JsonObject:
 
 
 def output_schema_of(config: JsonObject) -> JsonObject | None:
-    """Return the schema that `response_format` put into a configuration, if there is one."""
+    """Return the schema that `response_format` put into a configuration, or None if it has none."""
     schema: Any = config
     for name in ("response_format", "json_schema", "schema"):
         schema = cast("JsonObject", schema).get(name) if isinstance(schema, dict) else None
@@ -131,7 +131,7 @@ def encode_interrupt(interrupt: Interrupt, thread_id: str) -> JsonObject:
 
 
 def encode_error(fault: Fault | None) -> JsonObject | None:
-    """Return a fault in its wire form."""
+    """Return a fault in its wire form; None for a run without a fault."""
     return None if fault is None else {"code": str(fault.code), "message": fault.message}
 
 
@@ -178,7 +178,7 @@ def encode_run(
 
 
 def encode_thread(view: ThreadView, state: Revision | None, last_run_id: str | None) -> JsonObject:
-    """Return a thread in its wire form."""
+    """Return a thread in its wire form, with its newest `state` and the id of its last run, unless it has none."""
     thread = view.thread
     return {
         "thread_id": thread.thread_id,

@@ -6,9 +6,10 @@ Models refuse unknown members: there are no existing clients to be compatible wi
 """
 
 from base64 import b64decode
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NotRequired
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from typing_extensions import TypedDict
 
 from babelgate.canonical.value import Json, JsonObject
 
@@ -175,3 +176,99 @@ class Resume(_Model):
         if self.stream and self.background:
             raise ValueError("background cannot be combined with stream")
         return self
+
+
+# Responses. They are encoded from the canonical model (`codec`), so these types only describe them.
+
+
+class Timestamps(TypedDict):
+    created_at: str
+    started_at: NotRequired[str | None]
+    ended_at: NotRequired[str | None]
+    updated_at: NotRequired[str]
+
+
+class Interrupt(TypedDict):
+    """An open question of a run."""
+
+    task_id: str
+    run_id: str
+    thread_id: str
+    type: Literal["input", "approval", "auth"]
+    message: JsonObject | None
+    value: Json
+    expected_input_schema: JsonObject | None
+    resume_state_pointer: str
+
+
+class RunInput(TypedDict):
+    messages: list[JsonObject]
+    data: Json
+
+
+class RunOutput(TypedDict):
+    messages: list[JsonObject]
+    data: Json
+    artifacts: list[JsonObject]
+
+
+class RunError(TypedDict):
+    code: str
+    message: str
+
+
+class Run(TypedDict):
+    run_id: str
+    thread_id: str
+    task_id: str
+    assistant_id: str
+    status: Literal["pending", "running", "cancelling", "input_required", "success", "error", "timeout", "cancelled"]
+    input: RunInput
+    output: RunOutput
+    error: RunError | None
+    interrupt_state: list[Interrupt] | None
+    event_log_reference: str
+    multitask_strategy: str
+    metadata: JsonObject
+    usage: JsonObject | None
+    timestamps: Timestamps
+
+
+class StateSnapshot(TypedDict):
+    checkpoint_id: str
+    created_at: str
+    values: JsonObject
+    next: list[str]
+
+
+class Thread(TypedDict):
+    thread_id: str
+    status: Literal["idle", "busy", "interrupted", "error"]
+    metadata: JsonObject
+    state_snapshot: StateSnapshot | None
+    last_run_id: str | None
+    timestamps: Timestamps
+
+
+class Event(TypedDict):
+    """One record of a run's log."""
+
+    event_id: int
+    run_id: str
+    event_type: str
+    attempt: int
+    timestamp: str
+    payload: JsonObject
+
+
+class FieldError(TypedDict):
+    field: str
+    description: str
+
+
+class ErrorDetail(RunError):
+    errors: NotRequired[list[FieldError]]
+
+
+class Error(TypedDict):
+    error: ErrorDetail

@@ -93,7 +93,7 @@ class _Live(Live):
                 pass
 
     def read_so_far(self) -> Observation:
-        """Return the completed and open messages, without the output that the last event repeats."""
+        """Return the messages so far, completed and open, without the output that the run's last event repeats."""
         output = [*self._done, {"parts": self._open}] if self._open else self._done
         return _read_run(self.agent, {**(as_object(self._run) or {}), "output": output}, self.stream.exchange)
 

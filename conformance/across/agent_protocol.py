@@ -9,7 +9,8 @@ from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 
 class AgentProtocol(LangChainDriver):
-    """Driver by the OpenAPI document, in which runs are not below threads."""
+    """Driver of a server of LangChain's Agent Protocol, with the paths of its OpenAPI document (`/runs`, not
+    `/threads/{id}/runs`)."""
 
     name: ClassVar = "agent-protocol"
     title: ClassVar = "Agent Protocol"

@@ -37,7 +37,8 @@ class Difference:
 
 
 def aspects_of(shot: Shot) -> Mapping[str, Any]:
-    """Return the comparable aspects of a shot, with None for those that the protocol does not show."""
+    """Return the comparable aspects of what one protocol showed at one moment, with None for those that it does not
+    show."""
     meaning = shot.meaning
     if meaning is None:
         return {"answer": shot.fault}
@@ -78,7 +79,7 @@ def differences(here: Shot, there: Shot) -> Iterator[Difference]:
 
 
 def _comparable(aspect: str, here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the two values of an aspect, without parts that one of them lacks.
+    """Return the two values of an aspect, here and there, without parts that one of them lacks.
 
     A missing question or file is reported once, and not again for its data, schema or media type.
     """

@@ -119,7 +119,8 @@ class Driver(ABC):
 
     @abstractmethod
     async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
-        """Send an input and wait for the run. `after`: an earlier run of the conversation. Raises ScenarioFailed."""
+        """Send an input and wait for the run. `after`: an earlier run of the conversation; None starts a new one.
+        Raises ScenarioFailed."""
 
     @abstractmethod
     async def observe(self, handle: Handle) -> Observation:
@@ -210,7 +211,8 @@ def check_stream(exchange: Exchange) -> None:
 
 
 def decode_base64(content: Any, exchange: Exchange | None = None) -> bytes:
-    """Return the decoded bytes. Raises ScenarioFailed if the content is not base64."""
+    """Return the decoded bytes. Raises ScenarioFailed if the content is not base64. `exchange`: the exchange that shows
+    the failure, if there is one."""
     try:
         return b64decode(str(content), validate=True)
     except (NotBase64, ValueError):

@@ -94,7 +94,8 @@ class _Looking:
         self.found.setdefault(kind.name, FoundProtocol(kind(self.wire, place), str(exchange)))
 
     def _note_agents(self, agents: Sequence[str], agent: str) -> str:
-        """Add agent names, and return the default agent."""
+        """Add the names of agents to those that were found. Return the agent to call: `agent`, or by default the first
+        one."""
         self.agents += [each for each in agents if each not in self.agents]
         return agent or (agents[0] if agents else "")
 
@@ -136,7 +137,8 @@ class _Looking:
         return [each for each in dict.fromkeys((agent, *self.agents)) if each] if _AGENT in base else [agent]
 
     async def _card(self, base: str, name: str) -> Exchange | None:
-        """Return the agent card below the agent's own address, or at the origin of a server with one agent."""
+        """Return the exchange that read the agent card, or None if there is no card. It is below the agent's own
+        address, or at the origin of a server with one agent."""
         places = (base.replace(_AGENT, name), *(() if _AGENT in base else (origin_of(base),)))
         for place in dict.fromkeys(f"{each}{_CARD}" for each in places):
             card = await self._ask("GET", place, **{"A2A-Version": "1.0"})

@@ -82,7 +82,7 @@ class LangChainDriver(Driver):
     """Path below a run at which its end is awaited."""
 
     def _runs(self, handle: Handle, *way: str) -> str:
-        """Return the URL for creating runs, or one below it."""
+        """Return the URL for creating runs or, with `way`, for creating one that is streamed or waited for."""
         raise NotImplementedError
 
     def _run(self, handle: Handle, *way: str) -> str:

@@ -71,7 +71,7 @@ async def play(
     only: Sequence[str] = (),
     observe: Callable[[int, int, str], None] = lambda done, total, scenario: None,
 ) -> PlayRecord:
-    """Play the scenarios and return the record.
+    """Play the scenarios whose names match a pattern in `only` (empty: all), and return the record.
 
     `observe` is called with the number of played scenarios, that of all, and the name of the next one.
     Raises NothingToCompare, and Unanswered if no server answers.

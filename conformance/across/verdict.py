@@ -146,7 +146,11 @@ def _faults(played: PlayedScenario, moment: str, shots: Sequence[Shot]) -> Itera
 def _of_aspect(
     played: PlayedScenario, moment: str, shots: Sequence[Shot], found: Mapping[tuple[str, str], Difference]
 ) -> Iterator[Finding]:
-    """Yield the findings in one aspect. `found`: differences of each two protocols, in both orders."""
+    """Yield the findings of one aspect of the scenario, at one moment.
+
+    `shots` are what each protocol showed, and `found` the differences by pair of protocols, in both orders. The
+    protocol that differs from the fewest others is the reference.
+    """
     if not found:
         return
     name = played.scenario.name

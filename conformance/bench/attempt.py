@@ -24,7 +24,7 @@ timeout of the task."""
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Agent with its name in the benchmark."""
+    """Agent that takes part in the benchmark, with its name there."""
 
     name: str
     server: AgentClient
@@ -70,7 +70,8 @@ class _NoVerdict(Exception):
 async def attempt(
     contender: Contender, loaded: LoadedTask, repetition: int, seed: int, matcher: Matcher, prices: Prices
 ) -> Attempt:
-    """Make an attempt and return its record. Raises nothing for errors of an agent or its server."""
+    """Let a contender solve a task once, judge the result, and return the record. Errors of the agent or its server are
+    in the record, and raise nothing."""
     task, state = loaded.task, _State()
     attempt_seed = seed_of(seed, task.name, repetition)
     started = datetime.now(UTC)

@@ -257,7 +257,7 @@ class _Judging:
         return {**self.evidence.uploads, **self.evidence.artifacts, **hidden}
 
     async def _holds(self, data: bytes) -> SandboxResult:
-        """Apply all predicates of the check to a content."""
+        """Apply all predicates of the check to the content of the subject."""
         check = self.check
         if check.equals_file is not None and data != self.resources[check.equals_file]:
             wanted = self.resources[check.equals_file]

@@ -142,7 +142,8 @@ async def run_check(
 
 
 async def run_program(arguments: Sequence[str], files: Mapping[str, bytes], *, seconds: float, memory: int) -> Printed:
-    """Run `python arguments…` in a folder with the files. Raises SandboxTimeout."""
+    """Run `python arguments…` in a folder with the files, for at most `seconds` and with at most `memory` bytes of
+    memory. Return its output. Raises SandboxTimeout."""
     bounds = {"memory": memory, "seconds": ceil(seconds), "program": list(arguments)}
     with _workspace(files) as folder, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         async with _jailed_process(folder, bounds, output, errors) as process:
@@ -182,7 +183,8 @@ class Matcher:
         await self._stop()
 
     async def find(self, pattern: str, text: str, *, ignore_case: bool = False) -> bool:
-        """Return True if the pattern matches in the text. Raises SandboxTimeout, ValueError (invalid pattern)."""
+        """Return True if the pattern matches in the text. `ignore_case` treats upper and lower case as equal. Raises
+        SandboxTimeout, ValueError (invalid pattern)."""
         answer = await self._ask({"do": "match", "pattern": pattern, "text": text, "ignore_case": ignore_case})
         return bool(answer["found"])
 

@@ -74,7 +74,8 @@ class AgentClient:
         self._headers = dict(headers)
 
     async def create(self, input: str | None, more: Mapping[str, Any]) -> str:
-        """Create a task and return its id. Raises ServerError."""
+        """Create a task with the text `input`, unless it is None, and the additional input `more`. Return its id.
+        Raises ServerError."""
         # The body is never omitted: the JavaScript SDK answers 415 without one, and 400 to a null.
         body = {**({} if input is None else {"input": input}), "additional_input": dict(more)}
         task = await self._json("POST", self._tasks, json=body)

@@ -40,7 +40,7 @@ class BenchSession:
 
 
 def begin(suite: Suite, agents: Sequence[AgentAbout], settings: Settings, *, suite_format: str = "babelgate") -> Header:
-    """Return the header of a new journal."""
+    """Return the header of a new journal: what is benchmarked, and with which settings."""
     return Header(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         suite=suite.name,

@@ -245,7 +245,8 @@ def _p(p: float) -> str:
 
 
 def against(report: Report, earlier: Report, file: str) -> Report:
-    """Return the report with the changes since an earlier result, for the tasks that are unchanged."""
+    """Return the report with the changes since an earlier result, for the tasks that are unchanged. `file` is the file
+    of that result."""
     before = {about.name: about.hash for about in earlier.header.tasks}
     now = {about.name: about.hash for about in report.header.tasks}
     same = [name for name in now if before.get(name) == now[name]]
@@ -270,7 +271,8 @@ def against(report: Report, earlier: Report, file: str) -> Report:
 def _changes(
     agent: str, tasks: Iterable[str], now: Iterable[Attempt], before: Iterable[Attempt], seed: int
 ) -> list[Regression]:
-    """Return the changes of all tasks together, and then of each task."""
+    """Return the changes of an agent from the attempts `before` to those of `now`: first of all tasks together, then of
+    each task."""
     new, old = (
         _by_task(each for each in attempts if each.agent == agent and each.is_judged) for attempts in (now, before)
     )

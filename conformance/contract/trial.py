@@ -86,7 +86,8 @@ class _Trial:
         return Dialogue(agent or self.make(), bound=self.bound)
 
     async def play(self, text: str, agent: Agent | None = None) -> list[Transcript]:
-        """Play a task from its input to its end, answering all questions."""
+        """Play a task from its input to its end, answering all questions. `agent` plays it; by default a new agent is
+        made. Return a transcript of each run."""
         dialogue = self.dialogue(agent)
         transcripts = [await dialogue.say(text)]
         while dialogue.questions and len(transcripts) < _MAX_EVENTS:

@@ -119,8 +119,8 @@ def _count_late(report: SetReport) -> int:
 
 
 def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) -> Iterator[str]:
-    """Yield one line for each behaviour, with the options that show or exclude it. Requirements without a behaviour
-    get one line for each reason."""
+    """Yield one line for each behaviour, with the options that show or exclude it. Requirements without a behaviour get
+    one line for each reason; if `is_verbose`, the requirements are listed, too."""
     if not results:
         return
     yield "Not shown:"

@@ -119,7 +119,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Exchange(httpx.AsyncByteStream):
-    """One request with its response. As a stream it is the body of the response."""
+    """One request with its response. It is an HTTPX stream, which yields the body of the response."""
 
     def __init__(self, connection: _Connection, bound: float | None) -> None:
         self._connection = connection

@@ -120,8 +120,9 @@ class Wire:
     ) -> Exchange:
         """Send a request and return the exchange with the whole response, which may have any status.
 
-        `body` is sent as JSON, `content` unchanged. `is_anonymous` omits the headers that go with every request. Raises
-        Unanswered.
+        `sends` names the schema of the request, and `receives` those of the responses; None validates nothing. `body`
+        is sent as JSON, `content` unchanged. `is_anonymous` omits the headers that go with every request. `bound` is
+        the maximum wait in seconds; None is the wire's timeout. Raises Unanswered.
         """
         async with self.stream(
             method,
@@ -156,8 +157,9 @@ class Wire:
     ) -> AsyncGenerator["StreamExchange"]:
         """Send a request and yield its response, to be read event by event. Leaving the block closes the connection.
 
-        A response that is not an event stream is read to its end, and has no events. `mark`: data of the event that is
-        no message but announces the end. Raises Unanswered.
+        The parameters are those of `request`. `events` names the schema of the events; with None, the whole response is
+        read first. A response that is not an event stream is read to its end, and has no events. `mark`: data of the
+        event that is no message but announces the end. Raises Unanswered.
         """
         request_headers = {**({} if is_anonymous else self.headers), **(headers or {})}
         if (self.headers or self._other_headers) and (origin := origin_of(url)) not in self._origins:
@@ -205,7 +207,8 @@ class Wire:
             exchange.seconds = asyncio.get_running_loop().time() - started
 
     def hold(self, exchange: Exchange, schema: str, value: Any, *, is_from_check: bool = False) -> None:
-        """Validate a message that arrived in another way, such as a push notification."""
+        """Validate a message that arrived in another way, such as a push notification. `is_from_check`: the check
+        itself has sent it."""
         self._hold(exchange, schema, value, is_from_check=is_from_check)
 
     def _hold(self, exchange: Exchange, schema: str, value: Any, *, is_from_check: bool = False) -> None:
@@ -279,7 +282,8 @@ class StreamExchange:
             self._wire.hold_text(self.exchange, schema, self.exchange.content)
 
     async def next(self, bound: float | None = None) -> SseFrame | None:
-        """Return the next event, or None at the end. Raises Unanswered if none arrives within the timeout."""
+        """Return the next event, or None at the end. Raises Unanswered if none arrives within `bound` seconds, or by
+        default within the timeout of the request."""
         if not self.exchange.is_stream:
             return None
         while not self._ready:

@@ -69,7 +69,10 @@ class JsonRpc:
         is_anonymous: bool = False,
         bound: float | None = None,
     ) -> JsonRpcAnswer:
-        """Call a method. `is_valid=False` means that the request is intentionally invalid, or its method unknown."""
+        """Call a method. `is_valid=False` means that the request is intentionally invalid, or its method unknown.
+
+        `id` is the id of the request; by default a new one. The other parameters are those of `Wire.request`.
+        """
         exchange = await self.wire.request(
             "POST",
             self.url,

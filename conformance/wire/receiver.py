@@ -44,7 +44,7 @@ class Hook:
 
 @asynccontextmanager
 async def receiver(wire: Wire, host: str, schema: str | None) -> AsyncGenerator[Hook]:
-    """Yield a webhook address on this machine. Deliveries to it must match the schema."""
+    """Yield a webhook address on this machine. Deliveries to it must match the schema, unless it is None."""
     path = f"/{uuid4().hex}"
     exchanges = EXCHANGES.get([])
     connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}

@@ -52,7 +52,8 @@ def _reference(_validator: Any, ref: str, instance: Any, _schema: Mapping[str, A
 def _descend(
     validator: Any, instance: Any, schema: Any, path: Any = None, schema_path: Any = None, resolver: Any = None
 ) -> Iterator[ValidationError]:
-    """Validate against a subschema, like jsonschema, but with one validator per schema.
+    """Validate against a subschema, like jsonschema, but with one validator per schema. `path` and `schema_path` are
+    the last steps to the value and to the subschema; None if there is none.
 
     jsonschema creates one for each value, which takes longer than the validation.
     """

@@ -124,7 +124,8 @@ class GuardedAssistants:
         return assistant if self._is_visible(principal, "version", assistant) else None
 
     def _is_visible(self, principal: Principal, method: str, assistant: Assistant | None) -> bool:
-        """Return False for an assistant whose agent the caller cannot discover. Raises forbidden."""
+        """Return False for an assistant whose agent the caller cannot discover. Without an assistant (None), the method
+        itself is checked. Raises forbidden."""
         agent, assistant_id = ("", "") if assistant is None else (assistant.agent, assistant.assistant_id)
         return self._gate.is_visible(principal, method, agent, _missing_assistant(assistant_id))
 

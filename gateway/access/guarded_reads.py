@@ -202,7 +202,7 @@ class GuardedReads:
     async def _read_shared_logs(
         self, principal: Principal, task_ids: Sequence[str], *, inline: bool
     ) -> Mapping[str, Sequence[Record]]:
-        """Return the logs of tasks that may belong to several owners."""
+        """Return the logs of tasks that may belong to several owners. `inline` fills in stored files."""
         logs: dict[str, Sequence[Record]] = {}
         for task_id in task_ids:
             owner = await self._gate.owner_of(principal, "task", task_id, "logs")
@@ -252,7 +252,8 @@ class GuardedReads:
     async def _find_shared_file(
         self, principal: Principal, blob: str, agents: frozenset[str] | None
     ) -> FilePart | None:
-        """Return the description of a file that only a shared thread names, or None."""
+        """Return the description of a file that only a shared thread names, or None. `agents` excludes threads on which
+        other agents ran; None excludes none."""
         if not self._gate.can_be_shared(principal) or await self._hub.reads.has_file(principal.owner, blob, agents):
             return None
         return await self._hub.grants.find_file(grantees_of(principal), blob, agents)

@@ -52,7 +52,7 @@ class RulePolicy:
         return True
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
-        """Raise forbidden if no rule allows this, or if one denies it. Raises forbidden."""
+        """Raise forbidden if no rule allows this operation on the agent, or if a rule denies it."""
         for rule in self._rules[operation]:
             if rule.has_protocol(protocol) and rule.has_agent(agent) and rule.has_caller(principal):
                 if rule.denies:

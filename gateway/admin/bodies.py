@@ -63,7 +63,8 @@ def read_grace(value: str | float) -> float:
 
 
 def read_expiry(value: str | None, now: int) -> int | None:
-    """Return the time at which a key expires, in microseconds since 1970. Raises invalid for a time in the past."""
+    """Return the time at which a key expires, in microseconds since 1970, or None if it does not. The value is a time
+    in ISO 8601, or a period after `now`. Raises invalid for a time in the past."""
     if value is None:
         return None
     try:

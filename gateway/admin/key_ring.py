@@ -43,7 +43,8 @@ class KeyRing:
         return principal in self._principals.values()
 
     def find(self, digest: bytes) -> Principal | None:
-        """Return the principal of a key, also of an expired one. `digest` is the SHA-256 digest of the key."""
+        """Return the principal of a key, also of an expired one, or None for an unknown key. `digest` is the SHA-256
+        digest of the key."""
         principal = self._principals.get(digest)
         if principal is not None:
             self._note_use(principal)

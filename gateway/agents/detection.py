@@ -59,7 +59,8 @@ class Undetected(Exception):
     def __init__(self, reason: str, instance: str | None = None, *, answers: bool = False) -> None:
         """Create the exception.
 
-        `answers` is true if the server works, but its response was not a list of agents.
+        `instance` is the id of the Babelgate that the server is, if it is one. `answers` is true if the server works,
+        but its response was not a list of agents.
         """
         super().__init__(" ".join(reason.split()))
         self.instance = instance

@@ -179,13 +179,13 @@ class ServerPool:
         return [*((server, 0.0) for server in servers), *((servers[0], pause) for pause in _RETRY_DELAYS)]
 
     def _bound_server(self, call: Invocation) -> FailoverServer | None:
-        """Return the server that has the conversation, if any."""
+        """Return the server that has the conversation, or None if no server of the pool has it."""
         url = call.upstream.get("server")
         return next((server for server in self._servers if server.url == url), None)
 
 
 class _Reattaching(ServerPool):
-    """Pool of servers whose clients can reattach to a run."""
+    """Pool of servers whose clients can reattach to a run after a restart of the gateway."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         server = self._bound_server(call) or self._servers[0]

@@ -280,7 +280,7 @@ class Registry:
 
 
 async def close_agent(agent: Agent | None) -> None:
-    """Close the connections of an agent."""
+    """Close the connections of an agent, if it has any. None is an agent that could not be connected."""
     aclose = getattr(agent, "aclose", None)
     if aclose is not None:
         await aclose()
@@ -347,7 +347,8 @@ async def connect(
 
 
 def _keep(previous: Registry | None, settings: Settings) -> dict[str, RegisteredAgent]:
-    """Return the agents of the settings whose connections can stay, by name, with their new settings.
+    """Return the agents of the settings whose connections in the `previous` registry can stay, by name, with their new
+    settings. At the start, `previous` is None, and the result is empty.
 
     An agent in this process that could not be imported is not among them: it is imported again.
     """
@@ -402,7 +403,7 @@ class _LateDetections:
 
 
 def _apart(agents: Iterable[RegisteredAgent], used_names: Container[str]) -> dict[str, RegisteredAgent]:
-    """Return agents by name. An agent whose name is in use gets a number as suffix."""
+    """Return the agents by unique names. An agent whose name is in use gets a number as suffix."""
     by_name: dict[str, RegisteredAgent] = {}
     for each in agents:
         name, number = each.info.name, 1
@@ -508,7 +509,11 @@ class _Broken(Exception):
     """An agent is not available. The message is the reason, in one line."""
 
     def __init__(self, reason: str, instance: str | None = None, *, may_work: bool = True) -> None:
-        """Create the exception. `may_work` is false if its server is known not to have the agent."""
+        """Create the exception.
+
+        `instance` is the id of the Babelgate that the server is, if it is one. `may_work` is false if its server is
+        known not to have the agent.
+        """
         super().__init__(" ".join(reason.split())[:500])
         self.instance = instance
         self.may_work = may_work

@@ -75,7 +75,11 @@ async def _detect(url: str, headers: Mapping[str, str], protocol: str | None) ->
 def _choose_agents(
     detected: Detected, name: str | None, url: str, agent: str | None
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return the selected agents, each as its name and its entry in the file."""
+    """Return the selected agents, each as its name and its entry in the file.
+
+    `agent` is the server's name of the only agent to select; None selects all. `name` is its name in the file; by
+    default, the server's name becomes one.
+    """
     upstream = detected.upstream
     found = [
         (info, at) for info, at in detected.agents if agent is None or agent in (upstream.name_of(info), info.name)

@@ -241,7 +241,8 @@ def _gateway(plan: _Plan, agents: Sequence[AgentTarget]) -> AbstractAsyncContext
 async def _abouts(
     agent: AgentTarget, gateway: Embedded | None, http: httpx.AsyncClient, *, direct: bool
 ) -> Sequence[AgentAbout]:
-    """Return the agents of a target. Raises CliError for an agent that does not work."""
+    """Return the agents of a target. If `direct`, its AIEF server is called without a gateway, else the agents are
+    those of `gateway`. Raises CliError for an agent that does not work."""
     if direct:
         url = (agent.url or "").rstrip("/")
         details = await AgentClient(url, http, agent.headers).about()

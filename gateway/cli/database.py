@@ -13,7 +13,8 @@ from babelgate.gateway.storage.row_counts import read_revision
 
 
 def load_settings(config: Path | None, database: str | None) -> Settings:
-    """Return the settings of a configuration file; `database` replaces its database. Raises CliError."""
+    """Return the settings of a configuration file (None: no file). `database` replaces its database, unless it is None.
+    Raises CliError."""
     flags: JsonObject = {} if database is None else {"database": database}
     try:
         return load(config, flags)

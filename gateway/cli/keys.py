@@ -13,7 +13,8 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z][\w.-]*")
 
 
 def new_key(owner: str | None) -> None:
-    """Print a new key, and the line for it in babelgate.yaml, which does not contain the key."""
+    """Print a new key, and the line for it in babelgate.yaml, which does not contain the key. `owner` is the owner in
+    that line, if given."""
     key = make_key()
     record = f'{{hash: "sha256:{digest_of(key)}"}}'
     click.echo("API key, which is not stored:", err=True)

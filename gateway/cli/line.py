@@ -64,7 +64,11 @@ class ClientConversation:
     adds what the protocol has no field for."""
 
     def __init__(self, protocol: str, url: str, agent: str, key: str | None, *, whole: bool = False) -> None:
-        """Create the client. Raises ConversationError if `whole` is set and the protocol has no extension."""
+        """Create the client of an agent at a gateway with this URL. `key` is the API key, if the gateway needs one.
+        `whole` uses the Babelgate extension, so that every event is received unchanged.
+
+        Raises ConversationError if `whole` is set and the protocol has no extension.
+        """
         upstream = next(each for each in UPSTREAMS if each.protocol == protocol)
         if whole and _EXTENSION not in upstream.options:
             named = ", ".join(each.protocol for each in UPSTREAMS if _EXTENSION in each.options)
@@ -150,7 +154,7 @@ def _read_event(event: Event) -> Output | None:
 
 
 def _note(event: Event) -> Output | None:
-    """Return a note with the JSON of an event that has no text form."""
+    """Return a note with the JSON of an event that has no text form, or None for other events."""
     noted = isinstance(event, ToolEnded | StepStarted | StepEnded | StateSaved | Custom | Native | LossNoted)
     return ProgressNote(encode_event(event).decode()) if noted else None
 

@@ -222,7 +222,8 @@ def _answer(question: Question, answers: Iterator[str]) -> Json:
 
 
 def replay(path: Path, name: str | None, port: int, pace: Pace) -> None:
-    """Serve the recorded agent until a signal arrives. Raises CliError."""
+    """Serve the recorded agent until a signal arrives, under `name` or, by default, under its recorded name. Raises
+    CliError."""
     try:
         recording = read_recording(path)
     except RecordingError as error:

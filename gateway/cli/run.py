@@ -18,7 +18,8 @@ _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False,
 
 
 def run(name: str, text: str, protocol: str, url: str, key: str | None, *, whole: bool = False) -> None:
-    """Run one task on the terminal until the agent is done. Raises CliError if it fails."""
+    """Run one task on the terminal until the agent is done. `key` is the API key, if the gateway needs one. `whole`
+    also shows the events that have no text form, by the Babelgate extension. Raises CliError if it fails."""
     if not url.startswith(("http://", "https://")):
         raise CliError(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
     if key is not None and not (key.isascii() and key.isprintable()):
@@ -82,7 +83,8 @@ def ask_person(question: OpenQuestion) -> Json:
 
 
 def prompt_for(schema: JsonObject | None) -> tuple[str, Callable[[str], Json]]:
-    """Return the prompt for an answer of this schema, and the function that parses the answer."""
+    """Return the prompt for an answer of this schema, and the function that parses the answer. Without a schema, any
+    text is an answer."""
     kind = (schema or {}).get("type")
     properties: Any = (schema or {}).get("properties")
     if schema is None or kind == "string":

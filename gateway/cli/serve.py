@@ -65,7 +65,7 @@ _CLOSE_GRACE: Final = 5.0
 
 
 def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any]) -> None:
-    """Serve agents until a signal arrives. Raises CliError."""
+    """Serve agents until a signal arrives. `config` is the configuration file, if there is one. Raises CliError."""
     wanted = read_targets(targets)
     overrides = {**flags, "agents": wanted.agents} if targets else flags
     source = ConfigSource(config, overrides)
@@ -124,8 +124,11 @@ def serve_until_stopped(
     stop: ShutdownController | None = None,
     reloading: "Reloading | None" = None,
 ) -> None:
-    """Listen, call `ready`, and return after a signal. `more` are agents that are objects of this process. Raises
-    CliError."""
+    """Listen, call `ready`, and return after a signal.
+
+    If `strict`, at least one agent must work at the start. `more` are agents that are objects of this process. `stop`
+    handles signals; the default is a new handler. `reloading` makes the gateway reload its settings. Raises CliError.
+    """
     stop = stop or ShutdownController(settings.shutdown.grace)
     with ExitStack() as sockets:
         listener = sockets.enter_context(bind(settings.host, settings.port, shared=settings.workers > 1))
@@ -208,7 +211,7 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Reloading:
-    """Reloads of the configuration of a process."""
+    """Parameters for reloading the configuration of a process."""
 
     source: ConfigSource
     loaded: Settings
@@ -261,7 +264,11 @@ async def open_gateway(
     observer: GatewayObserver = NO_OBSERVER,
     reloading: "Reloading | None" = None,
 ) -> AsyncGenerator[Gateway]:
-    """Start the hub and its agents, without listening yet. `stop` bounds the time of the shutdown. Raises CliError."""
+    """Start the hub and its agents, without listening yet.
+
+    If `strict`, at least one agent must work. `stop` bounds the time of the shutdown. `reloading` makes the gateway
+    reload its settings. Raises CliError.
+    """
     patience = connect_patience(len(settings.agents) + len(servers))
     registry = await connect(settings, servers, more, headers=headers, patience=patience)
     if strict and all(each.broken is not None for each in registry.all()):
@@ -322,7 +329,8 @@ def server_of(
     stop: ShutdownController | None = None,
     admin_listener: socket.socket | None = None,
 ) -> "GatewayServer":
-    """Return the gateway as a server, and start listening. Raises CliError."""
+    """Return the gateway as a server, and start listening. `stop` bounds the time of the shutdown; by default it is
+    `shutdown.grace`. Raises CliError."""
     admin_address = None if admin_listener is None else AdminAddress(*admin_listener.getsockname()[:2])
     app = create_app(gateway.generations, gateway.hub, admin_address=admin_address)
     listen(listener)
@@ -357,7 +365,7 @@ async def _start(hub: GatewayHub, settings: Settings) -> None:
 
 
 class GatewayServer(uvicorn.Server):
-    """Server of uvicorn with the shutdown of a gateway, and without its ten wake-ups per second."""
+    """Uvicorn server with the shutdown of a gateway. Unlike uvicorn's own, it does not wake up ten times a second."""
 
     def __init__(
         self,
@@ -404,7 +412,7 @@ class GatewayServer(uvicorn.Server):
             await self._stop.wait(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no connections, wait for active runs, and then end all responses.
+        """Close the listening `sockets`, wait for active runs, and then end all responses.
 
         A response that waits for more of a run is aborted, so that its client does not take it for complete.
         """

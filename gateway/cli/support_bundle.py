@@ -62,7 +62,8 @@ class BundleOptions:
 
 
 def write_bundle(out: Path, config: Path | None, database: str | None, options: BundleOptions) -> None:
-    """Write the archive, and print what it contains. Raises CliError."""
+    """Write the archive, and print what it contains. `config` is the configuration file (None: no file), and `database`
+    replaces its database, unless it is None. Raises CliError."""
     flags: JsonObject = {} if database is None else {"database": database}
     try:
         settings, problems = load(config, flags), ()

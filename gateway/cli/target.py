@@ -87,8 +87,8 @@ class AgentTarget:
 
 
 def configured_agents(config: Path | None) -> Mapping[str, Mapping[str, Any]]:
-    """Return the agents that a name alone can select: those of the file (by default ./babelgate.yaml), and the demo
-    agents. Raises CliError."""
+    """Return the agents that a name alone can select: those of the file `config` (by default ./babelgate.yaml), and the
+    demo agents. Raises CliError."""
     path = FILE if config is None and FILE.is_file() else config
     found: Mapping[str, Any] = {}
     try:
@@ -134,8 +134,8 @@ def _source_of(text: str) -> str:
 
 
 def read_header(text: str) -> tuple[str, str]:
-    """Parse `Name: value` of --header. Raises CliError without the text, because the text may be only the secret
-    value."""
+    """Parse `Name: value` of --header, and return the name and the value. Raises CliError without the text, because the
+    text may be only the secret value."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon:
         raise CliError("--header: give NAME: VALUE", code=USAGE)

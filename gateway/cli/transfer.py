@@ -49,7 +49,9 @@ def export_threads(
     config: Path | None,
     database: str | None,
 ) -> int:
-    """Export threads to a file and return the exit code: 1 if a thread was left out. Raises CliError."""
+    """Export the matching threads to a file and return the exit code: 1 if a thread was left out. Threads with an
+    active run are left out, unless `active`. `config` and `database` select the database as in `load_settings`. Raises
+    CliError."""
     selection = ThreadSelection(
         owners=frozenset(owners),
         threads=frozenset(each.lower() for each in threads),
@@ -104,7 +106,8 @@ class _Imported:
 
 
 def import_threads(path: Path, config: Path | None, database: str | None) -> int:
-    """Import threads from a file and return the exit code: 1 if there was a conflict. Raises CliError."""
+    """Import threads from a file and return the exit code: 1 if there was a conflict. `config` and `database` select
+    the database as in `load_settings`. Raises CliError."""
     settings = load_settings(config, database)
     set_up_logging("error")
     done = _Imported()

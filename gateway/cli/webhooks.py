@@ -24,7 +24,8 @@ _HEADINGS: Final = ("OWNER", "TASK", "WEBHOOK", "HOST", "FAILED", "STATE", "LAST
 
 
 def show_webhooks(config: Path | None, database: str | None) -> None:
-    """Print a table of pending and given-up webhooks. Raises CliError."""
+    """Print a table of pending and given-up webhooks. `config` and `database` select the database as in
+    `load_settings`. Raises CliError."""
     settings = load_settings(config, database)
     with connect_to_read(settings) as connection:
         try:
@@ -67,7 +68,8 @@ def _format_time(at: int) -> str:
 
 
 def retry(wanted: str, config: Path | None, database: str | None) -> None:
-    """Start failed webhooks again, from where their delivery stopped. Raises CliError."""
+    """Start failed webhooks again, from where their delivery stopped. `wanted` is the id of a webhook or a task, or
+    ALL. `config` and `database` select the database as in `load_settings`. Raises CliError."""
     settings = load_settings(config, database)
     set_up_logging("error")
     with connect_to_read(settings):

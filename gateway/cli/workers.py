@@ -102,7 +102,7 @@ class _Supervisor:
         bury_metrics: Callable[[int], None] | None = None,
     ) -> None:
         """Create the supervisor. `places` are the sockets that reserve ports. `bury_metrics` removes the gauges of a
-        process that has ended."""
+        process that has ended; None if there are no metrics."""
         self._settings = settings
         self._work = work
         self._places = places
@@ -152,7 +152,8 @@ class _Supervisor:
                 signal.set_wakeup_fd(-1)
 
     def _read(self, worker: _Worker | None, descriptor: int) -> None:
-        """Read the text that a worker writes until callers can connect to it. A signal only wakes the loop."""
+        """Read the text that a worker writes until callers can connect to it. Without a worker, the descriptor is that
+        of signals: a signal only wakes the loop."""
         data = os.read(descriptor, 2**16)
         if worker is None or data:
             if worker is not None:

@@ -31,6 +31,7 @@ from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
+from babelgate.gateway.http.openapi_routes import openapi_routes
 from babelgate.gateway.http.operations import find_adapter
 from babelgate.gateway.http.response import Scope
 from babelgate.gateway.hub import GatewayHub
@@ -148,7 +149,7 @@ def create_app(
         return generations.front().has_own_origin(scope, headers)
 
     handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub)]
-    handlers += [admin_routes(hub, port), console_routes(hub, own_hub, port)]
+    handlers += [admin_routes(hub, port), console_routes(hub, own_hub, port), *openapi_routes()]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(

@@ -129,7 +129,8 @@ class ConnectionTable:
         return len(self._idle)
 
     def enter(self, transport: asyncio.Transport, address: str | None, now: float) -> bool:
-        """Add a connection. Return False if a limit is reached.
+        """Add a connection from an address. A peer without an address (None) counts only towards the total. Return
+        False if a limit is reached.
 
         If the total is reached, the connection that has been idle for longest is closed to make room.
         """
@@ -462,7 +463,7 @@ class HttpConnection(HttpToolsProtocol):
             self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The body of the request did not arrive in time.")
 
     def _open_cycle(self) -> RequestResponseCycle | None:
-        """Return the newest request, if its response is not complete."""
+        """Return the newest request if its response is not complete, else None."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         return cycle if cycle is not None and not cycle.response_complete else None
 

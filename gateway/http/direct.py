@@ -89,8 +89,8 @@ class DirectApp(Litestar):
             await asgi(scope, receive, send)
 
     def _find(self, scope: Any) -> _Plain | None:
-        """Return the plain handler of a request, if there is one, and store the path parameters and their path in the
-        scope."""
+        """Return the plain handler of a request, and store the path parameters and their path in the scope. Return None
+        if it has no plain handler."""
         if scope.get("root_path") or not _has_legal_host(scope):
             return None
         node, values = self._paths, list[str]()

@@ -42,7 +42,7 @@ class CallerStream(Protocol):
     principal: Principal | None
 
     def change_expiry(self, expires_at: float | None) -> None:
-        """Set the time at which the credential expires, in seconds since 1970, UTC."""
+        """Set the time at which the credential expires, in seconds since 1970, UTC; None if it does not."""
         ...
 
     def revoke(self) -> None:

@@ -22,7 +22,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Text = Annotated[str, Field(min_length=1, max_length=300)]
 
 
-class _Share(BaseModel):
+class Share(BaseModel):
     """Body of a request that shares a thread."""
 
     model_config = ConfigDict(extra="forbid")
@@ -49,7 +49,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
     @post(PATH, status_code=200)
     async def give(request: AnyRequest) -> JsonObject:
-        share = validate(_Share, await read_json(request))
+        share = validate(Share, await read_json(request))
         expires = None if share.expires is None else (share.expires - _EPOCH) // timedelta(microseconds=1)
         grant = await hub.grants.give(caller(request).principal, share.thread_id, share.grantee, share.level, expires)
         return _encode(grant)

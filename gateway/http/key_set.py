@@ -90,7 +90,7 @@ class KeySet:
             self._fetched_at = math.inf
 
     async def find(self, kid: str | None, algorithm: str) -> Any:
-        """Return the public key for a token, or None if the issuer has no such key.
+        """Return the public key for a token, or None if the issuer has no such key. `kid` is the key id in the token.
 
         A token without a key id needs an issuer with only one key for the algorithm. Raises KeysUnavailable.
         """

@@ -141,7 +141,7 @@ class ResponseWrapper:
             await self._send({"type": "http.response.body", "body": b""})
 
     def _response_headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers that every response has."""
+        """Return the names and values of the headers that every response has."""
         return [*self._headers, (b"x-request-id", self.request_id.encode())] if self.request_id else self._headers
 
     @property
@@ -191,7 +191,7 @@ class ResponseWrapper:
             self.change_expiry(self.principal.expires_at)
 
     def change_expiry(self, expires_at: float | None) -> None:
-        """Set the time at which the credential expires, in seconds since 1970, UTC."""
+        """Set the time at which the credential expires, in seconds since 1970, UTC; None if it does not."""
         if self._expiry is not None:
             self._expiry.stop()
         end = self._end_stream

@@ -47,11 +47,11 @@ class Verifier:
         observer: GatewayObserver = NO_OBSERVER,
         temporary_keys: TemporaryKeys | None = None,
     ) -> None:
-        """Create the verifier. `key_ring` has the keys of the administration API, and `temporary_keys` those of
-        programs that the gateway has started.
+        """Create the verifier. `key_ring` has the keys of the administration API; None if the API is off.
+        `temporary_keys` has those of programs that the gateway has started.
 
-        `clock` is the time since 1970, and `now` a steady clock, both in seconds.
-        Issuers whose settings are those of the `previous` verifier are taken from it, with their keys.
+        `clock` is the time since 1970, and `now` a steady clock, both in seconds. Issuers whose settings are those of
+        the `previous` verifier are taken from it, with their keys.
         """
         self._clock = clock
         self._key_ring = key_ring

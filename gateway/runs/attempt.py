@@ -48,6 +48,7 @@ class AttemptFilter:
         """Create an attempt.
 
         `limit` is the maximum size of one event, and `output_limit` that of all events of the run, as JSON in bytes.
+        `past` holds the earlier events of a recovered run, which the agent repeats; None for a new run.
         """
         self.trace: AttemptTrace | None = None
         """Trace of the attempt, if it is sampled. It gets every new event, or all but deltas."""
@@ -77,7 +78,7 @@ class AttemptFilter:
 
     @property
     def run_end(self) -> RunEnded | None:
-        """The `RunEnded` event of the agent, if any."""
+        """The `RunEnded` event of the agent; None if it has sent none."""
         return self._validator.ended
 
     def take_delta(self, event: PartDelta) -> Entry | None:

@@ -49,13 +49,13 @@ class AttemptTrace:
 
 
 class TracedAttempt(Protocol):
-    """An attempt (`babelgate.gateway.runs.attempt.AttemptFilter`)."""
+    """Interface of an attempt that can be traced, implemented by `babelgate.gateway.runs.attempt.AttemptFilter`."""
 
     trace: AttemptTrace | None
 
     @property
     def run_end(self) -> RunEnded | None:
-        """The `RunEnded` event of the agent, if any."""
+        """The `RunEnded` event of the agent; None if it has sent none."""
         ...
 
 
@@ -92,7 +92,8 @@ def _start_span(traces: GatewayTraces, call: Invocation, info: AgentInfo) -> Att
 
 
 def _end_span(span: AttemptSpan, ended: RunEnded | None, error: BaseException | None) -> None:
-    """End the span of an attempt, which the agent has ended by itself or by an exception."""
+    """End the span of an attempt. The agent has ended it by the event `ended`, by the exception `error`, or by
+    neither."""
     if isinstance(error, FaultError):
         span.end(str(error.fault.code), {})
     elif isinstance(error, Exception):

@@ -28,12 +28,12 @@ class CommitHandler:
     def connect(
         self, reads: JournalReads, expiry: Expiry, threads: ThreadCommands, reports: RunReports, cluster: Cluster | None
     ) -> None:
-        """Set the parts that follow commits."""
+        """Set the parts that follow commits. `cluster` is None for a single gateway."""
         self._reads, self._expiry, self._threads = reads, expiry, threads
         self._reports, self._cluster = reports, cluster
 
     def handle_commits(self, published: Sequence[Published]) -> None:
-        """Handle what this gateway has committed."""
+        """Pass the commits of this gateway to the parts that follow them: reads, expiry, reports and the cluster."""
         for commit in published:
             ended = self._reads.handle_commit(commit)
             self._expiry.handle_commit(commit)

@@ -168,7 +168,8 @@ class CronScheduler:
         return await self._journal.query(read_cron, owner, cron_id)
 
     async def change(self, owner: str, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None) -> Cron:
-        """Change a cron and return it. Raises not_found, and invalid if the changed cron is not valid."""
+        """Change a cron and return it. A new `webhook` URL is checked, too. Raises not_found, and invalid if the
+        changed cron is not valid."""
         assert changes.keys() <= CHANGEABLE
         stored = await self.get(owner, cron_id)
         if stored is None:

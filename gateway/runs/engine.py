@@ -68,7 +68,11 @@ class Engine:
         rules: Callable[[], RunRules],
         reports: RunReports | None = None,
     ) -> None:
-        """Create the engine. `rules` returns the rules of the current generation."""
+        """Create the engine.
+
+        `find` returns an agent by its name, and `reach` reconnects to it first if it is broken. `rules` returns the
+        rules of the current generation. `reports` receives what happens to runs, unless it is None.
+        """
         self._journal = journal
         self._blobs = blobs
         self._invocations = Invocations(journal, blobs, reader)
@@ -127,7 +131,7 @@ class Engine:
     def begin(self, start: StartedRun, past: Past | None = None) -> None:
         """Run the agent of a started run, in a slot that was already taken.
 
-        `past` holds the earlier events of a recovered run, whose agent will repeat them.
+        `past` holds the earlier events of a recovered run, whose agent will repeat them; None for a new run.
         """
         if self._stopping:  # its start was committed late: `stop` would no longer release it
             log.warning(
@@ -180,12 +184,14 @@ class Engine:
         return [pump for pump in self._pumps.values() if not pump.abandoned]
 
     def pump_on(self, pk: int) -> Pump | None:
-        """Return the pump of the run that is running on the thread with this key, if it was not abandoned."""
+        """Return the pump of the run that is running on the thread with the key `pk`. Return None if no run is running,
+        or if it was abandoned."""
         pump = self._by_thread.get(pk)
         return None if pump is None or pump.abandoned else pump
 
     def find_run(self, task: "asyncio.Task[Any]") -> RunContext | None:
-        """Return the run whose agent runs in a task, for a thread that watches the event loop."""
+        """Return the run whose agent runs in a task, or None if the task runs no agent. The caller is a thread that
+        watches the event loop."""
         pump = next((pump for pump in list(self._pumps.values()) if pump.task is task), None)
         return None if pump is None else _context_of(pump.start)
 
@@ -212,7 +218,8 @@ class Engine:
         return outcome
 
     async def _run_agent(self, pump: Pump, past: Past | None) -> RunOutcome:
-        """Store the agent's events until it ends, and return the outcome of the run."""
+        """Store the agent's events until it ends, and return the outcome of the run. `past` holds the earlier events of
+        a recovered run; None for a new run."""
         start = pump.start
         RUN.set(_context_of(start))
         pump.attempt = _make_attempt(pump, past)
@@ -239,7 +246,8 @@ class Engine:
         return RunOutcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
     async def _take_events(self, pump: Pump, past: Past | None) -> RegisteredAgent:
-        """Run the agent, or reattach to its server, and store its events.
+        """Run the agent, or reattach to its server, and store its events. `past` holds the earlier events of a
+        recovered run; None for a new run.
 
         Raises agent_unreachable, gateway_restarted if the run cannot be continued, and the exceptions of the agent.
         """
@@ -359,7 +367,7 @@ class Engine:
     async def _end(self, pump: Pump, outcome: RunOutcome, releases: str | None = None) -> None:
         """Store the remaining events and the end of a run, and queue its thread's next run.
 
-        `releases` is the agent whose slot is released afterwards.
+        `releases` is the agent whose slot is released afterwards; None if the run has no slot.
         """
         start = pump.start
         later: Later | None = None

@@ -126,7 +126,8 @@ class EventValidator:
         return (None if is_named else self._shorten_state(entry[0])) or entry
 
     def _shorten_state(self, saved: Event) -> tuple[Event, bytes] | None:
-        """Return a state as its difference from the last one of its namespace in the run, if that is shorter.
+        """Return a state as its difference from the last one of its namespace in the run, with its JSON. Return None
+        for other events, and if the difference is not shorter.
 
         Called only for states whose ids the agent did not choose, because an agent may use an id twice. The values were
         read back from JSON, so the agent may change its own object.

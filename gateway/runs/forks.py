@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from babelgate.canonical.event import StateSaved
 from babelgate.canonical.fault import FaultCode, FaultError
-from babelgate.canonical.history import ORIGIN_AGENT, Origin, Revision, StateHistory
+from babelgate.canonical.history import ORIGIN_AGENT, Revision, StateHistory, UpstreamState
 from babelgate.canonical.hub import Fork, Submission
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.runs.thread_commands import append_messages
@@ -67,14 +67,16 @@ def _origin(history: StateHistory, revision: Revision) -> dict[str, str]:
     if revision.origin:
         return dict(revision.origin)
     task = history.task(revision.task_id)
-    origin = Origin() if task is None else history.origin(revision, task.agent)
-    return {} if task is None or origin.changed or not origin.ids else {**origin.ids, ORIGIN_AGENT: task.agent}
+    upstream = UpstreamState() if task is None else history.upstream_state(revision, task.agent)
+    return {} if task is None or upstream.changed or not upstream.ids else {**upstream.ids, ORIGIN_AGENT: task.agent}
 
 
 async def _find_source(reads: JournalReads, owner: str, fork: Fork, target: str | None) -> tuple[str, str | None]:
-    """Return the thread that a fork starts from, and the run after which it starts, if the fork names a run or task.
+    """Return the thread that a fork starts from, and the run after which it starts; None if the fork names no run or
+    task.
 
-    Raises not_found, and conflict for a run that has not ended.
+    `target` is the thread of the submission, used if the fork names no other one. Raises not_found, and conflict for a
+    run that has not ended.
     """
     if fork.run_id is not None:
         run = await reads.run(owner, fork.run_id)
@@ -120,7 +122,8 @@ async def _need_unused(reads: JournalReads, owner: str, thread_id: str) -> int:
 
 
 def check_unused(state: ThreadState | None, base: Base | None) -> None:
-    """Raise conflict if the thread has changed since `find_base` has read it."""
+    """Raise conflict if the thread has changed since `find_base` has read it. The state is None if the thread does not
+    exist yet, and the base is None if the submission has none: then there is no conflict."""
     if base is not None and state is not None and state.seq != base.seq:
         raise FaultError(FaultCode.CONFLICT, "The thread has changed meanwhile: try again.")
 
@@ -128,8 +131,8 @@ def check_unused(state: ThreadState | None, base: Base | None) -> None:
 def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str, *, has_history: bool) -> str | None:
     """Append the state of another thread as the first state of a thread.
 
-    Return its checkpoint id if a graph in this process has to start from it. `has_history` is true if the submission
-    adds a history that the agent's server does not know. Raises not_found.
+    Return its checkpoint id if a graph in this process has to start from it, else None. `has_history` is true if the
+    submission adds a history that the agent's server does not know. Raises not_found.
     """
     owner, revision = state.thread.owner, base.revision
     tx.need_thread(owner, base.thread_id)
@@ -157,7 +160,8 @@ def put_state(
 ) -> str:
     """Append a revision that changes members of the state from which a run will start, and return its checkpoint id.
 
-    Raises conflict while another run is active.
+    The changed state is that of the checkpoint `parent`, or the newest one if it is None. `as_node` is the node that
+    the change is attributed to, if any. Raises conflict while another run is active.
     """
     if state.runs:
         raise FaultError(

@@ -9,7 +9,7 @@ from babelgate.canonical.agent import AgentInfo, Invocation
 from babelgate.canonical.event import InterruptAnswered, MessageStarted, Record, RunCreated, RunStarted, StateSaved
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.fold import Fold
-from babelgate.canonical.history import Origin, Revision, StateHistory
+from babelgate.canonical.history import Revision, StateHistory, UpstreamState
 from babelgate.canonical.hub import Snapshot
 from babelgate.canonical.message import FilePart, Message
 from babelgate.canonical.replay import without_voided
@@ -124,13 +124,13 @@ class Invocations:
             is_changed = _is_since(start.changed_values, start, runs)
             is_first = _is_first(start, runs)
             # A stateful agent starts from the state of another thread only in its first run.
-            has_origin = is_changed and is_first if info.stateful else is_changed or forks
-            if has_origin and created.cause != "answer" and info.takes_history:
-                origin = await self._origin(start, created)
+            has_upstream_state = is_changed and is_first if info.stateful else is_changed or forks
+            if has_upstream_state and created.cause != "answer" and info.takes_history:
+                stored = await self._upstream_state(start, created)
                 if info.stateful:
-                    call = replace(call, origin=origin.ids)
+                    call = replace(call, origin=stored.ids)
                 else:
-                    call = replace(call, origin=origin.ids if is_first or forks else {}, state=origin.changed)
+                    call = replace(call, origin=stored.ids if is_first or forks else {}, state=stored.changed)
             upstream = {} if forks and not info.stateful else upstream_of(runs, task.task_id)
             call = replace(call, upstream=upstream)
             if info.takes_history and (forks or not info.remembers or is_first):
@@ -160,8 +160,8 @@ class Invocations:
         _, revision = await self._start_state(start, created, transcript)
         return () if revision is None else revision.messages
 
-    async def _origin(self, start: StartedRun, created: RunCreated) -> Origin:
-        """Return the ids by which the agent's server knows the state that the run starts from.
+    async def _upstream_state(self, start: StartedRun, created: RunCreated) -> UpstreamState:
+        """Return what the agent's server already stores of the state that the run starts from.
 
         The result is empty if the thread is too large to be loaded: most agents do not need the ids and can still run.
         """
@@ -173,8 +173,8 @@ class Invocations:
         except FaultError as error:
             if error.fault.code is not FaultCode.TOO_LARGE:
                 raise
-            return Origin()
-        return Origin() if revision is None else history.origin(revision, start.task.agent)
+            return UpstreamState()
+        return UpstreamState() if revision is None else history.upstream_state(revision, start.task.agent)
 
     async def _start_state(
         self, start: StartedRun, created: RunCreated, transcript: ThreadTranscript

@@ -74,7 +74,7 @@ class TakenOver(FaultError):
 
 
 class Moved(FaultError):
-    """Conflict: the log has grown since the command was decided."""
+    """Conflict: the log has more records than when the command was decided, so the decision may be wrong."""
 
 
 _CHANGING: Final = frozenset((RunStarted, InterruptRaised))
@@ -99,7 +99,8 @@ def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> StartedRun
 def begin(
     tx: Transaction, state: ThreadState, run: Run, created: RunCreated | None = None, *, resumed: bool = False
 ) -> StartedRun:
-    """Append the start of a run's next attempt. `resumed` is true if it continues a lost attempt."""
+    """Append the start of a run's next attempt. `created` is the event that created the run, if the caller has it.
+    `resumed` is true if the start continues a lost attempt."""
     task = state.tasks[run.task_id]
     attempt = run.attempt + 1
     started = RunStarted(attempt=attempt, node=task.agent, resumed=resumed)
@@ -114,7 +115,8 @@ def begin(
 
 
 def next_pending(tx: Transaction, state: ThreadState) -> Run | None:
-    """Return the run that starts next: the oldest one that is due and whose task has no open question.
+    """Return the run that starts next: the oldest one that is due and whose task has no open question. Return None if
+    there is no such run, or if a run is running.
 
     An answer precedes the other inputs of its task: these were sent before the agent asked its question.
     """
@@ -129,7 +131,7 @@ def next_pending(tx: Transaction, state: ThreadState) -> Run | None:
 
 
 def _find_next(tx: Transaction, state: ThreadState) -> Later | None:
-    """Return the agent of the thread's next run, and when it is due.
+    """Return the agent of the thread's next run, and when it is due, or None if no run waits.
 
     The run is assigned to this node, because no other node may know that it is next.
     """
@@ -149,7 +151,7 @@ def _find_next(tx: Transaction, state: ThreadState) -> Later | None:
 def append(
     tx: Transaction, start: StartedRun, events: Sequence[tuple[Event, bytes]], files: Sequence[FilePart] = ()
 ) -> None:
-    """Append events of a running run.
+    """Append events of a running run, each with its JSON, and record that the thread uses their `files`.
 
     Raises conflict if the run has ended or was started again: this fences the pump of the earlier attempt.
     """
@@ -214,9 +216,11 @@ def end(
     files: Sequence[FilePart] = (),
     seq: int | None = None,
 ) -> Later | None:
-    """End an activation, and change the state of its task accordingly.
+    """End an activation, and change the state of its task accordingly. Return the thread's next run, or None if no run
+    waits.
 
-    Return the thread's next run, if one waits. If `seq` is given, the activation ends only if the log still ends there.
+    `closing` are the remaining events with their JSON, and `files` the files in them. If `seq` is not None, the
+    activation ends only if the log still ends there.
     """
     state = _fence_attempt(tx, start)
     _check_unmoved(state, seq)
@@ -257,7 +261,8 @@ def _cancel_reason(state: ThreadState, run: Run) -> RunReason:
 
 
 def _settle_task(tx: Transaction, state: ThreadState, task_id: str, status: RunStatus, fault: Fault | None) -> None:
-    """Append the task's new state after one of its runs has ended."""
+    """Append the task's new state after one of its runs has ended. `fault` is the reason of a failure; None if it did
+    not fail."""
     if status is RunStatus.PAUSED:
         tx.append(state, TaskChanged(state=waiting_state(state, task_id)), task_id=task_id)
         return
@@ -269,7 +274,8 @@ def _settle_task(tx: Transaction, state: ThreadState, task_id: str, status: RunS
 
 
 def _end_of(status: RunStatus, fault: Fault | None) -> TaskState:
-    """Return the final state of a task after a run of it that did not succeed.
+    """Return the final state of a task after a run of it that did not succeed. `fault` is the reason of a failure, if
+    it failed.
 
     An agent that does not accept a task sets `rejected` in the details of its fault. A2A distinguishes this from a
     failure (specification 1.0, 4.1.3).
@@ -280,7 +286,8 @@ def _end_of(status: RunStatus, fault: Fault | None) -> TaskState:
 
 
 def give_up(tx: Transaction, state: ThreadState, task_id: str, ended: TaskState, fault: Fault | None) -> None:
-    """End a task that has no running run."""
+    """End a task that has no running run, in the state `ended`. `fault` is the reason of a failure; None if it did not
+    fail."""
     drop_waiting(tx, state, task_id, RunReason.CALLER)
     close_questions(tx, state, task_id)
     tx.append(state, TaskChanged(state=ended, fault=fault), task_id=task_id)
@@ -325,7 +332,8 @@ def drop_waiting(tx: Transaction, state: ThreadState, task_id: str, reason: RunR
 
 
 def drop_pending(tx: Transaction, state: ThreadState, run: Run, reason: RunReason, fault: Fault | None = None) -> None:
-    """End a run that never started, and its task if it has no open question and no other active run."""
+    """End a run that never started, and its task if it has no open question and no other active run. They fail with
+    `fault`, or are cancelled if it is None."""
     status = RunStatus.CANCELLED if fault is None else RunStatus.ERROR
     tx.append(state, RunEnded(status=status, reason=reason, fault=fault), task_id=run.task_id, run_id=run.run_id)
     task = state.tasks.get(run.task_id)

@@ -113,7 +113,8 @@ async def _find_error(schema: Any, value: Json, *, trusted: bool = False) -> str
 
 
 def _find_error_in_process(request: bytes) -> str | None:
-    """Return what `find_error` returns, from a subprocess that is killed after `_SUBPROCESS_TIMEOUT`."""
+    """Return what `find_error` returns (None: no error), from a subprocess that is killed after
+    `_SUBPROCESS_TIMEOUT`."""
     program = (sys.executable, "-I", schema_check.__file__)
     try:
         process = subprocess.run(program, input=request, capture_output=True, timeout=_SUBPROCESS_TIMEOUT, check=False)

@@ -49,7 +49,7 @@ _WITH_FILES = (PartAdded, ArtifactAdded, InterruptRaised)
 
 @dataclass(slots=True, eq=False)
 class Pump:
-    """Pump of one active run: stores the events of its agent."""
+    """Task of one active run that reads the events of its agent and stores them."""
 
     journal: Journal
     blobs: Blobs
@@ -154,8 +154,8 @@ class Pump:
     def _schedule(self, *, may_wait: bool) -> None:
         """Schedule a flush of the buffer.
 
-        It happens soon, or at the end of the commit window if the buffer has only deltas and the last flush was in
-        this window.
+        It happens soon, unless `may_wait`: if the buffer has only deltas and the last flush was in this commit window,
+        it happens at the end of the window.
         """
         self.urgent = self.urgent or not may_wait
         if not self.urgent and (self.delayed or self.window.is_open(self.flushed_at)):

@@ -40,7 +40,8 @@ class RetrySchedule:
 
 
 def parse_retry_after(value: str | None, now: int) -> float | None:
-    """Return the seconds that a `Retry-After` header asks for, or None if it is absent, invalid or in the past.
+    """Return the seconds that the value of a `Retry-After` header asks for, or None if it is absent, invalid or in the
+    past.
 
     `now` is the time of the response, in microseconds since 1970, UTC.
     """

@@ -26,7 +26,8 @@ _LATEST: Final = 253_000_000_000_000_000
 
 
 def find_next(schedule: str, timezone: str | None, after: int) -> int | None:
-    """Return the first time of a schedule that is later than `after`, both in microseconds since 1970.
+    """Return the first time of a schedule that is later than `after`, both in microseconds since 1970. `timezone` is an
+    IANA name; None is UTC.
 
     Return None if no date within decades matches. Raises invalid if the schedule or the time zone is.
     """

@@ -46,7 +46,7 @@ class AgentQueue:
 
 
 class Slots:
-    """Slots of all agents."""
+    """Slots of all agents. A run occupies a slot of its agent while it is active; a run without a free slot waits."""
 
     def __init__(
         self,
@@ -93,7 +93,8 @@ class Slots:
         self._serve(agent, slots)
 
     def offer_next(self, owner: str, thread_id: str, later: Later | None) -> None:
-        """Queue the next run of a thread, as the journal returned it: now, or by a timer when it is due."""
+        """Queue the next run of a thread, as the journal returned it: now, or by a timer when it is due. None means
+        that no run waits."""
         if later is None:
             return
         if later.wait <= 0:
@@ -152,7 +153,7 @@ class Slots:
             timer.cancel()
 
     def _serve(self, agent: str, slots: _AgentSlots) -> None:
-        """Give free slots to the owners in turn, one each."""
+        """Give the free slots of an agent to the owners of waiting threads, in turn and one each."""
         if agent in self._held:
             return
         while slots.waiting and not (self._is_closed or self._is_paused) and slots.has_room:

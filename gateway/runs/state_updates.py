@@ -92,6 +92,6 @@ class StateUpdates:
 
 
 def _find_elsewhere(runs: Sequence[Run], thread: str | None) -> Set[str]:
-    """Return the tasks that wait in a different thread of the agent's server than the one whose state is changed."""
+    """Return the tasks that wait in a different thread of the agent's server than `thread`, whose state is changed."""
     threads = {run.task_id: run.upstream.get("task", thread) for run in runs}  # oldest first: the newest run decides
     return {task_id for task_id, task_thread in threads.items() if task_thread != thread}

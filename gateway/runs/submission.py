@@ -165,7 +165,8 @@ def submit(
 
 
 def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
-    """Create the thread of a submission with its history and base state, and return the rest of the submission.
+    """Create the thread of a submission with its history and base state, and return the rest of the submission. `base`
+    is the state of another thread to start from; None if the submission is no fork.
 
     Raises the same faults as `submit`.
     """
@@ -183,7 +184,8 @@ def forget(tx: Transaction, owner: str, thread_id: str) -> None:
 
 
 def _append_base(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids, base: Base | None) -> Submission:
-    """Append the submission's history and the state that its run starts from.
+    """Append the submission's history and the state that its run starts from. `base` is the state of another thread;
+    None if the submission is no fork.
 
     Return the submission with the checkpoint of that state.
     """
@@ -275,7 +277,7 @@ def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
 
 
 def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> RunStop | None:
-    """Apply the multitask strategy to the active runs, and return the running run that has to stop, if any."""
+    """Apply the multitask strategy to the active runs, and return the running run that has to stop, or None."""
     active = list(state.runs.values())
     if active and ask.strategy == "reject":
         raise FaultError(FaultCode.CONFLICT, "The thread is busy: a run on it has not ended", reason=BUSY)
@@ -299,10 +301,11 @@ def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> RunStop 
 def _check_queue(
     tx: Transaction, owner: str, state: ThreadState | None, agent: str, limits: Limits, *, is_delayed: bool = False
 ) -> None:
-    """Raise queue_full if one more run would exceed a limit of waiting runs.
+    """Raise queue_full if one more run would exceed a limit of waiting runs. `state` is that of the run's thread; None
+    if the thread is new.
 
     If the queue of an agent is full, its owners have equal shares: an owner that has not used its share may still add a
-    run. Runs that start at a later time have a separate limit, and count towards no queue.
+    run. Runs that start at a later time (`is_delayed`) have a separate limit, and count towards no queue.
     """
     counts, queue = tx.waiting(owner, agent), limits.queue
     on_thread = sum(tx.wait(state, run) <= 0 for run in state.pending) if state is not None else 0
@@ -320,7 +323,8 @@ def _check_queue(
 
 
 def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limits, *, may_start: bool) -> Submitted:
-    """Answer open questions of a task. The task continues once all its questions are answered.
+    """Answer open questions of a task. The task continues once all its questions are answered: at once if `may_start`
+    (its agent has a free slot), else when its turn comes.
 
     Raises task_ended, not_awaiting if no such question is open, invalid.
     """
@@ -401,7 +405,8 @@ def cancel_run(tx: Transaction, owner: str, run_id: str, *, rollback: bool) -> C
 
 
 def cancel(tx: Transaction, owner: str, task_id: str, *, rollback: bool = False) -> Cancelled:
-    """Cancel a task: at once if no run of it is running, otherwise after that run has stopped.
+    """Cancel a task: at once if no run of it is running, otherwise after that run has stopped. With `rollback`, its
+    active runs are also removed from the thread.
 
     Raises task_ended if the task has ended already.
     """

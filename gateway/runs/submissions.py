@@ -147,7 +147,8 @@ class Submissions:
         return await self._await_dispatch(owner, agent, submission.webhook, is_reserved, commit)
 
     async def _submit_with_state(self, owner: str, submission: Submission, base: Base | None) -> Receipt:
-        """Change the state that the agent keeps itself, on an existing thread, and then submit the rest."""
+        """Change the state that the agent keeps itself, on an existing thread, and then submit the rest. `base` is the
+        state of another thread to start from; None if the submission is no fork."""
         alias = submission.alias or ""
         thread_id = submission.thread_id or await self._reads.thread_of(
             owner, submission.protocol, submission.agent, alias
@@ -216,7 +217,7 @@ class Submissions:
 
     async def _store_input(self, registered: RegisteredAgent | None, run_input: RunInput) -> RunInput:
         """Return the input as the log keeps it: files in the store, only the headers that the agent may get, and the
-        context of the current trace."""
+        context of the current trace. An agent that is not registered (None) gets no headers."""
         headers = _forwarded_headers(registered, run_input.headers)
         trace: Mapping[str, str] = {} if self._traces is None else self._traces.read_context()
         messages = await keep_messages(self._blobs, run_input.messages)
@@ -225,7 +226,11 @@ class Submissions:
     async def _await_dispatch(
         self, owner: str, agent: str, webhook: Webhook | None, is_reserved: bool, commit: "asyncio.Future[Submitted]"
     ) -> Receipt:
-        """Return the receipt of a commit. The committed run starts even if the caller disconnects."""
+        """Return the receipt of a commit. The committed run starts even if the caller disconnects.
+
+        `webhook` is delivered for its task, if there is one. `is_reserved` is True if a slot of the agent is reserved
+        for the run.
+        """
         commit.add_done_callback(partial(self._dispatch, owner, agent, webhook, is_reserved))
         return (await asyncio.shield(commit)).receipt
 
@@ -264,7 +269,8 @@ class Submissions:
 
 
 def _forwarded_headers(registered: RegisteredAgent | None, headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the headers of a request that the agent's settings pass on to its server."""
+    """Return the headers of a request that the agent's settings pass on to its server; none if the agent is not
+    registered (None)."""
     if not headers or registered is None:
         return {}
     return {name: value for name, value in headers.items() if name in registered.forward}

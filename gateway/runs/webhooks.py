@@ -122,7 +122,7 @@ class _Failure:
 
 
 class Deliverer:
-    """Deliveries to all webhooks of this gateway."""
+    """Sender of the events of tasks to all webhooks of this gateway."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Deliverer:
             self._arm(delivery, self._pause_until(delivery, due.next_try))
 
     def _find(self, owner: str, webhook: Webhook) -> _Delivery | None:
-        """Return the delivery to exactly this webhook."""
+        """Return the delivery to exactly this webhook, or None if there is none."""
         delivery = self._deliveries.get((owner, webhook.task_id, webhook.webhook_id))
         return delivery if delivery is not None and delivery.webhook == webhook else None
 
@@ -367,7 +367,7 @@ class Deliverer:
     async def _post_traced(
         self, delivery: _Delivery, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str
     ) -> _Failure | None:
-        """Post a body once, in the trace of the newest run. Return the failure, if any."""
+        """Post a body once, in the trace of the newest run. Return the failure, or None after a success."""
         if self._observer.traces is None:
             return await self._post(due, headers, body, place)
         span = self._observer.traces.start_post(delivery.trace, due.webhook.url)
@@ -379,7 +379,8 @@ class Deliverer:
             span.end(None, None if failure is None else "webhook_failed")
 
     async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str) -> _Failure | None:
-        """Post a body once, and return the failure, if any. `place` identifies the body within the webhook."""
+        """Post a body once, and return the failure, or None after a success. `place` identifies the body within the
+        webhook."""
         turn = self._posting.setdefault(due.owner, asyncio.Semaphore(_MAX_POSTS))
         rules = self._rules()
         if rules.signer is not None:

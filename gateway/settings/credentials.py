@@ -57,7 +57,7 @@ class ApiKey(SettingsSection):
 
     @property
     def expires_at(self) -> float | None:
-        """Time at which the key expires, in seconds since 1970, UTC."""
+        """Time at which the key expires, in seconds since 1970, UTC; None if it does not."""
         if self.expires is None:
             return None
         return (self.expires if self.expires.tzinfo else self.expires.replace(tzinfo=UTC)).timestamp()

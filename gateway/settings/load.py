@@ -63,7 +63,8 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
 
 
 def advise(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> list[str]:
-    """Return a line for each setting that is valid but probably wrong. Raises ConfigError as `load` does."""
+    """Return a line for each setting that is valid but probably wrong. The parameters are those of `load`. Raises
+    ConfigError."""
     merged, place = _read(path, flags)
     return [f"{place.of(loc)}: {text}" for loc, text in find_doubts(load(path, flags), merged)]
 
@@ -71,7 +72,7 @@ def advise(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> 
 def find_sources(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return the source of each setting that has no default value, by its key: a flag, a variable, or the file.
 
-    Raises ConfigError as `load` does.
+    The parameters are those of `load`. Raises ConfigError.
     """
     merged, place = _read(path, flags)
     return {".".join(loc): place.of(loc) for loc in _leaves(merged, ())}
@@ -88,7 +89,7 @@ def _leaves(value: object, loc: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> None:
-    """Raise ConfigError with a line for each missing file of an agent."""
+    """Raise ConfigError with a line for each missing file of an agent. The parameters are those of `load`."""
     place = _read(path, flags)[1]
     missing = [f"{place.of(loc)}: {text}" for loc, text in find_missing_files(load(path, flags))]
     if missing:
@@ -114,7 +115,7 @@ class _Loader(yaml.SafeLoader):
     """YAML loader that rejects duplicate keys. The YAML standard loader silently keeps the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Raise yaml.MarkedYAMLError for a duplicate key."""
+        """Return the mapping of a node, as the base class does. Raises yaml.MarkedYAMLError for a duplicate key."""
         keys: set[object] = set()
         for key_node, _ in node.value:
             key: object = self.construct_object(key_node, deep=True)  # pyright: ignore[reportUnknownMemberType]
@@ -125,7 +126,8 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Raise yaml.MarkedYAMLError for a value that cannot be constructed."""
+        """Return the value of a node, as the base class does. Raises yaml.MarkedYAMLError for a value that cannot be
+        constructed."""
         try:
             return super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         except (ValueError, LookupError, AttributeError):  # a date of month 13, `!!int x`, `!!bool x`
@@ -230,7 +232,8 @@ def _fill_variables(value: Any, path: tuple[str, ...], missing: list[_Missing]) 
 
 
 def list_files(path: Path | None) -> Sequence[Path]:
-    """Return the files that the settings are read from: the file at `path`, and those that it and variables name.
+    """Return the files that the settings are read from: the file at `path` (None: no file), and those that it and
+    variables name.
 
     Files that cannot be located are left out.
     """

@@ -94,7 +94,8 @@ class Scrubber:
     @classmethod
     def of(cls, settings: Settings | None, file: Path | None, *others: str) -> "Scrubber":
         """Return the scrubber for the secrets of the settings, for all values that `${VAR}` and `${file:…}` have in
-        their file, and for other secrets."""
+        their file, and for other secrets. The settings are None if they have errors, and the file is None without
+        one."""
         return cls((*_secrets_of(settings), *_filled_values(file), *others))
 
     def clean(self, text: str) -> str:

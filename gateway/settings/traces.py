@@ -12,7 +12,7 @@ _HINT: Final = (
 
 
 def _check_installed(value: str | None) -> str | None:
-    """Return the value if its packages are installed. Raises ValueError."""
+    """Return the value. Raises ValueError if traces are on (it is not None) and their packages are not installed."""
     if value is not None and not _is_installed():
         raise ValueError(_HINT)
     return value

@@ -63,7 +63,7 @@ class StoredAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DisabledAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent that starts no runs."""
+    """An agent that an operator has disabled: it starts no runs."""
 
     name: str
     running: Running
@@ -262,7 +262,8 @@ def put_agent(
 
 
 def delete_agent(tx: Transaction, name: str, origin: ActOrigin, *, expected: Sequence[int] | None) -> None:
-    """Delete an agent. Raises not_found, and conflict with the reason `revision`."""
+    """Delete an agent. `expected` are the revisions of which it must have one; None accepts any. Raises not_found, and
+    conflict with the reason `revision`."""
     lock_audit(tx)
     row = _find(tx, _AGENT, name)
     if row is None:

@@ -198,7 +198,8 @@ def _hash(row: Any) -> str:
 def read_records(
     connection: Connection, where: AuditFilter, limit: int, before: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return up to `limit` records, the newest first. `before` = only records with a smaller number."""
+    """Return up to `limit` records, the newest first. `before` = only records with a smaller number; None = from the
+    newest on."""
     selected = select(_AUDIT).order_by(_AUDIT.c.seq.desc()).limit(limit)
     if before is not None:
         selected = selected.where(_AUDIT.c.seq < before)

@@ -37,7 +37,8 @@ class Auditor:
         """Note that the credential of the current request was refused, or that it has none."""
 
     def note_reload(self, applied: Sequence[str], mistakes: Sequence[str]) -> None:
-        """Note that the configuration was read again. `applied` are the keys of changed settings."""
+        """Note that the configuration was read again. `applied` are the keys of changed settings, and `mistakes` the
+        errors because of which nothing was applied."""
 
 
 NO_AUDITOR: Final = Auditor()

@@ -117,7 +117,8 @@ def page(
     before: str | None = None,
     limit: int,
 ) -> list[StoredCheckpoint]:
-    """Return up to `limit` checkpoints of a namespace, newest first. `ns` = None selects all namespaces."""
+    """Return up to `limit` checkpoints of a namespace, newest first. `ns` = None selects all namespaces.
+    `checkpoint_id` selects one checkpoint, and `before` those older than this id, unless they are None."""
     table = _CHECKPOINT
     wanted = select(table).where(table.c.owner == owner, table.c.thread_id == thread_id)
     if ns is not None:
@@ -297,7 +298,7 @@ def _drop_unused_values(connection: Connection, owner: str, thread_id: str) -> N
 def copy_thread(
     connection: Connection, owner: str, thread_id: str, new_id: str, *, until: str | None = None
 ) -> frozenset[str]:
-    """Copy the checkpoints of a thread to another thread, up to and including `until`. Return their ids.
+    """Copy the checkpoints of a thread to another thread, up to and including `until` (None: all). Return their ids.
 
     The copies keep their ids: the newest checkpoint of a graph is the one with the greatest id.
     """

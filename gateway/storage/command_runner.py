@@ -21,7 +21,8 @@ Outcome = tuple[Any, BaseException | None]
 
 
 class Spoiled(Exception):
-    """A command failed after it had changed something. The cause is the error of the command."""
+    """Raised for a command that failed after it had changed something, so its transaction must be rolled back. The
+    cause is the error of the command."""
 
 
 class CommandRunner:

@@ -89,7 +89,8 @@ class Database(Protocol):
         ...
 
     def together(self, connection: Connection) -> AbstractContextManager[Any]:
-        """Return a context manager that pipelines the writer's statements. Its end raises the first error, if any."""
+        """Return a context manager that sends the writer's statements together, without waiting for each result. Its
+        end raises the first error, if any."""
         ...
 
     def reading(self, connection: Connection) -> AbstractContextManager[None]:
@@ -195,7 +196,8 @@ class Prepare(Protocol):
 
 
 def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: bool = False) -> bool:
-    """Upgrade the schema to `HEAD`. Return True if the caller must fold all logs into their rows again.
+    """Upgrade the schema to `HEAD`. Return True if the caller must fold all logs into their rows again. `prepare`, if
+    given, is called before a migration changes the schema.
 
     Alembic is imported only for a database of an earlier release: the import takes a quarter of a second and 10 MB.
 

@@ -104,8 +104,8 @@ class SnapshotCache:
             self._drop(key)
 
     def _keep(self, pk: int, name: Hashable, snapshot: Snapshot, *, changed: bool) -> None:
-        """Cache a copy of a snapshot, unless one that is as new is cached. The one that it replaces becomes the earlier
-        one."""
+        """Cache a copy of a snapshot, unless one that is as new is cached. `changed` = records were added to it since
+        it was read from the cache. The snapshot that it replaces is cached as the earlier one."""
         if not changed:
             return
         newest = self._cached.get((pk, name))

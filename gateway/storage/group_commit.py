@@ -24,7 +24,7 @@ class GroupCommit:
     """Commits on a database that no other gateway writes to."""
 
     def __init__(self, database: Database, link: WriterLink, tx: Transaction, hand_over: HandOver) -> None:
-        """Commit groups on the connection of `link`."""
+        """Commit groups on the connection of `link`, and pass each result to `hand_over`."""
         self._database = database
         self._link = link
         self._tx = tx
@@ -86,7 +86,7 @@ class SharedGroupCommit:
     """
 
     def __init__(self, database: Database, link: WriterLink, tx: SharedTransaction, hand_over: HandOver) -> None:
-        """Commit groups on the connection of `link`."""
+        """Commit groups on the connection of `link`, and pass each result to `hand_over`."""
         self._database = database
         self._link = link
         self._tx = tx

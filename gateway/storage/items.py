@@ -88,7 +88,7 @@ class ItemStore:
         return self._began + self._clock.steady()
 
     async def put(self, owner: str, namespace: Namespace, key: str, value: JsonObject, ttl: int | None = None) -> None:
-        """Store an item, or replace it. `ttl` = time to live in seconds. Raises invalid."""
+        """Store an item, or replace it. `ttl` = time to live in seconds; None = unlimited. Raises invalid."""
         if not namespace:
             raise FaultError(FaultCode.INVALID, "namespace: must have at least one label")
         if not key:
@@ -252,7 +252,7 @@ class _Match:
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """Sort key: the newest first."""
+        """Sort key: the negative time of the last change, so that the newest is first, then namespace and key."""
         return (-self.updated_at, *self.key)
 
 

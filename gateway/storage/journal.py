@@ -94,10 +94,12 @@ class Journal:
     ) -> None:
         """Create a journal for the database at a URL. `open` connects it.
 
-        `power` and `pooler` are options of `open_database`. `shared` = other gateways use the database at the same
-        time, each with a different `node` id. `on_commit` receives the records of each commit of this gateway on the
-        event loop. `on_remote` receives notices of the commits of other gateways there, in order of commit for each
-        thread. `audits` = record what callers delete or share in the audit log.
+        `power` and `pooler` are options of `open_database`. `clock` is the source of the time; None is the system's
+        clock. `shared` = other gateways use the database at the same time, each with a different `node` id. `audits` =
+        record what callers delete or share in the audit log.
+
+        `on_commit` receives the records of each commit of this gateway on the event loop. `on_remote` receives notices
+        of the commits of other gateways there, in order of commit for each thread. Both are optional.
         """
         self._audits = audits
         self.database = open_database(url, power=power, shared=shared, pooler=pooler)
@@ -140,7 +142,7 @@ class Journal:
                 raise
 
     async def _try_to_open(self, *, wait: bool) -> bool:
-        """Open the database. Return False if it is locked and `wait` is set."""
+        """Open the database. If another gateway has locked it, return False if `wait` is set, else raise the error."""
         try:
             self.database.acquire()
             await asyncio.to_thread(self._open)

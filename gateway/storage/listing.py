@@ -101,8 +101,8 @@ def threads(
     order: ThreadOrder,
     descending: bool,
 ) -> list[Place]:
-    """Return the places of one page of an owner's threads. `among` = keys of the threads to select from, `shared` =
-    keys of threads of other owners.
+    """Return the places of one page of an owner's threads, sorted by `order`, the greatest value first if `descending`.
+    `among` = keys of the threads to select from; None = all. `shared` = keys of threads of other owners.
 
     If a filter needs the JSON of the rows, they are read one by one until the page is full.
     """
@@ -121,8 +121,8 @@ def count_threads(
     among: Set[int] | None = None,
     shared: Set[int] = frozenset(),
 ) -> int:
-    """Return the number of an owner's threads that match a filter. `among` = keys of the threads to select from,
-    `shared` = keys of threads of other owners.
+    """Return the number of an owner's threads that match a filter. `among` = keys of the threads to select from; None =
+    all. `shared` = keys of threads of other owners.
 
     The total is stored in a tally, because counting a hundred thousand rows takes as long as thirty searches. The
     number of idle threads is the total minus those of the other statuses.
@@ -238,9 +238,11 @@ def runs_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[
 def tasks(
     connection: Connection, owner: str, where: TaskFilter, limit: int, cursor: str | None
 ) -> tuple[list[Place], str | None, int]:
-    """Return the places of one page of an owner's tasks, the cursor of the next page, and the total number of tasks.
+    """Return the places of one page of an owner's tasks, the cursor of the next page (None: it is the last), and the
+    total number of tasks.
 
-    The task with the newest change of state is first.
+    `cursor` is that of the requested page; None requests the first one. The task with the newest change of state is
+    first.
     """
     conditions: list[ColumnElement[bool]] = [_TASK.c.owner == owner]
     if where.agent is not None:
@@ -289,8 +291,8 @@ def _ephemeral_keys(owner: str) -> Select[tuple[int]]:
 def tasks_active_at(
     connection: Connection, owner: str, moment: int, slack: int, limit: int, agents: Set[str] | None
 ) -> list[Task]:
-    """Return tasks that existed at a moment and changed after it, the earliest change first. `agents` selects those of
-    some agents."""
+    """Return tasks that existed at a moment and changed after it, the earliest change first. Both times may be wrong by
+    `slack`. `agents` selects those of some agents; None selects all."""
     conditions = [_TASK.c.owner == owner, _TASK.c.changed_at >= moment - slack, _TASK.c.created_at <= moment + slack]
     if agents is not None:
         conditions.append(_TASK.c.agent.in_(sorted(agents)))

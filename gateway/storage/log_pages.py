@@ -116,7 +116,8 @@ def decode_records(
     limit: int | None = None,
     created: CreatedIds | None = None,
 ) -> list[Record]:
-    """Decode rows of the log to records, up to the size of a page. `created` = cache of ids in committed records."""
+    """Decode rows of the log to records, up to the size of a page and the number `limit` (None: no limit). `created` =
+    cache of ids in committed records, if there is one."""
     records: list[Record] = []
     size = 0
     ids = _Ids(connection, pk, {} if created is None else created)
@@ -162,7 +163,8 @@ class _Ids(dict[str | None, str | None]):
         return full_id
 
     def _read(self, seq: int) -> str | None:
-        """Read the id that a record created. Raises _Erased if the record does not exist any more."""
+        """Read the id that a record created; None if it created none. Raises _Erased if the record does not exist any
+        more."""
         rows = sql_of(self._connection.dialect).creation.run(self._connection, (self._pk, seq))
         if not rows:
             raise _Erased

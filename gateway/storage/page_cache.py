@@ -52,7 +52,8 @@ class RecordPage:
     ) -> Sequence[Record]:
         """Return the records after a sequence number and not after `until`.
 
-        At most `limit` records and `room` bytes are returned, but at least one record.
+        At most `limit` records and `room` bytes are returned, but at least one record. None means that there is no such
+        limit.
         """
         records = self.records
         begin = 0 if after <= self.after else bisect_right(records, after, key=_SEQ)
@@ -114,7 +115,8 @@ class PageCache:
         return (await asyncio.shield(loading))[0]
 
     def find(self, pk: int, after: int, *, since: float | None = None) -> RecordPage | None:
-        """Return a cached page with the next record, or None."""
+        """Return a cached page with the next record after `after`, or None. `since` = the page must have been loaded at
+        this time or later, in loop time."""
         block = (pk, after // BLOCK)
         for page in self._blocks.get(block, ()):
             if page.after <= after < page.last and (since is None or page.loaded_at >= since):

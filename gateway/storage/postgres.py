@@ -563,7 +563,8 @@ def _commit(connection: Connection, driver: psycopg.Connection[Any]) -> None:
 
 
 def _of_driver(error: BaseException) -> BaseException | None:
-    """Return the error of psycopg that SQLAlchemy's error wraps."""
+    """Return the error of psycopg that SQLAlchemy's error wraps, or None if it wraps none. Any other error is returned
+    itself."""
     return error.orig if isinstance(error, DBAPIError) else error
 
 

@@ -39,7 +39,8 @@ class Statement:
         *,
         bounded: bool = False,
     ) -> None:
-        """Compile a statement. `bounded` = all its rows fit into memory.
+        """Compile a statement. `columns` = the columns that an INSERT or UPDATE sets, if it does not list them itself.
+        `bounded` = all its rows fit into memory.
 
         Raises:
             ValueError: if `names` are not the names of its parameters.

@@ -15,7 +15,7 @@ class Publisher:
     def __init__(
         self, channels: Channels, changes: ChangeFeed, on_commit: Callable[[Sequence[Published]], None] | None
     ) -> None:
-        """Publish to channels, then to `on_commit`. Changed rows are hints of the feed `changes`."""
+        """Publish to channels, then to `on_commit`, unless it is None. Changed rows are hints of the feed `changes`."""
         self.rows = RowCache()
         self._channels = channels
         self._changes = changes

@@ -167,7 +167,8 @@ class LiveRun:
 
 
 def live_runs(connection: Connection, node: str | None = None, pks: Sequence[int] | None = None) -> list[LiveRun]:
-    """Return pending and running runs, the oldest first. `node` and `pks` select those of one node or some threads."""
+    """Return pending and running runs, the oldest first. `node` and `pks` (keys) select those of one node or some
+    threads, unless they are None."""
     conditions: list[ColumnElement[bool] | TextClause] = [text(f"run.{LIVE}")]
     if node is not None:
         conditions.append(_RUN.c.node == node)
@@ -257,7 +258,7 @@ def webhooks(connection: Connection, owner: str, task_id: str) -> list[Webhook]:
 
 
 def due_webhooks(connection: Connection, node: str | None = None) -> list[Due]:
-    """Return the webhooks that have not received all records. `node` selects those of one node."""
+    """Return the webhooks that have not received all records. `node` selects those of one node; None selects all."""
     return _due(connection, *(() if node is None else (_HOOK.c.node == node,)))
 
 

@@ -198,12 +198,13 @@ class JournalReads(LogReader):
         return await self._journal.query(queries.agents_of, owner, thread_id)
 
     async def file(self, owner: str, blob: str, agents: Set[str] | None = None) -> FilePart:
-        """Return a stored file. `agents` excludes threads on which other agents ran. Raises not_found."""
+        """Return a stored file. `agents` excludes threads on which other agents ran; None excludes none. Raises
+        not_found."""
         part = await self._journal.query(listing.file, owner, blob, agents)
         return await self.load_file(_require_found(part, "No such file"))
 
     async def has_file(self, owner: str, blob: str, agents: Set[str] | None = None) -> bool:
-        """Return True if `file` finds the file."""
+        """Return True if `file` finds the file with the same arguments."""
         return await self._journal.query(listing.file, owner, blob, agents) is not None
 
     async def load_file(self, part: FilePart) -> FilePart:
@@ -213,7 +214,8 @@ class JournalReads(LogReader):
     async def file_pieces(
         self, owner: str, blob: str, agents: Set[str] | None = None
     ) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        """Return a stored file and its bytes. `agents` excludes threads on which other agents ran. Raises not_found."""
+        """Return a stored file and its bytes. `agents` excludes threads on which other agents ran; None excludes none.
+        Raises not_found."""
         part = _require_found(await self._journal.query(listing.file, owner, blob, agents), "No such file")
         return await self.load_file_pieces(part)
 

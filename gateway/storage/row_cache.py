@@ -27,7 +27,8 @@ class RowChange(msgspec.Struct, frozen=True):
 
 
 class RowCache:
-    """Cache of `most` rows of at most `largest` bytes each. Rows of the threads that changed longest ago go first."""
+    """Cache of at most `most` rows of at most `largest` bytes each. Rows of the threads that changed longest ago are
+    evicted first."""
 
     def __init__(self, most: int = 4096, largest: int = 8192) -> None:
         self._most = most

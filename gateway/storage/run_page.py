@@ -68,7 +68,7 @@ def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: in
 
 
 def _names(tasks: Iterable[Any]) -> set[str | None]:
-    """Return the values that the log may have instead of the ids of these tasks."""
+    """Return the values by which the log may name these tasks: their ids, and the short references."""
     return {refer(task.task_id, created) for task in tasks for created in (task.first_seq, None)}
 
 

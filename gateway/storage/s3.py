@@ -60,8 +60,8 @@ class S3Blobs(Blobs):
     ) -> None:
         """Create the store for a bucket, without connecting.
 
-        `limit`: maximum size of a file, in bytes. `young`: seconds after an upload in which the same object
-        is not uploaded again.
+        `limit`: maximum size of a file, in bytes. `young`: seconds after an upload in which the same object is not
+        uploaded again. `clock`: source of the time; None is the system's clock.
         """
         super().__init__(limit)
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""

@@ -168,7 +168,7 @@ class SharedTransaction(Transaction):
             self._drop(look.state)
 
     def forget_all(self) -> None:
-        """Drop all threads. Another gateway may have assigned their keys again while the connection was lost."""
+        """Drop all cached threads. Another gateway may have assigned their keys again while the connection was lost."""
         self.forget()
         self._states.clear()
         self._behind.clear()
@@ -204,7 +204,8 @@ class SharedTransaction(Transaction):
         return state
 
     def find_task(self, owner: str, task_id: str) -> Task | None:
-        """Read the task after its thread: a task that was read before may have ended when the thread is read."""
+        """Return a task, or None if it does not exist. It is read after its thread: a task that was read before may
+        have ended when the thread is read."""
         task = super().find_task(owner, task_id)
         if task is None or self._has_read(owner, task.thread_id):
             return task

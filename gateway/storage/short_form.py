@@ -203,9 +203,10 @@ _SEQ: Final = "#"
 
 
 def refer(name: str | None, created: int | None) -> str | None:
-    """Return the reference that the log stores instead of the id of a task or run.
+    """Return the reference that the log stores instead of the id of a task or run. Without an id (`name` is None),
+    return None.
 
-    `created` = sequence number of the record that created it. Without it, the id itself is stored.
+    `created` = sequence number of the record that created it. If that is not known, the id itself is stored.
     """
     if name is None or created is None:
         return name if name is None or not name.startswith(_SEQ) else _SEQ + name
@@ -218,7 +219,7 @@ def find_reference(reference: str | None) -> int | None:
 
 
 def plain_id(reference: str | None) -> str | None:
-    """Return the id of a stored reference that contains the id itself."""
+    """Return the id of a stored reference that contains the id itself; None for a record without an id."""
     return reference[1:] if reference is not None and reference[:1] == _SEQ else reference
 
 

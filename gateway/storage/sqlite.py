@@ -212,7 +212,7 @@ class Sqlite:
         return connection
 
     def prepare_migration(self, connection: Connection, *, expands: bool) -> None:
-        """Do nothing: only one gateway uses the database at a time."""
+        """Do nothing, for any migration: only one gateway uses the database at a time."""
 
     def claim(self, connection: Connection) -> None:
         """Do nothing: the lock file ensures that this is the only gateway."""

@@ -182,7 +182,8 @@ class LogReader:
         return asyncio.get_running_loop().time()
 
     async def _read_page(self, pk: int, after: int, until: int | None, begun: float) -> RecordPage | None:
-        """Return the page with the next record, or None if there is none. `begun` = start of the read, in loop time."""
+        """Return the page with the next record, or None if there is none up to `until` (None: no limit). `begun` =
+        start of the read, in loop time."""
         since = max(begun, self._now() - _FRESH) if self._shared else None
         page = await self._pages.get(pk, after, until, since=since)
         return page if page.last > after and (until is None or after < until) else None
@@ -302,10 +303,8 @@ class LogReader:
                 return recent
 
     def _must_wait(self, pk: int, scope: Scope, channel: Channel) -> bool:
-        """Return True if a follower that has read everything waits for more records.
-
-        If the gateway stops, close its connection.
-        """
+        """Return True if a follower that has read everything waits for more records. If the gateway is stopping, close
+        the follower's connection instead."""
         if not self._is_open(pk, scope):
             return False
         if channel.closed:

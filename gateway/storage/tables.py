@@ -29,7 +29,8 @@ PASSING: Final = "expires"
 
 
 def _partial(where: str, in_postgresql: str | None = None) -> dict[str, Any]:
-    """Return the arguments of a partial index with this condition.
+    """Return the arguments of a partial index with the condition `where`. `in_postgresql` = the condition in
+    PostgreSQL, if it is another one.
 
     The argument `postgresql_where` of SQLAlchemy would import its PostgreSQL dialect, 2 MB, also for SQLite.
     """

@@ -99,7 +99,7 @@ def _read_back(event: AnyEvent) -> tuple[AnyEvent, bytes]:
 
 
 def _reference(state: ThreadState, full_id: str | None) -> str | None:
-    """Return the short reference that the log stores for the id of a task or a run."""
+    """Return the short reference that the log stores for the id of a task or a run; None without an id."""
     if full_id is None:
         return None
     return state.references.get(full_id) or refer(full_id, None)
@@ -368,7 +368,10 @@ class Transaction:
         attempt: int = 0,
         body: bytes | None = None,
     ) -> Record:
-        """Append one event to the log of a thread. `body` = its JSON, if it was encoded and read back already.
+        """Append one event to the log of a thread, and return its record.
+
+        `task_id` and `run_id` are those of the event; None if it concerns the thread. `body` = its JSON, if it was
+        encoded and read back already.
 
         Raises:
             FaultError: invalid, if the event could not be read from the log. It contains input of callers unchanged.
@@ -389,7 +392,8 @@ class Transaction:
         run_id: str | None,
         attempt: int,
     ) -> None:
-        """Append events of an agent, all with the same time. Each was read back from the JSON next to it."""
+        """Append events of an agent, all with the same time, task, run and attempt. Each was read back from the JSON
+        next to it."""
         if not events:
             return
         self.touched += 1

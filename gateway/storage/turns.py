@@ -75,7 +75,8 @@ def _find_runs(connection: Connection, pk: int, limit: int, beyond: int | None, 
 def _find_messages(
     connection: Connection, pk: int, limit: int, beyond: int | None, last: int | None, *, descending: bool
 ) -> list[Turn]:
-    """Return messages outside of runs as turns, in order and without those after `last`, a sequence number."""
+    """Return up to `limit` messages outside of runs as turns, in the order of `find_turns` (the newest first if
+    `descending`): after `beyond`, and none after `last`. Both are sequence numbers; None is no bound."""
     seq = _EVENT.c.seq
     selected = select(seq, _EVENT.c.body).where(
         _EVENT.c.thread_pk == pk, *_IS_MESSAGE, *_beyond(seq, beyond, descending=descending)

@@ -62,8 +62,8 @@ async def keep_trying(
 ) -> T:
     """Return the result of `act`, and retry it for `seconds` while it raises one of `errors`.
 
-    After that the error is raised. The pauses double up to `longest` seconds. `note` is called with each error, and
-    with the pause after it.
+    After that the error is raised. The pauses double up to `longest` seconds. `note`, if given, is called with each
+    error, and with the pause after it.
     """
     pause, until = 0.05, asyncio.get_running_loop().time() + seconds
     while True:

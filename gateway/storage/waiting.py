@@ -32,7 +32,7 @@ class Waiting(NamedTuple):
 
 
 class WaitingRuns:
-    """The pending runs of a database that one gateway has to itself."""
+    """Counts of the pending runs of a database that only this gateway uses."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, str], tuple[str, bool]] = {}

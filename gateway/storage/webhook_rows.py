@@ -82,12 +82,13 @@ def advance_cursor(tx: Transaction, due: Due, seq: int, *, done: bool, forget: b
 
 
 def note_failure(tx: Transaction, due: Due, failures: int, next_try: int, reason: str) -> bool:
-    """Store a failed attempt and the time of the next one. Return the same as `advance_cursor`."""
+    """Store a failed attempt and the time of the next one. Return False if another gateway has adopted the webhook, or
+    if it was deleted."""
     return _change(tx, due, update(_HOOK).values(failures=failures, next_try=next_try, reason=reason))
 
 
 def end_webhook(tx: Transaction, due: Due, failures: int, reason: str, given_up_at: int | None) -> bool:
-    """Store that deliveries have ended. Return the same as `advance_cursor`.
+    """Store that deliveries have ended. Return False if another gateway has adopted the webhook, or if it was deleted.
 
     `given_up_at` = time at which it was given up, or None if the receiver has ended the webhook.
     """

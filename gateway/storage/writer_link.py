@@ -32,7 +32,8 @@ class WriterLink:
         """Commit during which the connection was lost. Its callers get their results once its outcome is known."""
 
     def open(self) -> tuple[Engine, Connection]:
-        """Connect. Raises conflict if another gateway uses the database."""
+        """Connect, and return the database's engine and the writer's connection. Raises conflict if another gateway
+        uses the database."""
         self._engine = self._database.open_writer()
         self.connection = self._database.connect(self._engine)
         return self._engine, self.connection

@@ -31,7 +31,8 @@ class TraceExporter:
     """Sender of this process's spans."""
 
     def __init__(self, node: str | None, *, has_content: bool) -> None:
-        """Start the exporter. `node` is the name of this node of a cluster."""
+        """Start the exporter. `node` is the name of this node of a cluster; None for a single gateway. `has_content`
+        adds the content of messages and tool calls to the spans."""
         named = {} if node is None else {"service.instance.id": node}
         resource = Resource.create({"service.version": version("babelgate"), **named})
         if os.environ.get("OTEL_SERVICE_NAME") is None and _is_unnamed(resource):

@@ -15,7 +15,8 @@ _VARIABLES: Final = (VARIABLE, VARIABLE.lower())
 
 
 def clear_variable() -> None:
-    """Remove a folder of the environment, which this gateway does not own. Call this before the import."""
+    """Remove the variable of the metrics folder from the environment, because the folder may belong to another process.
+    Must be called before prometheus_client is imported."""
     for name in _VARIABLES:
         os.environ.pop(name, None)
 

@@ -25,8 +25,8 @@ class JsonFormatter(logging.Formatter):
     """Formatter that writes each record as one JSON object. Fields without a value are omitted."""
 
     def __init__(self, node: str | None = None, *, is_traced: bool = False) -> None:
-        """Create the formatter. `node` is the name of this node in every line. With `is_traced`, lines name the current
-        span."""
+        """Create the formatter. `node` is the name of this node in every line; None omits it. With `is_traced`, lines
+        name the current span."""
         super().__init__()
         self._find_span = make_span_finder() if is_traced else None
         self._node = node
@@ -86,7 +86,8 @@ def _add(line: dict[str, Any], request: RequestContext, names: tuple[str, ...]) 
 
 
 def _fault_of(record: logging.LogRecord) -> Fault | None:
-    """Return the fault of a line: its `extra={"fault": …}`, or that of the exception that it reports."""
+    """Return the fault of a line: its `extra={"fault": …}`, or that of the exception that it reports. Return None
+    without a fault."""
     fault = getattr(record, "fault", None)
     if isinstance(fault, Fault):
         return fault

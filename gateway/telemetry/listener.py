@@ -30,7 +30,8 @@ class MetricsListener(ThreadingHTTPServer):
         content_type: str,
         render_stacks: Callable[[], bytes] | None = None,
     ) -> None:
-        """Serve the pages that `render` and `render_stacks` return on a bound socket. `start` listens."""
+        """Serve the pages that `render` and `render_stacks` return on a bound socket. Without `render_stacks`, there is
+        no page of stacks. `start` listens."""
         super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
         self.socket.close()
         listener.setblocking(True)

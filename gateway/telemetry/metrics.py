@@ -87,7 +87,7 @@ class Metrics(GatewayObserver):
     def __init__(self, version: str, agents: Iterable[str] = (), on_run: Callable[[], None] | None = None) -> None:
         """Create the metrics.
 
-        `agents` are the configured agents, which get the first labels. `on_run` is called when a run starts.
+        `agents` are the configured agents, which get the first labels. `on_run`, if given, is called when a run starts.
         """
         disable_created_metrics()
         self._registry = CollectorRegistry()

@@ -98,7 +98,7 @@ def _make_exporter(settings: Settings) -> "TraceExporter | None":
 
 
 def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:
-    """Return the run that a task executes, if its agent is in this process."""
+    """Return the run that a task executes, or None if there is no run or its agent is not in this process."""
     run = hub.engine.find_run(task)
     if run is None:  # a task that the agent has started, such as that of a node of a graph
         context = _context_of(task)
@@ -110,7 +110,7 @@ def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:
 
 
 def _context_of(task: "asyncio.Task[Any]") -> Context | None:
-    """Return the context of a task."""
+    """Return the context of a task, or None if it cannot be found."""
     get_context: Callable[[], Context] | None = getattr(task, "get_context", None)
     if get_context is not None:
         return get_context()

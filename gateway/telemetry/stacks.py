@@ -61,7 +61,7 @@ def _tasks_of(loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[Any]]:
 
 
 def _describe(frames: Iterable[tuple[FrameType, int]], *, is_reversed: bool = False) -> Iterator[str]:
-    """Yield a line for each frame, the innermost last. The lines of the source are omitted: they may contain
-    secrets."""
+    """Yield a line for each frame, the innermost last; `is_reversed` means that the frames begin with the innermost.
+    The lines of the source are omitted: they may contain secrets."""
     lines = [f"  {frame.f_code.co_filename}:{number} {frame.f_code.co_name}" for frame, number in frames]
     yield from reversed(lines) if is_reversed else lines

@@ -49,7 +49,8 @@ class Traces:
     def start_request(
         self, method: str, headers: Mapping[bytes, bytes], start_time: int, *, is_trusted: bool
     ) -> "OtelRequestSpan":
-        """Start the span of a request. The span of an unknown caller is linked: it must not decide what is sampled."""
+        """Start the span of a request. The span of a caller that is not trusted is linked: it must not decide what is
+        sampled."""
         sent = {name: headers[name.encode()].decode("latin-1") for name in _HEADERS if name.encode() in headers}
         parent, links = _read_parent(sent, is_trusted=is_trusted)
         span = self._tracer.start_span(
@@ -104,7 +105,7 @@ class Traces:
         return OtelCallSpan((span,), within, outer)
 
     def start_http(self, method: str, url: str, operation: TracedOperation | None) -> "OtelCallSpan":
-        """Start the span of a request to an agent's server, below that of its operation."""
+        """Start the span of a request to an agent's server, below that of its operation, if it has one."""
         within, spans = otel.get_current(), list[Span]()
         if operation is not None:
             attributes = {**operation.attributes, **_describe_server(url)}
@@ -183,7 +184,7 @@ class OtelCallSpan:
     """Spans of a call to another server: of a request, and of the operation above it."""
 
     def __init__(self, spans: "tuple[Span, ...] | list[Span]", within: Context, outer: Context | None = None) -> None:
-        """Create the call. `outer` becomes the current context again when it ends."""
+        """Create the call. `outer` becomes the current context again when it ends; None leaves the current one."""
         self._spans = spans
         self._outer = outer
         self._within = within
@@ -195,7 +196,7 @@ class OtelCallSpan:
         return _inject(self._within)
 
     def end(self, status: int | None = None, error: str | None = None) -> None:
-        """End the spans once."""
+        """End the spans once, with the status and the error of `CallSpan.end`."""
         if self._has_ended:
             return
         self._has_ended = True
@@ -239,7 +240,7 @@ class OtelAttemptSpan:
         )
 
     def note_tool_ended(self, call_id: str, result: object, error: str | None) -> None:
-        """End the span of a tool."""
+        """End the span of a tool, with its result, or with an error unless that is None."""
         span = self._tools.pop(call_id, None)
         if span is None:
             return
@@ -256,7 +257,8 @@ class OtelAttemptSpan:
             self._room -= len(text)
 
     def end(self, error: str | None, tokens: Mapping[str, float]) -> None:
-        """End the span, and those of its tools that are open."""
+        """End the span with its error (None: a success) and its numbers of tokens, and end those of its tools that are
+        open."""
         for span in self._tools.values():
             span.end()
         span = self._span
@@ -271,7 +273,8 @@ class OtelAttemptSpan:
 
 
 def _read_parent(sent: Mapping[str, str], *, is_trusted: bool) -> tuple[Context, list[Link]]:
-    """Return the context of a caller, or an empty one with a link to the caller's span."""
+    """Return the parent of a request's span, and the spans that it links. A trusted caller's context is the parent. For
+    other callers, the parent is empty, and the caller's span is linked."""
     if "traceparent" not in sent and not (is_trusted and "baggage" in sent):
         return Context(), []
     if len(sent.get("tracestate", "")) > _MAX_STATE:
@@ -316,7 +319,8 @@ def _fail(span: Span, error: str) -> None:
 
 
 def _text_message(role: str, text: str) -> str:
-    """Return a message as JSON, in the form of the semantic conventions. The text is cut, so the JSON is valid."""
+    """Return a message as JSON, in the form of the semantic conventions. A long text is cut, and not the JSON, which
+    stays valid."""
     part = {"type": "text", "content": text[:CONTENT_LIMIT]}
     return json.dumps([{"role": role, "parts": [part]}], ensure_ascii=False)
 

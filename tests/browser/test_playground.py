@@ -87,10 +87,11 @@ def test_declined_question_ends_the_run(tab: Tab) -> None:
 
 def test_two_questions_are_answered_one_after_the_other(tab: Tab) -> None:
     send(tab, "approve", "Go")
-    for _ in range(2):
-        form = answer(tab).first
-        form.get_by_label("yes").check()
-        form.get_by_role("button", name="Answer").click()
+    for number in range(2):
+        question = tab.page.locator("[data-question]").nth(number)
+        question.get_by_label("yes").check()
+        question.get_by_role("button", name="Answer").click()
+        expect(question).to_have_attribute("data-answered", "answer")
     tab.see("write: approved")
     tab.see("send: approved")
     expect(tab.page.locator("[data-answered=answer]")).to_have_count(2)

@@ -59,7 +59,7 @@ async def create_targets(gateway: Reachable, path: str) -> Mapping[str, str]:
         case "own":
             thread = await _langchain(gateway.http)
             ids = {name: thread[name] for name in ("thread_id", "run_id")}
-            return {**await _waiting(gateway.http), **ids, "number": "1", "job_id": UNKNOWN}
+            return {**await _waiting(gateway.http), **ids, "number": "1", "job_id": UNKNOWN, PAGE_SLOT: PAGE}
         case _:
             return await _waiting(gateway.http)
 
@@ -81,8 +81,6 @@ async def _waiting(http: httpx.AsyncClient) -> Mapping[str, str]:
         "resource_id": f"{run_id}.0",
         "config_id": "p1",
         "blob": "0" * 64,
-        "key_id": UNKNOWN,
-        PAGE_SLOT: PAGE,
     }
 
 
@@ -163,6 +161,8 @@ def dumped(value: Json) -> bytes:
 def headers_for(route: Route) -> dict[str, str]:
     if route.words == "mcp":
         return dict(MCP)
+    if route.path.startswith("/console/") and route.method == "DELETE":
+        return {"Content-Type": "application/json"}  # which each write of the console needs
     return dict(V1) if route.words in ("rest", "rpc") else {}
 
 

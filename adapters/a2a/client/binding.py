@@ -144,7 +144,8 @@ class ClientBinding(ABC):
 
     @abstractmethod
     def open_subscription(self, task_id: str, *, start: int | None = None) -> AbstractAsyncContextManager["Replies"]:
-        """Subscribe to a task. With `start`, another gateway first replays the events since that seq."""
+        """Subscribe to a task. With `start`, another gateway first replays the events since that seq. Without it, the
+        stream continues from now."""
         ...
 
     async def file(self, blob: str) -> bytes:
@@ -229,7 +230,7 @@ class _JsonRpc(ClientBinding):
             yield replies
 
     def _task(self, task_id: str, context_id: str | None) -> JsonObject:
-        """Return the params of a request for a task.
+        """Return the params of a request for a task, with its context if the server needs and has one.
 
         langgraph-api 0.16.7, which is called by 0.3, requires the context too.
         """

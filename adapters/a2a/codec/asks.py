@@ -45,7 +45,8 @@ class AnswerMessage:
 
 
 def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[FrameworkQuestion]:
-    """Return the questions of a status message in a framework's form, if it has any.
+    """Return the questions of a status message in a framework's form; none if it has no such form. They are in its
+    parts and its metadata.
 
     The other parts of the message go to the first question.
     """
@@ -64,7 +65,8 @@ def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[Fra
 
 
 def decode_calls(name: str | None, parts: Sequence[Part]) -> list[FrameworkQuestion]:
-    """Return the questions in an artifact in a framework's form; none if any part is something else."""
+    """Return the questions in an artifact with this name (None: without one) that has a framework's form. Return none
+    if any part is something else."""
     return next(filter(None, (reader(name, parts) for reader in _ARTIFACT_READERS)), list[FrameworkQuestion]())
 
 

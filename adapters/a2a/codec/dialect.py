@@ -271,9 +271,11 @@ class Dialect(ABC):
         output_modes: Sequence[str] = (),
         metadata: JsonObject | None = None,
     ) -> JsonObject:
-        """Encode a send of the gateway as a client; `wait` is None for a stream.
+        """Encode a send of the gateway as a client. Optional values that are None or empty are omitted.
 
-        Ids in the message itself belong to another server, so they are replaced.
+        `wait` is True if the server responds when the task stops, False if at once, and None for a stream. `references`
+        are the ids of earlier tasks of the context. Ids in the message itself belong to another server, so `context_id`
+        and `task_id` replace them.
         """
         encoded_message = self.encode_message(message, context_id or "", task_id or "")
         for name in ("contextId", "taskId"):
@@ -322,7 +324,8 @@ class Dialect(ABC):
     def encode_task(
         self, task: TaskSnapshot, history_length: int | None = None, *, artifacts: bool = True
     ) -> JsonObject:
-        """Encode a task with its newest `history_length` messages (None: all), without empty fields."""
+        """Encode a task with its newest `history_length` messages (None: all), without empty fields. If not
+        `artifacts`, the artifacts are left out."""
         encoded: JsonObject = {"kind": "task"} if self.has_kind else {}
         encoded["id"] = task.task_id
         encoded["contextId"] = task.context_id
@@ -340,7 +343,7 @@ class Dialect(ABC):
         return self._with_unknown(task.members, encoded)
 
     def encode_update(self, update: Update, history_length: int | None = None) -> JsonObject:
-        """Encode one event of a stream."""
+        """Encode one event of a stream. A whole task has its newest `history_length` messages (None: all)."""
         match update:
             case TaskSnapshot():
                 return self.wrap("task", self.encode_task(update, history_length))
@@ -374,7 +377,8 @@ class Dialect(ABC):
         return {name: payload}
 
     def encode_sent(self, task: TaskSnapshot, history_length: int | None) -> JsonObject:
-        """Encode the response to a send that created or continued a task."""
+        """Encode the response to a send that created or continued a task, with its newest `history_length` messages
+        (None: all)."""
         return self.wrap("task", self.encode_task(task, history_length))
 
     def encode_reply(self, message: Message, context_id: str) -> JsonObject:

@@ -66,7 +66,8 @@ def decode_marks(parts: Sequence[Part], scope: str, *metadata: JsonObject | None
 def decode_artifact(
     parts: Sequence[Part], artifact_id: str, metadata: JsonObject | None, task_id: str | None = None
 ) -> DecodedContent:
-    """Return the content of an artifact, including what some frameworks encode in its id."""
+    """Return the content of an artifact, including what some frameworks encode in its id. `task_id` is that of its
+    task, if it is known: crewai's artifacts contain it."""
     content = decode_marks(parts, artifact_id, metadata)
     for read_artifact in _ARTIFACT_READERS:
         read_artifact(content, artifact_id, task_id)

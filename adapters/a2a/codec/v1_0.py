@@ -31,7 +31,7 @@ MIN_PAGE, DEFAULT_PAGE, MAX_PAGE = 1, 50, 100
 
 
 class Codec(Dialect):
-    """A2A 1.0 in all bindings."""
+    """Dialect of A2A 1.0, the same in all of its bindings."""
 
     name: ClassVar = "1.0"
     version: ClassVar = "1.0"

@@ -27,7 +27,8 @@ def _read_trace(content: DecodedContent, value: Json, _: JsonObject) -> None:
 
 
 def tokens_of_trace(metadata: JsonObject | None) -> JsonObject:
-    """Return the tokens that all steps of a trace used, as usage. The trace counts them by step."""
+    """Return the tokens that all steps of a trace used, as usage; empty if the metadata contain no trace. The trace
+    counts them by step."""
     traces = [as_object(value) for key, value in (metadata or {}).items() if key.endswith(_TRACES)]
     counts = [as_count(step.get("total_tokens")) for trace in traces for step in objects_in(trace.get("steps"))]
     total = sum(count for count in counts if count is not None)

@@ -165,7 +165,7 @@ def cite(content: DecodedContent, citation: JsonObject, start: str, end: str, ur
 
 
 def as_count(value: object) -> int | None:
-    """Return the value if it is a whole number of at least 0.
+    """Return the value if it is a whole number of at least 0, else None.
 
     Floats count: a2a-sdk 1.3.0 keeps metadata as a protobuf Struct, which turns 1 into 1.0.
     """

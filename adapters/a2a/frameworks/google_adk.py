@@ -99,7 +99,8 @@ def _read_actions(content: DecodedContent, value: Json, _: JsonObject) -> None:
 
 
 def _read_author(metadata: JsonObject) -> tuple[str, str] | None:
-    """Return the agent that wrote an update, empty for the called one, and its branch. Branches run in parallel."""
+    """Return the agent that wrote an update (empty for the called one) and its branch, or None if none is named.
+    Branches run in parallel."""
     author = as_text(metadata.get("adk_author"))
     if author in ("", "user"):
         return None

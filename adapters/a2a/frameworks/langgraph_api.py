@@ -20,7 +20,7 @@ _QUESTION: Final = frozenset({"id", "value", "schema", "response_schema"})
 
 
 def _read_results(content: DecodedContent, part: DataPart) -> bool:
-    """Add the results of tools. Their calls are not sent."""
+    """Add the results of tools to the content. Their calls are not sent. Return False if the part has no results."""
     data = as_object(part.data)
     uses: list[ToolUse] = []
     for result in objects_in(data["tool_results"]) if set(data) == {"tool_results"} else ():
@@ -45,7 +45,7 @@ def read_question(part: Part) -> FrameworkQuestion | None:
 
 
 def write_question(question_id: str, value: Json, schema: JsonObject | None = None) -> DataPart:
-    """Return the data part of one question. A schema has both names."""
+    """Return the data part of one question. A `schema` is sent under both of its names; None omits it."""
     data: JsonObject = {"id": question_id, "value": value}
     if schema is not None:
         data |= {"response_schema": schema, "schema": schema}

@@ -67,7 +67,8 @@ class Activity:
             self._steps.remove(event.name)
 
     def use(self, tools: Sequence[ToolUse], message: w.Message | None = None) -> None:
-        """Add the begins and ends of tool calls that the agent makes itself."""
+        """Add the begins and ends of tool calls that the agent makes itself. The events have the id of `message`,
+        unless it is None."""
         extra: JsonObject = {PROTOCOL: {"messageId": message.messageId}} if message and message.messageId else {}
         for use in tools:
             call_id = use.call_id or self._find_call(use)

@@ -24,7 +24,7 @@ _CITED_LATE: Final = "a citation that arrived after the end of its artifact"
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """Form in which an artifact arrived."""
+    """Position of newly arrived parts in their artifact: whether they continue it, and whether more follow."""
 
     append: bool
     """True if the parts continue the artifact. Otherwise they are all of it, and some may be known."""
@@ -59,7 +59,8 @@ class ArtifactReader:
         return {tracker.text for tracker in self.trackers.values()}
 
     def recall_message(self, event: MessageStarted, *, is_own: bool) -> ArtifactTracker | None:
-        """Return the tracker of a recorded message that is an artifact. `is_own`: it is of this run."""
+        """Return the tracker of a recorded message if the message was an artifact, else None. `is_own` is True for a
+        message of this run: only such a message can grow."""
         artifact_id = a2a_members(event.extra).get("artifactId")
         if artifact_id is None:
             return None
@@ -166,7 +167,8 @@ class ArtifactReader:
         *,
         is_fresh: bool,
     ) -> None:
-        """Add parts that are new. `is_fresh`: they are all of the artifact."""
+        """Add new parts of an artifact to its tracker, and their events to the run. `is_fresh`: they are all of the
+        artifact, and not a continuation."""
         if tracker.file:
             self._add_file(tracker, artifact, parts, delivery, is_fresh=is_fresh)
             return
@@ -197,7 +199,8 @@ class ArtifactReader:
         *,
         is_fresh: bool,
     ) -> None:
-        """Add parts of a file. `is_fresh`: they are all of it."""
+        """Add new parts of a file to its tracker, and their events to the run. `is_fresh`: they are all of it, and not
+        a continuation."""
         events, start = self._run.events, len(self._run.events)
         appends = tracker.added and not is_fresh
         # The server's ids are unique within its task only.

@@ -204,7 +204,8 @@ class ArtifactTracker:
             self.merged_parts.append(merged)
 
     def say(self, parts: Sequence[Part], events: list[Event], *, begun: bool) -> None:
-        """Add parts to the open message. `begun`: they are its first ones, of which an empty text counts, too."""
+        """Add parts to the open message, and their events to `events`. `begun`: the message has just begun, so an empty
+        text counts, too."""
         for part in parts:
             grows = isinstance(part, TextPart | RefusalPart | ReasoningPart)
             if grows and not part.text and not begun:

@@ -91,7 +91,11 @@ class Draft:
     def unread_parts(
         self, message: w.Message | None, parts: Sequence[Part], tracker: ArtifactTracker | None
     ) -> Sequence[Part]:
-        """Return the parts of a message that were not read as a draft. kagenti-adk asks and fails in its draft."""
+        """Return the parts of a message that were not read as a draft. A message that was not drafted (or None) returns
+        all of them.
+
+        `tracker` is that of the drafted answer. kagenti-adk asks and fails in its draft.
+        """
         if not self.is_of(message) or not _is_open(tracker):
             return parts
         return rest(tracker.merged_parts, parts) or parts

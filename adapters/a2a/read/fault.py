@@ -11,7 +11,11 @@ from babelgate.canonical.value import JsonObject
 def decode_fault(
     message: w.Message | None, decoded: DecodedContent, metadata: JsonObject | None, *, rejected: bool
 ) -> Fault:
-    """Return the fault, in the agent's own words. Another gateway adds its code in the metadata."""
+    """Return the fault of a task, in the agent's own words.
+
+    `message` is that of the final status, and `metadata` those of its update. `rejected` is True if the agent refused
+    the task. Another gateway adds its code in the metadata.
+    """
     message_metadata = (message.metadata if message else None) or {}
     members: object = message_metadata.get("babelgate")
     named: object = members.get("fault") if isinstance(members, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]

@@ -152,7 +152,7 @@ class MessageReader:
         self._speech.cite(decoded.citations)
 
     def read_draft(self, message: w.Message) -> None:
-        """Add what is new in a draft."""
+        """Add the part of a draft's content that was not read before."""
         start, decoded = len(self._run.events), self._run.decode(message)
         self.read_ids.add(message.messageId or "")
         self._speech.take_draft(decoded)

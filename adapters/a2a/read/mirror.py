@@ -41,13 +41,14 @@ class Mirror:
         self._lost = False
 
     def recall(self, record: Record) -> None:
-        """Remember the fields in a recorded event."""
+        """Store the fields that a recorded event passed through, so that they are not passed again."""
         event = record.event
         if isinstance(event, Native) and event.protocol == PROTOCOL and PROTOCOL in event.extra:
             self._last[event.event] = event.extra[PROTOCOL]
 
     def reflect(self, reply: w.Reply | None, events: list[Event], rule: DataRule) -> list[Event]:
-        """Return the events of a reply, preceded by its passed fields that have changed."""
+        """Return the events of a reply, preceded by its passed fields that have changed. Only a task and a status
+        update have such fields."""
         match reply:
             case w.Task():
                 fields = _fields(reply.metadata, reply.model_extra)

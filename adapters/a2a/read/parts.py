@@ -87,7 +87,8 @@ class DecodedParts:
 
 
 def decode_parts(parts: Sequence[WirePart] | None, rule: DataRule = "any") -> DecodedParts:
-    """Decode the parts of a message or artifact. Raises invalid for a part that contradicts itself."""
+    """Decode the parts of a message or artifact (None: it has none). Raises invalid for a part that contradicts
+    itself."""
     decoded: list[Part] = []
     unknown = 0
     for index, part in enumerate(parts or ()):
@@ -127,7 +128,7 @@ def is_from_caller(message: w.Message) -> bool:
 
 
 def artifacts_of(reply: w.Reply | None) -> Sequence[w.Artifact]:
-    """Return the artifacts of a task or update."""
+    """Return the artifacts of a task or update; none for any other reply, and for None."""
     if isinstance(reply, w.TaskArtifactUpdateEvent):
         return (reply.artifact,)
     return (reply.artifacts or ()) if isinstance(reply, w.Task) else ()
@@ -167,7 +168,7 @@ def a2a_members(extra: Extra) -> JsonObject:
 
 
 def gateway_members(metadata: JsonObject | None) -> JsonObject:
-    """Return what another gateway reports in its metadata."""
+    """Return what another gateway reports in its metadata; empty if it reports nothing."""
     return as_object((metadata or {}).get("babelgate"))
 
 

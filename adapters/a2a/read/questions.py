@@ -24,7 +24,7 @@ from babelgate.canonical.value import Json, JsonObject
 def questions(
     parts: Sequence[Part], metadata: JsonObject | None = None, *, only_named: bool = False
 ) -> list[FrameworkQuestion]:
-    """Return the questions in a status message.
+    """Return the questions in a status message with these parts and metadata.
 
     Each question with an id ends with the data part that names it. A message without ids is one question, unless it has
     a framework's form. With `only_named`, the list is empty if any part belongs to no id.
@@ -129,7 +129,8 @@ def as_parts(value: Json) -> tuple[Part, ...]:
 def decode_interrupts(
     status: w.TaskStatus, asking: Sequence[FrameworkQuestion], *, auth: bool
 ) -> list[InterruptRaised]:
-    """Return the events of the questions, each with the message id and the time that identify its status."""
+    """Return the events of the questions, each with the message id and the time that identify its status. With `auth`,
+    the task requires authentication, so every question asks for it."""
     message = status.message or w.Message()
     mark: JsonObject = {}
     if message.messageId:

@@ -81,7 +81,8 @@ class RunState:
             self.events.append(LossNoted(feature=feature, how=how))
 
     def read_about(self, metadata: JsonObject | None) -> JsonObject:
-        """Add the losses that another gateway reports, and return the usage that it reports."""
+        """Add the losses that another gateway reports in the metadata, and return the usage that it reports; empty if
+        it reports none."""
         members = gateway_members(metadata)
         for feature, how in as_object(members.get("loss")).items():
             # What the metadata carry is read from them.
@@ -90,14 +91,15 @@ class RunState:
         return to_snake_case(as_object(members.get("usage")))
 
     def read_parts(self, source: w.Message | w.Artifact | None) -> Sequence[Part]:
-        """Return the parts of a message or artifact. Unknown ones are a loss."""
+        """Return the parts of a message or artifact; none for None. Unknown parts are a loss."""
         decoded = decode_parts(source.parts if source else None, self.habits.rule)
         if decoded.unknown:
             self.lose("custom", _UNKNOWN_PART)
         return decoded.parts
 
     def decode(self, message: w.Message | None, *metadata: JsonObject | None) -> DecodedContent:
-        """Return the content of a message. `metadata` are those of the update that brought it."""
+        """Return the content of a message. `metadata` are those of the update that brought it. Without a message, the
+        content comes from the metadata alone."""
         message = message or w.Message()
         self.has_late_task |= any(map(has_task_after_end, (message.metadata, *metadata)))
         return decode_marks(self.read_parts(message), message.messageId or "", message.metadata, *metadata)
@@ -105,7 +107,8 @@ class RunState:
     def start_message(
         self, phase: Phase, metadata: JsonObject | None, extra: JsonObject, *, is_thought: bool = False
     ) -> str:
-        """Add the start of a message, and return its id."""
+        """Add the start of a message with these metadata, and return its id. A message with `is_thought` does not count
+        as the run's answer."""
         self._message_count += 1
         self.has_answer = self.has_answer or (phase == "answer" and not is_thought)
         message_id = derived_id(self.run_id, "said", str(self._message_count))

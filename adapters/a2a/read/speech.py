@@ -35,7 +35,8 @@ class Speech:
         return None if self.tracker is None else self.tracker.text
 
     def recall_message(self, event: MessageStarted) -> ArtifactTracker | None:
-        """Return the tracker of a recorded message of this run, if it is such an answer."""
+        """Return the tracker of a recorded message of this run if the message was an answer in the status. Return None
+        for other messages."""
         if IN_STATUS not in event.extra and GROWING not in event.extra:
             return None
         self.tracker = ArtifactTracker("", file=False, message_id=event.message_id)
@@ -78,7 +79,8 @@ class Speech:
             self._run.lose("text", SAID_AGAIN)
 
     def become_artifact(self, artifact_id: str, decoded: DecodedContent) -> ArtifactTracker | None:
-        """Return the tracker of the answer if an artifact repeats and completes it: then it is that artifact's."""
+        """Return the tracker of the answer if an artifact repeats and completes it. The tracker then belongs to that
+        artifact. Return None for other artifacts."""
         tracker = self.tracker
         text = text_of(tuple(decoded.parts))
         if (

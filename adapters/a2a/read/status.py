@@ -49,7 +49,8 @@ class StatusReader:
         """Metadata of a final status that the whole task follows."""
 
     def read(self, status: w.TaskStatus, metadata: JsonObject | None, task: w.Task | None = None) -> None:
-        """Read a status, which came in an update or with its `task`. A task may be older than its last update."""
+        """Read a status, which came in an update with `metadata`, or with its `task` (None for an update). A task may
+        be older than its last update."""
         run = self._run
         run.task_state = decode_state(status.state)
         message = status.message

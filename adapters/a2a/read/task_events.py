@@ -86,7 +86,7 @@ class EventReader:
 
     @property
     def state(self) -> TaskState | None:
-        """State of the task in the last reply that has one."""
+        """State of the task in the last reply that has one; None before it."""
         return self._run.task_state
 
     @property
@@ -125,7 +125,8 @@ class EventReader:
         self.records = RecordReader(past_runs=run_ids)
 
     def _recall_message(self, event: MessageStarted, *, is_own: bool) -> ArtifactTracker | None:
-        """Return the tracker that continues a recorded message, if there is one."""
+        """Return the tracker that continues a recorded message, or None if nothing can continue it. `is_own` is True
+        for a message of this run."""
         tracker = self._artifacts.recall_message(event, is_own=is_own)
         if tracker is None and event.role == "agent":
             self._messages.recall(event.extra)
@@ -156,7 +157,7 @@ class EventReader:
     # Replies
 
     def bind(self, task_id: str | None, context_id: str | None) -> list[Event]:
-        """Return the event with the server's ids, if they are new."""
+        """Return the event with the server's ids of the task and its context; none if they are unknown or not new."""
         self._run.events = []
         self._bind(task_id, context_id)
         return self._run.events

@@ -63,7 +63,8 @@ def usage_so_far(metadata: JsonObject | None, *, of_update: bool = False) -> Jso
 
 
 def usage_of_message(metadata: JsonObject | None) -> JsonObject:
-    """Return the usage of one model call. Those of a task add up."""
+    """Return the usage of one model call, from the metadata of a message; empty if they have none. The usages of all
+    calls of a task add up."""
     members = metadata or {}
     return next(filter(None, (_usage(as_object(members.get(key))) for key in _OF_MESSAGE)), dict[str, Any]())
 
@@ -115,7 +116,11 @@ class UsageCounter:
         return self._so_far or self._sum or self._traced
 
     def count(self, metadata: JsonObject | None, message_id: str | None, *, of_update: bool = False) -> None:
-        """Count the usage in the metadata of a message, an artifact or an update, once by its id."""
+        """Count the usage in the metadata of a message, an artifact or an update.
+
+        It is counted once for each id: that of the framework's event, else `message_id`. With `of_update`, the metadata
+        are those of an update.
+        """
         if not metadata:  # as with most pieces of an answer
             return
         so_far = usage_so_far(metadata, of_update=of_update)
@@ -128,6 +133,6 @@ class UsageCounter:
             self._sum = add_usage(self._sum, usage)
 
     def count_history(self, metadata: JsonObject | None, message_id: str | None) -> None:
-        """Count the usage of a message that the server wrote while no stream was open."""
+        """Count the usage in the metadata of a message that the server wrote while no stream was open."""
         self.count(metadata, message_id)
         self._sum = self._sum or usage_of_task(metadata)

@@ -65,7 +65,8 @@ class _Begin:
 def _open_records(
     hub: Hub, principal: Principal, task: Task, after: int, *, extended: bool = False
 ) -> aclosing[AsyncGenerator[Sequence[Record]]]:
-    """Return the task's records after seq `after`, as a context that closes the reader on exit."""
+    """Return the task's records after seq `after`, as a context that closes the reader on exit. If `extended`, states
+    are whole and not differences."""
     records = hub.reads.follow(principal, Scope.task(task), after, inline=True)
     return aclosing(complete_states(hub, principal, task.thread_id, records) if extended else records)
 
@@ -92,7 +93,7 @@ async def wait_for_stop(
 ) -> None:
     """Write the task's records to the writer until it stops after the submission, or the gateway stops.
 
-    `until` ends the wait earlier: at the first record after the submission for which it is true.
+    `until` ends the wait earlier: at the first record after the submission for which it is true. None does not.
     """
     due = _Begin(receipt.run_id)
     begun = False
@@ -109,7 +110,8 @@ async def wait_for_stop(
 async def fold_task(
     hub: Hub, principal: Principal, task: Task, context_id: str, *, extended: bool = False
 ) -> EventWriter:
-    """Return a writer that has read the whole log of the task."""
+    """Return a writer that has read the whole log of the task. If `extended`, the writer keeps the records for the
+    Babelgate extension."""
     writer = (RecordedWriter if extended else EventWriter)(task, context_id)
     log = hub.reads.log(principal, Scope.task(task), task.first_seq - 1, inline=True)
     async for records in complete_states(hub, principal, task.thread_id, log) if extended else log:
@@ -148,7 +150,7 @@ class _Encoder:
         self._before, self._last, self._seq = self._seq, record, record.seq
 
     def snapshot(self, history_length: int | None = None, *, repeats: bool = False) -> bytes | LargeJson:
-        """Return the task as of the last record, as JSON.
+        """Return the task as of the last record, as JSON, with its newest `history_length` messages (None: all).
 
         `repeats`: the stream is a replay, so the extension's envelope contains the last record itself.
         """
@@ -239,7 +241,8 @@ class TaskStream:
         return _Encoder(writer, self.dialect, extended=self.extended)
 
     def _join(self, encoder: _Encoder, recent: Sequence[Record], *, started_run: bool = False) -> Follower:
-        """Continue after a snapshot, sharing encoded events with other streams of the same view."""
+        """Continue after a snapshot, sharing encoded events with other streams of the same view. `started_run`: this
+        stream is the response to the request that started the run."""
         task = self.task
         form = (self.dialect.name, self.dialect.base_url, self.extended, self.in_pieces)
         view = (self.principal.owner, task.task_id, task.created_at, self.context_id, form)
@@ -266,8 +269,8 @@ class TaskStream:
     ) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
         """Yield the stream of a send to an agent that may answer with a message.
 
-        Nothing is sent until it is known which of the two the answer is. A message is sent alone; a task is followed
-        as for every other agent.
+        Nothing is sent until it is known which of the two the answer is. A message is sent alone. A task is followed as
+        for every other agent, with its newest `history_length` messages (None: all).
         """
         writer = EventWriter(self.task, self.context_id)
         await wait_for_stop(self.hub, self.principal, receipt, writer, until=is_of_task)
@@ -279,7 +282,8 @@ class TaskStream:
                 yield batch
 
     async def follow(self, run_id: str, history_length: int | None) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
-        """Yield the stream of a send: the task as of the submission, then its updates until it stops."""
+        """Yield the stream of a send: the task as of the submission, with its newest `history_length` messages (None:
+        all), then its updates until it stops."""
         due = _Begin(run_id)
         encoder = self._fresh()
         recent: list[Record] = []

@@ -10,7 +10,7 @@ from babelgate.adapters.a2a.write.pieces import (
     EMPTY,
     OpenArtifact,
     OpenMessage,
-    PieceOrigin,
+    PieceSource,
     artifact_extra,
     chunk_mark,
     is_plain_text,
@@ -55,7 +55,7 @@ class ArtifactWriter:
         """Return the artifacts that a restart voids, for `write_void`."""
         if start.is_void(None):
             self._data.clear()
-        return [each for each in self._artifacts.values() if not each.is_void and each.origin.is_void(record, start)]
+        return [each for each in self._artifacts.values() if not each.is_void and each.source.is_void(record, start)]
 
     def write_void(self, artifacts: Sequence[OpenArtifact]) -> list[Update]:
         """Empty the artifacts, and return the updates. New answers take their ids.
@@ -76,7 +76,7 @@ class ArtifactWriter:
         self._output_count += 1
         artifact_id = f"output-{self._output_count}"
         artifact = Artifact(artifact_id=artifact_id, name="output", metadata={"babelgate": {"kind": "output"}})
-        opened = self._artifacts[artifact_id] = OpenArtifact(artifact, PieceOrigin(record.run_id))
+        opened = self._artifacts[artifact_id] = OpenArtifact(artifact, PieceSource(record.run_id))
         opened.parts.append(DataPart(data=event.output))
         return (self._update(opened.value(), append=False, last=True),)
 
@@ -163,7 +163,8 @@ class ArtifactWriter:
         return (self._update(artifact.piece(part), append=append, last=False),) if self.in_pieces else ()
 
     def _write_chunk(self, message: OpenMessage, index: int, part: Part, mark: JsonObject) -> Sequence[Update]:
-        """Return another server's piece of an artifact, once all its parts have come."""
+        """Return the update of an artifact by another server's piece, once all parts of the piece have arrived; no
+        update before."""
         message.gathered.append((index, part))
         if not mark:
             return ()
@@ -187,11 +188,12 @@ class ArtifactWriter:
             metadata={**message.started.metadata, **message.file_mark()},
             members=members,
         )
-        message.artifact = self._artifacts[artifact_id] = OpenArtifact(artifact, message.origin)
+        message.artifact = self._artifacts[artifact_id] = OpenArtifact(artifact, message.source)
         return message.artifact, False
 
     def _answer_id(self, foreign_id: str | None) -> str:
-        """Return the other server's id unless another artifact of the task has it, else the next number."""
+        """Return the other server's id of an answer, `foreign_id`, or the next number if it is None or belongs to
+        another artifact of the task."""
         if foreign_id and self._is_free(foreign_id):
             return foreign_id
         self._answer_count += 1
@@ -229,7 +231,7 @@ class ArtifactWriter:
                 members=members,
             )
             opened = self._artifacts[shown_id] = self._files[artifact_id] = OpenArtifact(
-                artifact, PieceOrigin(record.run_id)
+                artifact, PieceSource(record.run_id)
             )
         mark = chunk_mark(event)
         if mark is None:

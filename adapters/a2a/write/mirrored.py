@@ -3,7 +3,7 @@
 import msgspec
 
 from babelgate.adapters.a2a.wire.task import DRAFT, IN_STATUS, PROTOCOL, REPEATED, STATUS, TASK, Status, Update
-from babelgate.adapters.a2a.write.pieces import EMPTY, PieceOrigin
+from babelgate.adapters.a2a.write.pieces import EMPTY, PieceSource
 from babelgate.adapters.a2a.write.status import StatusWriter
 from babelgate.adapters.a2a.write.summary import TaskSummary
 from babelgate.canonical import Fault, Message, Record, TaskState
@@ -51,7 +51,7 @@ class Mirrored:
             return ()
         message = message_of(foreign) if "message" in foreign else None
         status = Status(self._status.status.state, record.at, message, foreign.get("status") or {})
-        return (self._status.write(status, PieceOrigin(record.run_id), foreign),)
+        return (self._status.write(status, PieceSource(record.run_id), foreign),)
 
     def take_stop(self, state: TaskState) -> JsonObject:
         """Return the server's status with which its task reached this state; empty if there is none."""
@@ -60,7 +60,8 @@ class Mirrored:
 
 
 def message_of(foreign: JsonObject, fault: Fault | None = None) -> Message:
-    """Return the message of another server's status, with the code of the fault that was read from it."""
+    """Return the message of another server's status. With `fault`, which was read from that status, its metadata
+    contain the fault's code."""
     message = msgspec.convert(foreign["message"], Message)
     if fault is not None:
         message = message.replace(metadata={**message.metadata, "babelgate": {"fault": fault.code.value}})

@@ -15,7 +15,7 @@ EMPTY: Final = TextPart(text="")
 """Part of an artifact or message without content: each must have a part (specification 1.0, 4.1.4 and 4.1.7)."""
 
 
-class PieceOrigin(msgspec.Struct, frozen=True):
+class PieceSource(msgspec.Struct, frozen=True):
     """The run, and the message in it, that something comes from."""
 
     run_id: str | None = None
@@ -32,7 +32,7 @@ class OpenArtifact:
 
     artifact: Artifact
     """The artifact without its parts."""
-    origin: PieceOrigin
+    source: PieceSource
     is_void: bool = False
     """True if a restart has voided the artifact, and nothing has replaced it."""
     parts: GrowingParts = field(default_factory=GrowingParts)
@@ -54,7 +54,7 @@ class OpenMessage:
     """A message of the agent while it is open."""
 
     started: MessageStarted
-    origin: PieceOrigin
+    source: PieceSource
     parts: GrowingParts = field(default_factory=GrowingParts)
     artifact: OpenArtifact | None = None
     """Artifact of an answer, from its first piece on."""
@@ -88,7 +88,7 @@ class OpenMessage:
         )
 
     def take_held(self) -> tuple[int, Part] | None:
-        """Return the held part with its index, and hold none."""
+        """Remove and return the held part with its index, or None if no part is held."""
         held, self.held = self.held, None
         return held
 

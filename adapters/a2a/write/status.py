@@ -1,7 +1,7 @@
 """Status and history of a task."""
 
 from babelgate.adapters.a2a.wire.task import Status, StatusUpdate, derived_id
-from babelgate.adapters.a2a.write.pieces import PieceOrigin
+from babelgate.adapters.a2a.write.pieces import PieceSource
 from babelgate.adapters.a2a.write.summary import TaskSummary
 from babelgate.canonical import Message, Part, Record
 from babelgate.canonical.event import RunStarted
@@ -14,9 +14,9 @@ class StatusWriter:
     def __init__(self, summary: TaskSummary, status: Status) -> None:
         self.status = status
         self._summary = summary
-        self._origin = PieceOrigin()
-        """Origin of the status's message."""
-        self._history: list[tuple[Message, PieceOrigin]] = []
+        self._source = PieceSource()
+        """Source of the status's message."""
+        self._history: list[tuple[Message, PieceSource]] = []
         self._place = 0
         """Index in the history at which the status's message belongs once another status follows."""
 
@@ -25,21 +25,22 @@ class StatusWriter:
         """Messages before the current status's one."""
         return tuple(message for message, _ in self._history)
 
-    def add(self, message: Message, origin: PieceOrigin) -> None:
+    def add(self, message: Message, source: PieceSource) -> None:
         """Add a message to the history."""
-        self._history.append((message, origin))
+        self._history.append((message, source))
 
-    def write(self, status: Status, origin: PieceOrigin, foreign: JsonObject | None = None) -> StatusUpdate:
+    def write(self, status: Status, source: PieceSource, foreign: JsonObject | None = None) -> StatusUpdate:
         """Change the status, and return the update.
 
-        `foreign` has the `metadata` and the unknown members (`own`) of another server's update.
+        `foreign` has the `metadata` and the unknown members (`own`) of another server's update; None if there was no
+        such update.
         """
         foreign = foreign or {}
         metadata = self._summary.take_metadata(foreign.get("metadata") or {})
         if self.status.message is not None:
-            self._history.insert(self._place, (self.status.message, self._origin))
+            self._history.insert(self._place, (self.status.message, self._source))
         self._place = len(self._history)
-        self.status, self._origin = status, origin
+        self.status, self._source = status, source
         return StatusUpdate(
             task_id=self._summary.task_id,
             context_id=self._summary.context_id,
@@ -52,9 +53,10 @@ class StatusWriter:
     def write_activity(
         self, record: Record, part: Part, metadata: JsonObject, message_id: str | None = None
     ) -> StatusUpdate:
-        """Change the status's message to what the agent does. Answers are artifacts (specification 1.0, 3.7)."""
+        """Change the status's message to what the agent does. `message_id` is that of the canonical message that it
+        shows, if any. Answers are artifacts (specification 1.0, 3.7)."""
         message = self.message(record, (part,), metadata)
-        return self.write(Status(self.status.state, record.at, message), PieceOrigin(record.run_id, message_id))
+        return self.write(Status(self.status.state, record.at, message), PieceSource(record.run_id, message_id))
 
     def message(self, record: Record, parts: tuple[Part, ...], metadata: JsonObject) -> Message:
         """Return a message for a status. Its id is the same whenever the record is written."""
@@ -63,7 +65,7 @@ class StatusWriter:
 
     def remove_void(self, record: Record, start: RunStarted) -> bool:
         """Remove the messages that a restart voids. Returns True if the status's own message is one of them."""
-        is_void = self.status.message is not None and self._origin.is_void(record, start)
+        is_void = self.status.message is not None and self._source.is_void(record, start)
         before, after = self._history[: self._place], self._history[self._place :]
         before, after = ([entry for entry in part if not entry[1].is_void(record, start)] for part in (before, after))
         self._history, self._place = [*before, *after], len(before)

@@ -24,7 +24,7 @@ from babelgate.adapters.a2a.wire.task import (
 from babelgate.adapters.a2a.write import activity
 from babelgate.adapters.a2a.write.artifacts import ArtifactWriter
 from babelgate.adapters.a2a.write.mirrored import Mirrored, message_of
-from babelgate.adapters.a2a.write.pieces import EMPTY, OpenMessage, PieceOrigin, artifact_extra
+from babelgate.adapters.a2a.write.pieces import EMPTY, OpenMessage, PieceSource, artifact_extra
 from babelgate.adapters.a2a.write.status import StatusWriter
 from babelgate.adapters.a2a.write.summary import TaskSummary
 from babelgate.adapters.a2a.write.tools import ToolWriter
@@ -117,7 +117,8 @@ class EventWriter:
 
     @property
     def reply(self) -> Message | None:
-        """The agent's only message, if it has answered with a message and without a task."""
+        """The agent's only message, if it has answered with a message and without a task; None for every other task,
+        and before its end."""
         messages = [message for message in self._status.history if message.role == "agent"]
         is_alone = len(messages) == 1 and len(self._artifacts) == 1 and is_reply(messages[0].extra)
         return messages[0] if is_alone and self.status.state is TaskState.COMPLETED else None
@@ -146,7 +147,7 @@ class EventWriter:
                 pass
             case MessageStarted():
                 self._messages[event.message_id or ""] = OpenMessage(
-                    event, PieceOrigin(record.run_id, event.message_id)
+                    event, PieceSource(record.run_id, event.message_id)
                 )
             case TaskCreated():
                 self._status.status = Status(TaskState.SUBMITTED, record.at)
@@ -159,7 +160,7 @@ class EventWriter:
                 self._artifacts.begin_run()
                 self._tools.clear()
                 for message in event.messages:
-                    self._status.add(self._add_references(message), PieceOrigin())
+                    self._status.add(self._add_references(message), PieceSource())
                 self._references = ()
             case InterruptRaised():
                 self._questions[event.interrupt_id or ""] = event
@@ -191,7 +192,7 @@ class EventWriter:
             self._tools.clear()
         if not artifacts and not is_status_void:
             return ()
-        update = self._status.write(Status(self.status.state, record.at), PieceOrigin())
+        update = self._status.write(Status(self.status.state, record.at), PieceSource())
         return [update, *self._artifacts.write_void(artifacts)]
 
     def _change_state(self, event: TaskChanged, record: Record) -> Sequence[Update]:
@@ -209,7 +210,7 @@ class EventWriter:
         status = Status(event.state, record.at, message, foreign.get("status") or {})
         if event.state in TERMINAL and not self._mirrored.is_relayed:
             foreign = {"metadata": activity.encode_usage(self._summary.usage)}
-        return (self._status.write(status, PieceOrigin(), foreign),)
+        return (self._status.write(status, PieceSource(), foreign),)
 
     def _ask(self, record: Record) -> Message:
         """Return one message with all open questions.
@@ -241,7 +242,7 @@ class EventWriter:
         self.losses[Loss(feature=feature, how=SHOWN_IN_METADATA)] = None
         foreign: JsonObject = {"metadata": {"babelgate": {"event": encode_without_extra(event)}}}
         status = Status(self.status.state, record.at, members=self.status.members)
-        return (self._status.write(status, PieceOrigin(), foreign),)
+        return (self._status.write(status, PieceSource(), foreign),)
 
     # Tools and thoughts
 
@@ -334,7 +335,7 @@ class EventWriter:
             updates = (*updates, *self._artifacts.write_end(message, event))
         # The history of servers has the messages, and not the contents of artifacts.
         if is_shown and not artifact_extra(message.started.extra):
-            self._status.add(message.message(), message.origin)
+            self._status.add(message.message(), message.source)
         return updates
 
     def _write_progress(self, message: OpenMessage, record: Record) -> Update:
@@ -342,7 +343,7 @@ class EventWriter:
         if message.citations:
             citations = activity.encode_citations(message.citations)
             progress = progress.replace(metadata={**progress.metadata, **citations})
-        return self._status.write(Status(self.status.state, record.at, progress), message.origin)
+        return self._status.write(Status(self.status.state, record.at, progress), message.source)
 
     # Artifacts and ends
 

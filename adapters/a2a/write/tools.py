@@ -11,7 +11,8 @@ from babelgate.canonical.event import ToolEnded, ToolStarted
 
 
 class ToolWriter:
-    """The tool calls of one run. Some agents report a call in a message, and then again: it is shown once."""
+    """Writer of the tool calls of one run. Some agents report a call twice, in a message and as an event: it is shown
+    once."""
 
     def __init__(self, status: StatusWriter, mirrored: Mirrored) -> None:
         self._status = status

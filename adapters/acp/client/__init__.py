@@ -70,7 +70,7 @@ class Client(ReattachableClient[HttpClient]):
         return _Run(self._http, self._agent, call, is_attached=False)
 
     def find(self, call: Invocation) -> UpstreamRun:
-        """Return the run that the server already has for this call."""
+        """Return the run that the server already has for this call, to reattach to it."""
         return _Run(self._http, self._agent, call, is_attached=True)
 
 
@@ -165,7 +165,7 @@ class _Run(UpstreamRun):
         return self._http.answers_extended is True
 
     async def _stream(self, run_id: str | None) -> Stage:
-        """Create the run, or resume `run_id`, and read its stream to the end."""
+        """Create the run if `run_id` is None, else resume it, and read its stream to the end."""
         reader = self._reader
         path, body = ("/runs", self._create()) if run_id is None else (run_path(run_id), self._resume())
         try:
@@ -201,7 +201,7 @@ class _Run(UpstreamRun):
 
     def _begin(self, run_id: str | None) -> Sequence[Event]:
         """Return the first events of an activation: losses, and the ids of a resumed run. Each activation stores the
-        ids by which it can be found again. A new run reports them with its own first event."""
+        ids by which it can be found again. A new run (`run_id` is None) reports them with its own first event."""
         self._has_begun = True
         extended = self._extension.keys() if self._reader.is_recorded else ("answers",) if self._answers else ()
         if run_id is None:
@@ -222,7 +222,7 @@ class _Run(UpstreamRun):
 
     async def _poll(self, run_id: str | None) -> Stage:
         """Poll the list of events until the run stops, for events that no stream delivered. ACP has no way to wait for
-        them."""
+        them. `run_id` is that of a resumed run; None if the run is new."""
         if not self._has_begun:
             yield self._begin(run_id)
         reader, awaits, backoff = self._reader, await _questions_before(self._call), Backoff(FIRST_WAIT, LAST_WAIT)
@@ -244,7 +244,8 @@ class _Run(UpstreamRun):
                 await backoff.wait()
 
     async def _catch_up(self, run_id: str | None) -> Stage:
-        """Read the rest of a run from a gateway with the extension."""
+        """Read the rest of a run from a gateway with the extension. `run_id` is that of a resumed run; None if the run
+        is new."""
         if not self._has_begun:
             yield self._begin(run_id)
         reader = self._reader
@@ -346,9 +347,12 @@ async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str]
 
 
 def _same_session(call: Invocation) -> str | None:
-    """Return the caller's session id for the first run of a session, so that an agent that mentions the session's id
-    mentions the caller's. Only without API keys, because different owners may choose the same id. Only for ACP callers,
-    because for others the id of an erased session could be reused."""
+    """Return the caller's session id for the first run of an ACP session without API keys, else None. An agent that
+    mentions the session's id then mentions the caller's.
+
+    With API keys, different owners may choose the same id. For callers of other protocols, the id of an erased session
+    could be reused.
+    """
     keyless = call.owner == DEFAULT_OWNER
     return call.thread_id if call.opens_thread and keyless and requested_agent(call.input.extra) is not None else None
 

@@ -31,8 +31,8 @@ class HttpClient(Calls):
     def open_response(
         self, method: str, path: str, body: bytes | None = None, *, start: int | None = None
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        """Send a request and return its response. With `start`, a gateway like this one streams a run's events again,
-        after this seq."""
+        """Send a request, with the JSON `body` if there is one, and return its response. With `start`, another gateway
+        streams a run's events again, after this seq."""
         # Only a POST may have a stream as its response: the list of a run's events would also be one if the request
         # accepted it. The official client sends no content type for a body, which newer official servers reject.
         accept = "application/json" if method == "GET" else "text/event-stream, application/json"

@@ -30,7 +30,8 @@ OF_RUN: Final = "run"
 
 
 def encode_role(role: Role, name: str | None, agent: str) -> str:
-    """Return the role of a message in its wire form."""
+    """Return the role of a message in its wire form. The role of an agent contains `name`, or else `agent`, the name of
+    the called agent."""
     if role == "user":
         return "user"
     # components.schemas.Message.role: `^(user|agent(\/[a-zA-Z0-9_\-]+)?)$`.
@@ -38,7 +39,8 @@ def encode_role(role: Role, name: str | None, agent: str) -> str:
 
 
 def decode_role(role: str, agent: str | None) -> tuple[Role, str | None]:
-    """Return the canonical role and the name in a wire role. The name `agent` is omitted."""
+    """Return the canonical role and the name in a wire role. The name is None for a user, and for the agent with the
+    name `agent`, the called one."""
     if role == "user":
         return "user", None
     name = role.partition("/")[2] or None
@@ -90,7 +92,7 @@ def _utc(time: str | None) -> str | None:
 
 
 def decode_message(message: w.Message, *, agent: str | None = None) -> Message:
-    """Return a canonical message. The name `agent` in its role is omitted. Raises invalid."""
+    """Return a canonical message. It has no name if its role names `agent`, the called agent. Raises invalid."""
     role, name = decode_role(message.role, agent)
     parts = tuple(decoded for index, part in enumerate(message.parts) for decoded in decode_part(part, index))
     extra = message_extra(message, *_TIMES)
@@ -157,7 +159,8 @@ def encode_questions(questions: Sequence[tuple[InterruptRaised, int]], view: Enc
 
 
 def decode_questions(await_request: JsonObject | None, *, agent: str | None = None) -> list[InterruptRaised]:
-    """Return all questions of an `await_request`. Raises invalid."""
+    """Return all questions of an `await_request`. They have no name if they come from `agent`, the called agent. Raises
+    invalid."""
     gateway_member = (await_request or {}).get(w.OWN)
     listed = cast("JsonObject", gateway_member).get("questions") if isinstance(gateway_member, dict) else None
     questions: list[InterruptRaised] = []
@@ -172,7 +175,8 @@ def decode_questions(await_request: JsonObject | None, *, agent: str | None = No
 
 
 def decode_question(await_request: JsonObject | None, *, agent: str | None = None) -> InterruptRaised:
-    """Return the first question of an `await_request`. Raises invalid."""
+    """Return the first question of an `await_request`, or a general one if it has none. It has no name if it comes from
+    `agent`, the called agent. Raises invalid."""
     request = await_request or {}
     # components.schemas.AwaitRequest: any object; only the servers of the SDK always put a message into it.
     if not isinstance(request.get("message"), dict):

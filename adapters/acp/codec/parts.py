@@ -130,7 +130,8 @@ def trajectory(
     input: JsonObject | None = None,
     output: JsonObject | None = None,
 ) -> w.MessagePart:
-    """Return a part without content that reports a step of the agent's work."""
+    """Return a part without content that reports a step of the agent's work: a `message`, or the use of a `tool` with
+    its `input` or `output`."""
     return w.MessagePart(
         metadata=w.Trajectory(message=message, tool_name=tool, tool_input=input, tool_output=output),
     )

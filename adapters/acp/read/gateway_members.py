@@ -9,7 +9,7 @@ from babelgate.canonical.value import JsonObject
 
 
 def text_member(members: JsonObject, name: str) -> str | None:
-    """Return a member if it is a text."""
+    """Return a member if it is a text, else None."""
     value = members.get(name)
     return value if isinstance(value, str) else None
 

@@ -63,7 +63,8 @@ class EventReader:
         self._messages = MessageReader(message, self._parts, tools, self._generic)
 
     def bind(self, run_id: str, session_id: str | None = None) -> list[Event]:
-        """Return the event with the server's ids, as soon as they are known; nothing if they are not new."""
+        """Return the event with the server's ids of the run and, if known, its session. Return no event if they are not
+        new."""
         ids = {"run": run_id, **({"session": session_id} if session_id else {})}
         self.run_id = run_id
         if ids.items() <= self._bound.items():
@@ -72,7 +73,7 @@ class EventReader:
         return [UpstreamBound(protocol="acp", ids=dict(self._bound))]
 
     def resume(self, run_id: str, session_id: str | None = None) -> list[Event]:
-        """Bind a run whose earlier part was read before, so that its end repeats none of its messages."""
+        """Bind a run (see `bind`) whose earlier part was read before, so that its end repeats none of its messages."""
         self._run.has_output = True
         return self.bind(run_id, session_id)
 

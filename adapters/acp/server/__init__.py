@@ -99,7 +99,7 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
 
 
 def _json(value: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
-    """Return a message as a response."""
+    """Return an ACP message as a response with JSON."""
     return json_response(value, headers, status=status)
 
 
@@ -270,7 +270,8 @@ class Server(Handlers):
     async def _answer(
         self, who: Caller, last: Task, value: Any, message: Message, run_id: str, extension: ExtensionRequest
     ) -> Receipt:
-        """Answer or decline a task's questions. Raises not_awaiting if it has none."""
+        """Answer a task's questions with a value and a message, or decline those that the extension names. Return the
+        receipt of the run `run_id`, which continues. Raises not_awaiting if the task has no question."""
         messages = answer_messages(extension, message)
         run_input = RunInput(messages=messages, config=config_of(extension), headers=who.headers)
         answers = Answers(task_id=last.task_id, bare=value, is_text=True, input=run_input, protocol="acp")
@@ -451,7 +452,7 @@ class Server(Handlers):
         return next((entry.message for entry in entries if entry.resource_id == resource_id), None)
 
     async def _transcript(self, who: Caller, scope: Scope, *, inline: bool = False) -> SessionTranscript:
-        """Return the transcript of a session or a task."""
+        """Return the transcript of a session or a task. `inline` fills in stored files."""
         advertised = partial(self._advertised_name, who.principal)
         transcript = SessionTranscript(scope.thread_id, base_url=who.base_url, advertised=advertised)
         async for records in self._hub.reads.log(who.principal, scope, inline=inline):
@@ -567,6 +568,7 @@ def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeR
 
 
 def _number(request: AnyRequest, name: str, minimum: int, maximum: int | None = None) -> int | None:
-    """Return an integer from the query. Raises invalid."""
+    """Return an integer from `minimum` to `maximum` (None: no maximum) from the query, or None if the query does not
+    have it. Raises invalid."""
     text = request.query_params.get(name)
     return None if text is None else read_integer(text, name, minimum, maximum)

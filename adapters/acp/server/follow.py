@@ -53,7 +53,7 @@ class RunStream:
         self._extended = extended
 
     async def snapshot(self, until: w.Status | None = None) -> EventWriter:
-        """Return the run as it is now, or as it was when its newest task reached the status `until`."""
+        """Return the run as it is now or, with `until`, as it was when its newest task reached this status."""
         last = self._tasks[-1]
         async with aclosing(self._log(self._tasks)) as records:
             async for record in records:
@@ -217,5 +217,5 @@ _TEXT: Final = {"content_type", "content"}
 
 @lru_cache(maxsize=64)
 def _text_part(content_type: str | None) -> TextFrames:
-    """Return the frames of parts of plain text."""
+    """Return the encoder of the events of plain text parts with this content type."""
     return TextFrames(lambda text: w.PartEvent(part=w.MessagePart(content_type=content_type, content=text)))

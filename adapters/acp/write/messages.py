@@ -79,7 +79,7 @@ class _Texts:
 
 
 class _LazyParts(LazyList):
-    """Parts of a message at one moment."""
+    """Copy of a message's parts at one moment. They are encoded one by one, because a long message has thousands."""
 
     def __init__(self, parts: Sequence[w.MessagePart | _Texts]) -> None:
         self._parts = [
@@ -128,7 +128,7 @@ class _OpenMessage:
         last.texts.extend(texts)
 
     def message(self, completed_at: str | None = None) -> w.Message:
-        """Return the message with its parts until now."""
+        """Return the message with its parts until now. `completed_at` is the time of its end; None while it is open."""
         parts = _LazyParts(self.parts)
         is_long = sum(len(part.texts) for part in self.parts if isinstance(part, _Texts)) > _LONG
         visible_parts: list[w.MessagePart] = [] if is_long else list(parts)
@@ -150,7 +150,7 @@ class MessageEncoder:
         """Events of the current record; None if no events are needed."""
         self.output: list[w.Message] = []
         """Complete messages."""
-        self._origins: list[tuple[str | None, str | None]] = []
+        self._sources: list[tuple[str | None, str | None]] = []
         """Run id and canonical message id of each complete message."""
         self.losses: dict[Loss, None] = {}
         self.streamed_losses: dict[Loss, None] = {}
@@ -185,7 +185,7 @@ class MessageEncoder:
             losses[Loss(feature=feature.value, how=carry.how)] = None
 
     def write(self, event: object) -> None:
-        """Encode one event."""
+        """Encode one event into the messages of the run, and emit the events of the protocol that show it."""
         write = self._WRITES.get(type(event))
         if write is not None:
             write(self, event)
@@ -203,9 +203,9 @@ class MessageEncoder:
     def start_over(self, start: RunStarted) -> bool:
         """Remove what a restart voids. Return True if any of it had been shown."""
         self.close()
-        valid = [run_id != self.run_id or not start.is_void(owner) for run_id, owner in self._origins]
+        valid = [run_id != self.run_id or not start.is_void(owner) for run_id, owner in self._sources]
         self.output[:] = [message for message, each in zip(self.output, valid, strict=True) if each]
-        self._origins = [origin for origin, each in zip(self._origins, valid, strict=True) if each]
+        self._sources = [source for source, each in zip(self._sources, valid, strict=True) if each]
         if start.is_void(None):
             self._pieces.clear()
             self._data.clear()
@@ -240,8 +240,8 @@ class MessageEncoder:
         self._start(_OpenMessage(message_id, self.run_id, role, encode_time(self.at), members))
 
     def begin(self, name: str | None, extra: Extra) -> None:
-        """Open a message that the agent's own ACP server has opened. Its first part may not belong to a canonical
-        message."""
+        """Open a message that the agent's own ACP server has opened. `name` is that of the agent in its role; None is
+        the called agent. Its first part may not belong to a canonical message."""
         self.close()
         role = encode_role("agent", name, self.view.agent)
         self._start(_OpenMessage(None, self.run_id, role, encode_time(self.at), message_members(extra)))
@@ -262,13 +262,14 @@ class MessageEncoder:
         self.emit(lambda: w.PartEvent(part=part))
 
     def close(self, extra: Extra | None = None, usage: JsonObject | None = None) -> None:
-        """Complete the open message. `extra` is that of the event that ends it, and `usage` the model's."""
+        """Complete the open message, if there is one. `extra` is that of the event that ends it, and `usage` the
+        model's."""
         if self._current is None:
             return
         own_members = {**self._current.members.get(w.OWN, {}), "usage": usage or {}}
         self._current.members |= message_members(extra or {}, **own_members)
         message = self._current.message(encode_time(self.at))
-        self._origins.append((self._current.run_id, self._current.owner))
+        self._sources.append((self._current.run_id, self._current.owner))
         self._current = None
         self.output.append(message)
         self.emit(lambda: w.MessageEvent(type="message.completed", message=message))
@@ -315,7 +316,8 @@ class MessageEncoder:
         self._add_part(mark(wire, kind="refusal") if isinstance(part, RefusalPart) else wire)
 
     def add_texts(self, event: PartDelta, texts: Sequence[str]) -> str | None:
-        """Add consecutive texts of one part, as `EventWriter.add_texts` does."""
+        """Add consecutive texts of one part, and return its content type. Return None, and add nothing, if their
+        records must be written one by one."""
         message_id = event.message_id or ""
         key = (message_id, event.index or 0)
         part, current = self._open.get(key), self._current
@@ -339,7 +341,7 @@ class MessageEncoder:
         self._show(extend_part(part, text.join()))
 
     def _show(self, part: Part, extra: Extra | None = None) -> None:
-        """Add a part to the open message. `extra` is that of its event."""
+        """Add a part to the open message. `extra` is that of its event, if the event has one."""
         match part:
             case RefusalPart():
                 self.lose(Feature.REFUSAL)
@@ -483,7 +485,8 @@ def _progress_text(parts: Sequence[Part]) -> str:
 
 
 def _size(part: Part) -> int | None:
-    """Return the characters of a text, or the bytes of a file."""
+    """Return the size of a part: the characters of a text, or the bytes of a file. Return None for other parts, and for
+    files that are not loaded."""
     if isinstance(part, TextPart):
         return len(part.text)
     return len(part.inline) if isinstance(part, FilePart) and part.inline is not None else None
@@ -497,7 +500,7 @@ def _in_store(part: Part, wire: w.MessagePart) -> JsonObject:
 
 
 def _file_name(part: Part) -> str | None:
-    """Return the name of a file."""
+    """Return the name of a file, or None for a part without a name."""
     return part.name if isinstance(part, FilePart) else None
 
 

@@ -44,7 +44,7 @@ Statuses of proxies are not included."""
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """Limits of one run."""
+    """Limits that the run of a task must not exceed."""
 
     steps: int
     seconds: float

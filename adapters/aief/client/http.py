@@ -44,8 +44,11 @@ class HttpClient(Calls):
     async def get(
         self, path: str, deadline: float | None = None, limit: int | None = None, *, start: int | None = None
     ) -> Json:
-        """Return the JSON of a path. `start` is the seq after which a gateway like this one sends the records of a
-        run."""
+        """Return the JSON of a path.
+
+        `deadline` is a time on the loop's clock, and `limit` a size in bytes; None is the client's default. `start` is
+        the seq after which another gateway sends the records of a run.
+        """
         headers = self._json if start is None else {**self._json, START_HEADER: str(start)}
         async with _time_limit(deadline), self.request("GET", path, headers) as response:
             self._note(response)
@@ -57,7 +60,8 @@ class HttpClient(Calls):
     async def post(
         self, path: str, body: JsonObject, deadline: float | None = None, *, start: int | None = None
     ) -> Json:
-        """Post JSON and return the JSON of the response."""
+        """Post JSON until `deadline`, a time on the loop's clock, and return the JSON of the response. `start` is the
+        seq after which another gateway sends the records of a run."""
         # The connection is not reused: the Python SDK's server closes it after a failed step.
         headers = {**self._json, "Connection": "close"}
         if start is not None:
@@ -70,14 +74,15 @@ class HttpClient(Calls):
     async def upload(
         self, path: str, name: str, content: bytes, media_type: str, deadline: float | None = None
     ) -> Json:
-        """Upload a file."""
+        """Upload a file until `deadline`, a time on the loop's clock, and return the JSON of the response."""
         # OpenAPI v1, uploadAgentTaskArtifacts
         files = {"file": (name, content, media_type)}
         async with _time_limit(deadline), self.request("POST", path, _JSON, files=files) as response:
             return await self.json(response)
 
     async def download(self, path: str, limit: int, deadline: float | None = None) -> bytes:
-        """Return the bytes of a file. Raises too_large."""
+        """Return the bytes of a file, at most `limit`, downloaded until `deadline` on the loop's clock. Raises
+        too_large."""
         async with _time_limit(deadline), self.request("GET", path, {**self._json, "Accept": "*/*"}) as response:
             return await read_bytes(response, limit, FaultCode.TOO_LARGE)
 
@@ -89,7 +94,7 @@ class HttpClient(Calls):
 
 @asynccontextmanager
 async def _time_limit(deadline: float | None) -> AsyncGenerator[None]:
-    """Limit a block to a deadline on the loop's clock. Raises agent_timeout."""
+    """Limit a block to a deadline on the loop's clock; None is no limit. Raises agent_timeout."""
     bound = asyncio.timeout_at(deadline)
     try:
         async with bound:

@@ -91,8 +91,11 @@ class UpstreamTask:
             self._reported.add(decode_reply(w.Artifact, answer).artifact_id)
 
     async def step(self, body: JsonObject, previous_run: str | None = None) -> StepEvents:
-        """Execute a step. The request is never repeated, because it may have reached the agent. `previous_run` is the
-        task's latest run that a gateway like this one reported: a step whose response is lost is looked up there."""
+        """Execute a step, and return its events. The request is never repeated, because it may have reached the agent.
+
+        `previous_run` is the task's latest run that another gateway has reported; None if it reported none. A step
+        whose response is lost is looked up after that run.
+        """
         records = self._reader.records
         try:
             # Only the response to the POST is reliable: on the Python SDK 1.0.2, a GET of the step returns the task's
@@ -125,8 +128,8 @@ class UpstreamTask:
         return events.content
 
     async def _recover(self, previous_run: str | None, lost: FaultError) -> list[Event]:
-        """Return the events of the run whose response was lost, until the run stops. Raises `lost` if the server has
-        not begun it."""
+        """Return the events of the run whose response was lost, until the run stops. It is the one after
+        `previous_run`, or the first if that is None. Raises `lost` if the server has not begun it."""
         events: list[Event] = []
         backoff = Backoff(FIRST_WAIT, LAST_WAIT)
         while not self._reader.stopped:
@@ -209,9 +212,12 @@ class UpstreamTask:
     async def _pages(
         self, name: str, key: str, convert: Callable[[dict[str, Any]], T], limit: int | None = None
     ) -> list[T]:
-        """Return the items of a list: an object with pages, or an array with all items. The list ends when a page has
-        nothing new, because `total_pages` is wrong on the Python SDK, and some servers repeat the same page
-        endlessly."""
+        """Return the converted items of a list, which is an object with pages, or an array with all items. `limit` is
+        the maximum size of a page in bytes.
+
+        The list ends when a page has nothing new, because `total_pages` is wrong on the Python SDK, and some servers
+        repeat the same page endlessly.
+        """
         items_by_key: dict[str, T] = {}
         for page in range(1, MAX_PAGES + 1):
             # The Python SDK 1.0.2 ignores both parameters for artifacts, and responds with an array.

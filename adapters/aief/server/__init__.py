@@ -113,7 +113,7 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
 
 
 def _json(value: BaseModel, headers: Mapping[str, str] | None = None, status: int = 200) -> Response[Any]:
-    """Return a message as a response."""
+    """Return an AIEF message as a response with JSON."""
     return json_response(value, headers, status=status)
 
 
@@ -279,8 +279,12 @@ class Server(Handlers):
         activation: "_Activation | None",
         *more: Loss,
     ) -> Response[Any]:
-        """Return a step. A step that was not begun has no `run_id`. A queued step has begun, although its status is
-        created."""
+        """Return a step. A step that was not begun has no `run_id` (None). A queued step has begun, although its status
+        is created.
+
+        With `activation` (the caller activated the Babelgate extension), the step contains its records. `more` are
+        losses of this request.
+        """
         if run_id is None:
             return _json(step, {"Babelgate-Thread": view.thread_id, **confirm(active=activation is not None)})
         if activation is not None:
@@ -371,7 +375,8 @@ class Server(Handlers):
     async def _begin(
         self, who: Caller, view: TaskView, next_step: Next, body: w.RequestBody, activation: "_Activation | None"
     ) -> str:
-        """Start the run of a step, and return its id."""
+        """Start the run of a step, or answer the questions that it answers, and return the run's id. `activation` is
+        the request's Babelgate extension, if the caller activated it."""
         extension = ExtensionRequest() if activation is None else activation.extension
         if next_step.answer is not None:
             return await self._answer(who, view, next_step.answer, body, extension)
@@ -576,7 +581,8 @@ class _StepInput:
 
 
 def _input_extra(text: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the caller's input for storage in the run. It also marks a run whose steps are revealed one by one."""
+    """Return the caller's `input` and `additional_input` for storage in the run. The member also marks a run whose
+    steps are revealed one by one."""
     return {"aief": {"input": text, "additional_input": dict(more)}}
 
 

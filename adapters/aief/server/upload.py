@@ -36,7 +36,7 @@ class Upload:
 
 def decode_key(header: str | None) -> str | None:
     """Return the key of an `Idempotency-Key` header (draft-ietf-httpapi-idempotency-key-header-07, section 2.1), quoted
-    or not. Raises invalid."""
+    or not. Return None without a header. Raises invalid."""
     key = None if header is None else header.strip().removeprefix('"').removesuffix('"')
     if key is not None and not (0 < len(key) <= _KEY and key.isascii() and key.isprintable()):
         raise _invalid(f"An Idempotency-Key has 1 to {_KEY} printable characters of ASCII.")
@@ -91,7 +91,8 @@ def _segments(boundary: str, raw: bytes) -> list[tuple[MultipartSegment, bytes]]
 
 
 def _name(segment: MultipartSegment) -> str | None:
-    """Return the name of a file. Some clients send names beyond ASCII only in the form that RFC 7578 forbids."""
+    """Return the name of a file, or None if it has none. Some clients send names beyond ASCII only in the form that RFC
+    7578 forbids."""
     if segment.filename is not None:
         return segment.filename
     header = next((value for name, value in segment.headerlist if name == "Content-Disposition"), "")

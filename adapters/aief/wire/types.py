@@ -102,6 +102,14 @@ class Versions(_Wire):
     versions: list[str]
 
 
+class Upload(_Wire):
+    """Form of an upload."""
+
+    file: bytes
+    relative_path: str | None = None
+    """Folder of the file."""
+
+
 class AgentInfo(_Wire):
     """Agent description: GET /ap/v2/agent/info of the unreleased v2."""
 

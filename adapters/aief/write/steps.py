@@ -92,11 +92,11 @@ class Segment:
         self._citations.append((message_id, citation))
 
     def add_tool(self, message_id: str | None, tool: JsonObject) -> None:
-        """Add a tool call, whose object is completed later."""
+        """Add a tool call of a message (None: of no message). Its object is completed later."""
         self._tools.append((message_id, tool))
 
     def add_artifact(self, message_id: str | None, artifact_id: str) -> None:
-        """Add an artifact by its id."""
+        """Add an artifact of a message (None: of no message) by its id."""
         self._artifacts.append((message_id, artifact_id))
 
     def drop_voided(self, start: RunStarted) -> None:
@@ -316,7 +316,7 @@ class RunSteps:
             self._lose(Feature.METADATA)
 
     def _add(self, message_id: str, index: int, part: Part) -> None:
-        """Add a part to the newest step."""
+        """Add the part of a message, at this index, to the newest step."""
         segment = self.segments[-1]
         if isinstance(part, RefusalPart):
             self._lose(Feature.REFUSAL)
@@ -358,7 +358,8 @@ class RunSteps:
     # Tools
 
     def _tool(self, call_id: str | None, name: str | None = None, message_id: str | None = None) -> JsonObject:
-        """Return the object of a tool call. A new call belongs to the newest step."""
+        """Return the object of the tool call with this id. A new call gets the name and the message, and belongs to the
+        newest step."""
         key = call_id or ""
         if key not in self._tools:
             self._tools[key] = {"name": name}

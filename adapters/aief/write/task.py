@@ -171,7 +171,7 @@ class TaskView:
 
     @property
     def last_task(self) -> Task | None:
-        """Newest task of the agent."""
+        """Newest task of the agent; None before the first one."""
         tasks = [task for task in self.fold.tasks.values() if task.agent == self.agent]
         return tasks[-1] if tasks else None
 
@@ -218,7 +218,7 @@ class TaskView:
         return [encode_artifact(artifact) for artifact in self._current_artifacts().values()]
 
     def artifact(self, wire_id: str) -> Artifact | None:
-        """Return an artifact by its wire id."""
+        """Return an artifact by its wire id, or None if there is no such artifact."""
         return self._current_artifacts().get(wire_id)
 
     # The next step
@@ -231,7 +231,8 @@ class TaskView:
                 yield run, run_steps
 
     def _stepped_run_id(self) -> str | None:
-        """Return the newest run that a POST of a step began: the only run whose steps may not all be revealed."""
+        """Return the newest run that a POST of a step began, or None. Only this run may have steps that are not yet
+        revealed."""
         for run_id, run_steps in reversed(self._run_steps.items()):
             if "aief" in run_steps.created.extra and not self.fold.runs[run_id].removed:
                 return run_id
@@ -257,7 +258,8 @@ class TaskView:
         return {**stored, "revealed": {**(stored.get("revealed") or {}), self.agent: own_note}}
 
     def cut_step(self) -> tuple[str, int] | None:
-        """Return the newest step, if it was returned unfinished and its end was not returned since."""
+        """Return the run id and the number of the newest step, if it was returned unfinished and its end was not
+        returned since. Return None otherwise."""
         run_id = self._stepped_run_id()
         if run_id is None or not self._find_note(run_id).get("cut"):
             return None
@@ -272,8 +274,8 @@ class TaskView:
         return self._run_steps[run_id].progress.copy() if run_id in self._run_steps else StepProgress()
 
     def unfinished_step(self) -> tuple[str, int] | None:
-        """Return the step that a POST requested and that is still running. After a restart, the gateway finds it with
-        this method."""
+        """Return the run id and the number of the step that a POST requested and that is still running, or None. After
+        a restart, the gateway finds the step with this method."""
         run_id = self._stepped_run_id()
         if run_id is None:
             return None
@@ -418,7 +420,7 @@ class TaskView:
         return next((each for each in of_task if not each.removed), None) is run
 
     def _error(self, run: Run) -> JsonObject | None:
-        """Return the error of a run's last step, if it has one."""
+        """Return the error of a run's last step, or None if it has none."""
         task = self.fold.tasks[run.task_id]
         unanswered = run.status is RunStatus.PAUSED and self._is_last(run)
         fault = run.fault or (task.fault if unanswered else None)

@@ -88,7 +88,7 @@ class Body:
         return b""
 
     async def _read_any(self) -> bytes:
-        """Read from the response of a transport that has no `READ`."""
+        """Read the next bytes from the response of a transport without the extension `READ`."""
         if self._raw is None:
             self._raw = cast("AsyncGenerator[bytes]", self._response.aiter_raw())
         return await anext(self._raw, b"")

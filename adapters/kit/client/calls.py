@@ -171,7 +171,8 @@ class Calls:
         more: Mapping[str, Any],
         operation: TracedOperation | None,
     ) -> AsyncGenerator[httpx.Response]:
-        """Send a request within a span. Raises the faults of `request`."""
+        """Send a request within a span. `operation` is the traced operation that the request belongs to, if any. Raises
+        the faults of `request`."""
         span = tracer.start_http(method, target, operation)
         status: int | None = None
         error: str | None = None
@@ -190,7 +191,7 @@ class Calls:
     async def _send(
         self, method: str, target: str, headers: Mapping[str, str], more: Mapping[str, Any]
     ) -> AsyncGenerator[httpx.Response]:
-        """Send a request to a URL, and follow its redirects.
+        """Send a request to a URL, and follow its redirects. `more` are further arguments of HTTPX, such as the body.
 
         Raises agent_timeout, agent_unreachable, and the fault of an error response.
         """
@@ -242,5 +243,6 @@ class Calls:
         return Fault(code=fault_code(status), message=f"The agent's server answered {status}")
 
     async def json(self, response: httpx.Response, limit: int | None = None) -> Json:
-        """Return the body of a response as JSON. Raises agent_invalid."""
+        """Return the body of a response as JSON. `limit` is its maximum size in bytes; the default is that of the
+        client. Raises agent_invalid."""
         return await read_answer(response, self.answer_limit if limit is None else limit)

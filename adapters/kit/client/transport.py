@@ -139,7 +139,7 @@ class _Connector(aiohttp.TCPConnector):
         self._max_idle = limits.max_keepalive_connections
 
     async def _get(self, key: ConnectionKey, traces: Any) -> Connection | None:
-        """Return an idle connection of the pool that is not stale, if there is one."""
+        """Return an idle connection of the pool that is not stale, or None if there is none."""
         while (connection := await super()._get(key, traces)) is not None and _is_stale(connection):
             connection.close()
         return connection

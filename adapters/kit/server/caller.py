@@ -98,8 +98,8 @@ def has_siblings(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
 
 
 def run_headers(target: Receipt | Task, run_id: str | None = None) -> dict[str, str]:
-    """Return the headers with the gateway's ids of a task and its run. The ids identify the same run in every
-    protocol."""
+    """Return the headers with the gateway's ids of a task and its run. The ids identify the same run in every protocol.
+    A receipt contains the run; for a task, `run_id` names it, and None omits its header."""
     headers = {"Babelgate-Thread": target.thread_id, "Babelgate-Task": target.task_id}
     if isinstance(target, Receipt):
         run_id = target.run_id

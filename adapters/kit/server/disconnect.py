@@ -106,7 +106,7 @@ async def finish(work: Coroutine[Any, Any, T], on_disconnect: Callable[[T], Coro
 
 
 async def _complete(working: "asyncio.Future[T]", on_disconnect: Callable[[T], Coroutine[Any, Any, None]]) -> None:
-    """Await `work`, and then call `on_disconnect` with its result, unless the work fails."""
+    """Await `working`, and then call `on_disconnect` with its result, unless it fails."""
     try:
         result = await working
     except FaultError as error:

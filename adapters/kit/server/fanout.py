@@ -128,7 +128,8 @@ class Follower:
         self._rebuild = rebuild
 
     async def write_all(self, records: Sequence[Record]) -> list[tuple[Sequence[Record], EncodedRecord]]:
-        """Return the encoded records in order. The records of a passage are returned together."""
+        """Return the records in order, each with its encoded form. The records of a passage are returned together, with
+        one encoded form."""
         encoded: list[tuple[Sequence[Record], EncodedRecord]] = []
         for passage, texts in split_passages(records):
             frames = self._line.get_passage(passage, texts) if texts else None

@@ -34,9 +34,11 @@ async def list_response(
     more_headers: Callable[[], Awaitable[Mapping[str, str]]] | None = None,
     media_type: str = "application/json",
 ) -> Response[Any]:
-    """Return a response with a JSON list of `items`, each of which is JSON. `shell` is the response without items:
-    `[]`, or an object whose member `name` is `[]`. An error of the first items is raised here. `more_headers` is called
-    after the first items."""
+    """Return a response with a JSON list of `items`, each of which is JSON.
+
+    `shell` is the response without items: `[]`, or an object whose member `name` is `[]`. An error of the first items
+    is raised here. `more_headers` is called after the first items, and its headers are added to `headers`.
+    """
     head, empty, tail = shell.partition(b"[]" if name is None else b'"%b":[]' % name.encode())
     assert empty, shell
     pieces = _pieces(head + empty[:-1], items, b"]" + tail)
@@ -66,7 +68,7 @@ async def each(items: Iterable[bytes | Large]) -> AsyncGenerator[bytes | Large]:
 async def _pieces(
     head: bytes, items: AsyncGenerator[bytes | Large] | AsyncGenerator[bytes], tail: bytes
 ) -> AsyncGenerator[bytes]:
-    """Yield the JSON of the list in pieces."""
+    """Yield the JSON of the list in pieces: `head`, the items with commas between them, and `tail`."""
     time_slice = TimeSlice()
     ready, size = [head], 0
     first = True

@@ -154,7 +154,8 @@ _ESCAPES: Final = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"
 
 
 def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> bytes:
-    """Return one frame. `data` is JSON; if it has line breaks, it becomes several data lines.
+    """Return one frame of an event stream with an `id` and an `event` field, unless these are None. `data` is JSON; if
+    it has line breaks, it becomes several data lines.
 
     Only CR and LF end a line of an event stream (https://html.spec.whatwg.org/#parsing-an-event-stream). But
     `aiter_lines` of httpx, and so the official A2A and ACP clients, split at every line break of `str.splitlines`. JSON
@@ -186,7 +187,8 @@ class TextFrames:
         self._template = TextTemplate(make)
 
     def write(self, texts: Sequence[str], *, ids: Iterable[str] | None = None, event: str | None = None) -> list[bytes]:
-        """Return one frame for each text."""
+        """Return one frame for each text, with the id of the same position in `ids` and with the field `event`, unless
+        these are None."""
         heads = repeat(_head(None, event)) if ids is None else [_head(id, event) for id in ids]
         before, after = self._template.before, self._template.after + b"\n\n"
         encoded = [head + before + encode_text(text) + after for head, text in zip(heads, texts, strict=False)]
@@ -215,7 +217,7 @@ class LargeFrame:
 
 
 def frame_of(data: bytes | LargeJson, *, id: str | None = None, event: str | None = None) -> bytes | LargeFrame:
-    """Return one frame of JSON that may be large."""
+    """Return one frame of JSON that may be large, with an `id` and an `event` field, unless these are None."""
     return LargeFrame(_head(id, event), data) if isinstance(data, LargeJson) else frame(data, id=id, event=event)
 
 
@@ -248,7 +250,7 @@ async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[byte
 
 
 def _head(id: str | None, event: str | None) -> bytes:
-    """Return the beginning of a frame, up to its data."""
+    """Return the beginning of a frame, up to its data, with an `id` and an `event` field, unless these are None."""
     head = b""
     if event is not None:
         head += b"event: " + _one_line(event) + b"\n"

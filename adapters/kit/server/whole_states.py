@@ -34,7 +34,8 @@ async def complete_states(
 
 
 def _revision_needed(event: Event) -> str | None:
-    """Return the id of the revision that a reader needs to decode the event's state."""
+    """Return the id of the revision that a reader needs to decode the event's state. Return None if the event has no
+    state, or a whole one."""
     match event:
         case StateSaved(change=None):
             return None if event.delta is None else event.parent_id

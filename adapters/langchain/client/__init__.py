@@ -54,8 +54,9 @@ class Client(ReattachableClient[HttpClient]):
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
-        """Change the state of a thread on the server (`babelgate.canonical.agent.Stateful`). Raises unsupported if the
-        server speaks the Agent Protocol."""
+        """Change the state of a thread on the server (`babelgate.canonical.agent.Stateful`). The change counts as the
+        output of the node `as_node`; the server chooses the node if it is None. Raises unsupported if the server speaks
+        the Agent Protocol."""
         if await self._server.detect_dialect() != "langgraph":
             raise FaultError(FaultCode.UNSUPPORTED, "The agent's server has no API for the states of threads.")
         return await update_state(self._http, call, removed_ids, as_node)

@@ -38,8 +38,9 @@ async def discover(
     *,
     dialect: Dialect | None = None,
 ) -> list[AgentInfo]:
-    """Return the agents of a server: the graphs of a LangGraph server, or else the agents of the Agent Protocol.
-    `upstream_name` of the description is the server's own name of an agent."""
+    """Return the agents of a server: the graphs of a LangGraph server, or else the agents of the Agent Protocol. With
+    `dialect`, only this one of the two APIs is tried. `upstream_name` of the description is the server's own name of an
+    agent."""
     client = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
     if dialect != "agent-protocol":
         try:

@@ -131,7 +131,8 @@ class ResumableStream:
         return self._is_cut
 
     def connect(self, body: JsonObject | None) -> AbstractAsyncContextManager[httpx.Response]:
-        """Open the next connection: to a run that the body creates, or to the existing run, from the last position."""
+        """Open the next connection: to a new run that the body creates or, if it is None, to the existing run from the
+        last position."""
         self._earlier_frames, self._is_accepted, self._has_frame = self._cursor.total, False, False
         if body is not None:
             return self._http.open_response("POST", self.route.create, body, headers=self._headers, streams=True)

@@ -90,7 +90,8 @@ class LangGraphRun(UpstreamRun):
             await self._server.http.post(route.cancel)
 
     async def _find_run(self) -> str | None:
-        """Return the id of a run that was created but not confirmed. Its metadata identify it."""
+        """Return the id of a run that was created but not confirmed, or None if the server does not list it. Its
+        metadata identify it."""
         route = self._work.route
         if route.thread_id is None or route.layout == "openapi":
             return None
@@ -408,8 +409,8 @@ class LangGraphRun(UpstreamRun):
         yield events
 
     def _end_events(self, reader: EventReader, run: w.Run | None, status: str) -> Sequence[Event]:
-        """Return the events that end the run with its status. Raises agent_invalid for an unknown status, and
-        agent_failed for a failed run."""
+        """Return the events that end the run with its status. `run` is the server's description of the run, if it was
+        read. Raises agent_invalid for an unknown status, and agent_failed for a failed run."""
         account = [] if run is None else list(reader.account(run.metadata))
         match status:
             case "success":

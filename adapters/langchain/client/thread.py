@@ -43,8 +43,8 @@ async def place(
 
 
 async def _begin_thread(http: HttpClient, work: UpstreamRunState, call: Invocation, *, forks: bool) -> None:
-    """Start a new thread for the run. The run sends the earlier messages along, unless the thread begins with a state
-    that has them."""
+    """Start a new thread for the run. The run sends the earlier messages along, unless it `forks`: then the thread
+    begins with a state that has them."""
     work.forks = forks
     work.history = () if forks else call.history
     if not forks and call.input.checkpoint is not None and work.route.layout == "langgraph":
@@ -91,8 +91,9 @@ async def _continue_thread(http: HttpClient, thread_id: str, *, asks_again: bool
 async def update_state(
     http: HttpClient, call: Invocation, removed_ids: Sequence[str], as_node: str | None
 ) -> StateSaved:
-    """Create a revision for a caller on the server that keeps the state. Raises unsupported if the server has no thread
-    for it yet, and invalid if the server refuses the change."""
+    """Create a revision for a caller on the server that keeps the state, as the output of the node `as_node` (None: the
+    server chooses). Raises unsupported if the server has no thread for it yet, and invalid if the server refuses the
+    change."""
     thread_id = call.upstream.get("thread")
     if thread_id is None:
         raise FaultError(

@@ -40,7 +40,8 @@ def run_status(run: Run) -> str:
 
 
 def encode_values(revision: Revision | None) -> JsonObject:
-    """Return the values of a revision. Messages that the agent keeps in them are left out."""
+    """Return the values of a revision; empty before the first one (None). Messages that the agent keeps in them are
+    left out."""
     if revision is None:
         return {}
     values = dict(revision.values)

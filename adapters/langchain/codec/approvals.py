@@ -39,7 +39,8 @@ def decode_approval(value: Json) -> tuple[JsonObject, str] | None:
 
 
 def _inbox(requests: Sequence[JsonObject]) -> tuple[JsonObject, str] | None:
-    """Decode the form of Agent Inbox, also used by langchain's middleware before 1.0."""
+    """Decode questions in the form of Agent Inbox, also used by langchain's middleware before 1.0. Return the form of
+    the answer and the words of the questions, or None for another form."""
     actions = [as_object(request.get("action_request")) for request in requests]
     if not requests or not all(isinstance(action.get("action"), str) for action in actions):
         return None
@@ -95,7 +96,7 @@ def _response(config: JsonObject, value: Json) -> JsonObject:
 
 
 def _reason(value: Json) -> str | None:
-    """Return the text of an answer, unless it only says no."""
+    """Return the text of an answer, or None if it has no text or only says no."""
     message: Any = as_object(value).get("message")
     if isinstance(message, str):
         return message

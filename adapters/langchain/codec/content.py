@@ -126,7 +126,7 @@ def _mark(kind: str, standard: str) -> JsonObject:
 
 def _about(block: JsonObject, mapped: set[str], *, marks: JsonObject | None = None) -> dict[str, Any]:
     """Return the fields that every part takes from its block: metadata, media type, and in `extra` all members that are
-    not mapped."""
+    not `mapped`, with `marks` added."""
     fields: dict[str, Any] = {}
     metadata = block.get("metadata")
     if isinstance(metadata, dict):
@@ -253,7 +253,7 @@ def _decode_file(block: JsonObject, kind: str) -> Part | None:
 
 
 def _first(source: JsonObject, *keys: str) -> str | None:
-    """Return the first of the members that is a string."""
+    """Return the first of the members that is a string, or None."""
     return next((value for key in keys if (value := _string(source.get(key))) is not None), None)
 
 

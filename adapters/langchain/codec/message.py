@@ -362,8 +362,8 @@ def encode_calls(parts: Sequence[Part]) -> tuple[list[JsonObject], list[JsonObje
 
 
 def encode_usage(usage: JsonObject) -> JsonObject | None:
-    """Return `usage_metadata`. Its three counts are always present (langchain-core 1.7.2, messages/ai.py,
-    UsageMetadata)."""
+    """Return `usage_metadata`, or None for an empty usage. Its three counts are always present (langchain-core 1.7.2,
+    messages/ai.py, UsageMetadata)."""
     if not usage:
         return None
     counts = {key: usage.get(key, 0) for key in ("input_tokens", "output_tokens")}

@@ -33,7 +33,8 @@ class Places:
         return self._data("running", ())
 
     def end(self, agent: str, status: str, error: str | None) -> JsonObject:
-        """End the run and return its lifecycle event. The run may have ended before it started."""
+        """End the run and return its lifecycle event, which has `error` if the run failed. The run may have ended
+        before it started."""
         self._agent = agent
         self._statuses[()] = status
         return self._data(status, (), error)
@@ -56,7 +57,8 @@ class Places:
         return (*outer, (ns, self._data("started", ns)))
 
     def leave(self, ns: Namespace, status: str, error: str | None = None) -> Sequence[tuple[Namespace, JsonObject]]:
-        """End the open places at and below a namespace, and return their events, innermost first."""
+        """End the open places at and below a namespace, and return their events, innermost first. The places fail with
+        `error`, unless it is None."""
         ended = [
             inner
             for inner, current in reversed(self._statuses.items())
@@ -83,7 +85,8 @@ class Places:
         return {**node, "children": below} if below else node
 
     def _data(self, status: str, ns: Namespace, error: str | None = None) -> JsonObject:
-        """Return a `LifecycleData`, with the members that LangGraph Platform adds."""
+        """Return a `LifecycleData` with the status of a place and the error of a failed one, and with the members that
+        LangGraph Platform adds."""
         data: JsonObject = {"event": status, "graph_name": self._name(ns)}
         task_id = ns[-1].partition(":")[2] if ns else ""
         if task_id:

@@ -158,7 +158,8 @@ def _apply_message(
 
 
 def encode_values(revision: Revision | None) -> JsonObject:
-    """Return the members of the state, and `messages` once there are any."""
+    """Return the members of the state, and `messages` once there are any. Before the first revision (None) there are no
+    members."""
     if revision is None:
         return {}
     return upsert_messages(revision, [encode_message(message) for message in revision.messages])
@@ -210,7 +211,8 @@ def graph_task_id(checkpoint_id: str, node: str) -> str:
 
 
 def result_of(before: Revision | None, after: Revision) -> JsonObject:
-    """Return what the step between two revisions wrote: members that changed, and new messages."""
+    """Return what the step between two revisions wrote: members that changed, and new messages. Everything is new if
+    `before` is None."""
     values = {} if before is None else before.values
     written = {
         key: value for key, value in after.values.items() if key not in values or not is_identical(values[key], value)
@@ -232,8 +234,11 @@ def encode_state(
     inner: Inner | None = None,
     values: JsonObject | None = None,
 ) -> JsonObject:
-    """Return the state at a revision. `then` are the revisions that follow it: with them, the tasks have their results.
-    `values` replaces the result of `encode_values`."""
+    """Return the state at a revision, or the empty state of a thread without runs if it is None.
+
+    `then` are the revisions that follow it: with them, the tasks have their results. With `inner`, the tasks describe
+    the graphs inside their nodes. `values` replaces the result of `encode_values`.
+    """
     if revision is None:
         return {
             # langgraph-api 0.16.7 sends this for a thread without runs.
@@ -270,7 +275,8 @@ def encode_metadata(thread_id: str, revision: Revision) -> JsonObject:
 
 
 def encode_tasks(revision: Revision, then: Sequence[Revision] = (), inner: Inner | None = None) -> list[JsonObject]:
-    """Return the tasks that continue from a revision. `then` are the revisions that follow it.
+    """Return the tasks that continue from a revision. `then` are the revisions that follow it, and `inner` describes
+    the graphs inside the tasks' nodes.
 
     The first task gets all questions. There is only one task, unless the agent has its own state.
     """
@@ -321,13 +327,14 @@ def encode_thread(view: ThreadView, history: StateHistory | None) -> JsonObject:
 
 
 def thread_status(view: ThreadView, head: Revision | None) -> ThreadStatus:
-    """Return the status of a thread. In langgraph-api 0.16.7 an idle thread is interrupted if its state has a next
-    node, even after a cancellation."""
+    """Return the status of a thread, whose newest revision is `head`. In langgraph-api 0.16.7 an idle thread is
+    interrupted if its state has a next node, even after a cancellation."""
     return "interrupted" if view.status == "idle" and head is not None and head.next else view.status
 
 
 def _thread_interrupts(view: ThreadView, history: StateHistory | None, head: Revision | None) -> JsonObject:
-    """Return the open questions of an interrupted thread, by task id."""
+    """Return the open questions of an interrupted thread, by task id. `head` is its newest revision. The result is
+    empty if `history` or `head` is None."""
     interrupts = [] if history is None else encode_graph_questions(history.fold.open_interrupts())
     if head is None or not interrupts or view.status != "interrupted":
         return {}
@@ -387,8 +394,12 @@ def encode_run(run: Run, created: RunCreated) -> JsonObject:
 
 
 def run_metadata(run: Run, created: RunCreated | None = None) -> JsonObject:
-    """Return the metadata of a run: the caller's, and members that its client added with the extension. Under
-    `babelgate` are the ids that identify the run in every other protocol, and what no other member of a run shows."""
+    """Return the metadata of a run: the caller's, and members that its client added with the extension (in `created`,
+    if that is known).
+
+    The member `babelgate` has the ids that identify the run in every other protocol, and what no other member of a run
+    shows.
+    """
     client_metadata = {} if created is None else as_object(as_object(created.extra.get("langgraph")).get("metadata"))
     babelgate: JsonObject = {"thread_id": run.thread_id, "task_id": run.task_id, "run_id": run.run_id}
     if run.usage:
@@ -402,7 +413,8 @@ def run_metadata(run: Run, created: RunCreated | None = None) -> JsonObject:
 
 
 def revision_of(history: StateHistory, run: Run) -> Revision | None:
-    """Return the state in which a run left the thread, or the thread's newest state if the run left none."""
+    """Return the state in which a run left the thread, or the thread's newest state if the run left none. Return None
+    for a thread without a state."""
     return history.of_run(run.run_id) or history.head
 
 

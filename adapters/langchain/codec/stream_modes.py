@@ -95,8 +95,11 @@ def base_mode(event: str) -> str:
 
 
 def parse_event_id(text: str) -> tuple[int, int] | None:
-    """Return the position `<seq>-<n>` after which a reader continues. Return None if the text is not an id of the
-    gateway. `-1` is the position before the first event."""
+    """Return the position after which a reader continues, from the text `<seq>-<n>`: the seq of a record, and the
+    number of an event of that record.
+
+    Return None if the text is not an id of the gateway. `-1` is the position before the first event.
+    """
     # langgraph-api 0.16.7: `-1` requests all stored events.
     if text == "-1":
         return 0, -1

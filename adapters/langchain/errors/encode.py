@@ -39,7 +39,8 @@ def _public_details(details: JsonObject) -> JsonObject:
 
 
 def encode_error(fault: Fault | None) -> JsonObject:
-    """Return the error of a run that failed. An error that a LangGraph agent reported keeps its own name and text."""
+    """Return the error of a run that failed; a general one if its fault is not known (None). An error that a LangGraph
+    agent reported keeps its own name and text."""
     if fault is None:
         return {"error": "AgentFailedError", "message": "The agent failed."}
     upstream: Mapping[str, Any] = fault.details.get("langchain") or {}

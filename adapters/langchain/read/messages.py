@@ -190,7 +190,7 @@ class MessageDecoder:
 
     def whole(self, wire: JsonObject, metadata: JsonObject | None = None, ns: Place = ()) -> list[Event]:
         """Return the events of a whole message, or of its rest if some chunks arrived. A message that has ended has
-        none."""
+        none. `metadata` are those of the stream's event."""
         decoded = _with_reasoning(_decode_message(wire))
         if decoded.message_id is not None and decoded.message_id in self._ended_texts:
             return []
@@ -337,7 +337,7 @@ class MessageDecoder:
         return number is None or message.open_part[1] is None or message.open_part[1] == number
 
     def _begin(self, message: _Open, block: JsonObject, kind: str, number: Any) -> list[Event]:
-        """Start a part with a block that has further members."""
+        """Start a part with a content block that has more members than its text. `number` is the index of the block."""
         part = _parts(block)[0]
         if part.kind != kind:
             return self._block(message, block)
@@ -348,7 +348,8 @@ class MessageDecoder:
         return [*events, self._add(message, part, is_open=True)]
 
     def _grow(self, message: _Open, kind: str, text: str, number: Any = None) -> list[Event]:
-        """Add text to the open part, or start a new part with it."""
+        """Add text to the open part, or start a new part with it. `number` is the index of the content block; text with
+        another number belongs to another part."""
         if not text:
             return []
         if kind == "text":
@@ -364,7 +365,7 @@ class MessageDecoder:
         return [*events, self._add(message, part, is_open=True)]
 
     def _block(self, message: _Open, block: JsonObject) -> list[Event]:
-        """Return the events of a block of any other kind, which arrives whole."""
+        """Return the events of a content block that arrives whole, unlike text, reasoning and tool calls."""
         parts = _parts({name: value for name, value in block.items() if name != "index"})
         for part in parts:
             self.data = part.data if isinstance(part, DataPart) else self.data

@@ -62,7 +62,8 @@ class QuestionReader:
         self._order.begin(task_id)
 
     def ask(self, interrupts: Json, node: str = "", ns: Place = ()) -> None:
-        """Add the questions of a state. Raises invalid if one breaks the protocol."""
+        """Add the questions of a state that a node in a place of the graph raised. Raises invalid if one breaks the
+        protocol."""
         for interrupt in interrupts if isinstance(interrupts, list) else ():
             self._add(validate(w.Interrupt, interrupt), node, ns)
 

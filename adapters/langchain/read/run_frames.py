@@ -43,7 +43,7 @@ _ANSWER_KEPT: Final = "the output from before a retry by the server remains"
 
 
 def saved_checkpoints(records: Iterable[Record], run_id: str | None = None) -> set[tuple[Place, str]]:
-    """Return the place and id of each checkpoint in a log, except those of one run."""
+    """Return the place and id of each checkpoint in a log, except those of the run `run_id`. None excludes no run."""
     return {
         (record.event.ns, record.event.checkpoint_id or "")
         for record in records
@@ -92,7 +92,7 @@ class EventReader:
 
     @property
     def run_id(self) -> str | None:
-        """The server's id of the run, once it is known."""
+        """The server's id of the run; None until it is known."""
         return self._run.run_id
 
     @property

@@ -36,8 +36,8 @@ class StateChanges:
     def find(self, ns: Place, values: Json, parent_id: str | None = None) -> StateChange | None:
         """Return a state as its difference to a known one, or None if that is not much shorter.
 
-        Tries its parent, the newest state of its place, and those of the places around it, with which a subgraph often
-        begins.
+        Tries its parent `parent_id`, if it has one, the newest state of its place, and those of the places around it,
+        with which a subgraph often begins.
         """
         if not isinstance(values, dict):
             return None

@@ -149,7 +149,8 @@ class StateReader:
     def _repeat(
         self, ns: Place, checkpoint_id: str, values: JsonObject, data: Json, *, is_shown: bool
     ) -> Sequence[Event]:
-        """Return the events of the checkpoint that the run continues, which only callers of LangGraph see again."""
+        """Return the events of the checkpoint that the run continues. Only callers of LangGraph see it again. Its
+        values are among the events only if `is_shown`."""
         self._changes.start_at(ns, checkpoint_id)
         change = self._changes.find(ns, values, checkpoint_id)
         events = [_show("values", ns, values, change)] if is_shown else []
@@ -180,7 +181,8 @@ class StateReader:
 
 
 def _show(event: str, ns: Place, data: Json, change: StateChange | None) -> Native:
-    """Return the event that shows a state, or its difference to a known one, to callers of LangGraph alone."""
+    """Return the event that shows a state to callers of LangGraph alone: its `data` or, unless that is None, its
+    `change` from a known state."""
     return Native(protocol="langgraph", event=event, ns=ns, data=data if change is None else None, change=change)
 
 

@@ -44,8 +44,8 @@ def run_paths(thread_id: str, run_id: str, below: str = "") -> dict[str, str]:
 
 
 def pagination(offset: int, count: int, *, more: bool) -> dict[str, str]:
-    """Return the headers of a page. The total is only a hint: if another page follows, it is the smallest possible
-    number."""
+    """Return the headers of a page. `more` is True if another page follows. The total is only a hint: in this case, it
+    is the smallest possible number."""
     end = offset + count
     # langgraph-api 0.16.7: if there is a next page, the total is one more than its offset.
     if more:

@@ -71,8 +71,8 @@ class CancelHandlers(Handlers):
         )
 
     async def _cancel(self, principal: Principal, run_id: str, *, rollback: bool) -> Run:
-        """Request the cancellation of a run. Raises not_found with the protocol's text if the run does not exist or has
-        ended."""
+        """Request the cancellation of a run. With `rollback`, the run is also removed from its thread. Raises not_found
+        with the protocol's text if the run does not exist or has ended."""
         try:
             return await self._hub.cancel_run(principal, run_id, rollback=rollback)
         except FaultError as error:

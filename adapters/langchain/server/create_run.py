@@ -137,15 +137,19 @@ class PreparedRun:
 
 
 async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: str | None = None) -> PreparedRun:
-    """Return the run that a request asks for. Raises invalid, unsupported, not_found, conflict."""
+    """Return the run that a request asks for, on the thread of its path (None: a new thread). Raises invalid,
+    unsupported, not_found, conflict."""
     return await prepare_for(hub, caller(connection), dialect_of(connection), body, thread_id)
 
 
 async def prepare_for(
     hub: Hub, who: Caller, base: Dialect, body: RunCreate, thread_id: str | None = None, run_id: str | None = None
 ) -> PreparedRun:
-    """Return the run that a body asks for. `base` is the dialect of the path; `run_id` is the id of the new run, if it
-    is chosen already. Raises invalid, unsupported, not_found, conflict."""
+    """Return the run that a body asks for, on the thread of its path (None: that of the body, or a new one).
+
+    `base` is the dialect of the path. `run_id` is the id of the new run, if it is chosen already. Raises invalid,
+    unsupported, not_found, conflict.
+    """
     extended = URI in (body.metadata or {})
     body, extension = _read_extension(body)
     dialect: Dialect = "agent-protocol"
@@ -279,8 +283,11 @@ class _Common:
         return config | {name: value for name, value in options.items() if value not in (None, {}, [])}
 
     def extra(self, *, ephemeral: bool = False, messages: Sequence[Message] = ()) -> JsonObject:
-        """Return the request as the caller sent it, for the run's `kwargs`. Bytes of files are left out, because they
-        are stored elsewhere."""
+        """Return the request as the caller sent it, for the run's `kwargs`.
+
+        `ephemeral` is True if the thread is deleted after the run. Bytes of files in `messages` are left out, because
+        they are stored elsewhere.
+        """
         body = self.body
         kwargs = {
             name: value for name, value in body.model_dump(exclude_unset=True).items() if name not in _NOT_IN_KWARGS
@@ -314,8 +321,8 @@ def _is_without_input(body: RunCreate) -> bool:
 
 
 async def _submission(common: _Common, checkpoint: str | None, resume: Json = None) -> Submission:
-    """Return the submission of a new input. `resume` is the answer to a question that the graph will ask during the
-    run, if no open question is answered."""
+    """Return the submission of a new input. The run starts from `checkpoint`, or from the newest one if it is None.
+    `resume` is the answer to a question that the graph will ask during the run, if no open question is answered."""
     body, thread_id = common.body, common.thread_id
     decoded = state.decode_input(body.input)
     messages = decoded.messages
@@ -400,7 +407,7 @@ async def _check_questions(common: _Common, thread_id: str) -> None:
 async def _resume(common: _Common, command: JsonObject, checkpoint: str | None) -> Submission | tuple[Answers, ...]:
     """Return the answers to open questions, or a run of a graph with the answer to a question that it will ask.
 
-    The latter is a run from an older checkpoint, or a run after a change of the state, which has closed the questions
+    The latter is a run from an older `checkpoint`, or a run after a change of the state, which has closed the questions
     (langgraph-api 0.16.7). `useStream` sends the newest checkpoint with each answer.
     """
     hub, principal, thread_id = common.hub, common.principal, common.thread_id
@@ -420,7 +427,8 @@ async def _resume(common: _Common, command: JsonObject, checkpoint: str | None) 
 
 
 async def _resume_state(common: _Common, command: JsonObject, checkpoint: str | None) -> Submission:
-    """Return the submission of a run of a graph with the answer to a question that it will ask."""
+    """Return the submission of a run of a graph with the answer to a question that it will ask. The run starts from
+    `checkpoint`, or from the newest one if it is None."""
     common.extension.start.check_absent()
     if common.body.after_seconds:
         raise _cannot_resume_later()
@@ -437,7 +445,8 @@ def _cannot_resume_later() -> FaultError:
 
 
 async def _resume_answers(common: _Common, command: JsonObject, checkpoint: str | None = None) -> tuple[Answers, ...]:
-    """Return the answers to open questions, by task. Raises invalid, unsupported, not_found, conflict."""
+    """Return the answers to open questions, by task. Raises invalid, unsupported, not_found, conflict. Questions cannot
+    be answered from a `checkpoint`."""
     body, thread_id = common.body, common.thread_id
     value: Json = command["resume"]
     common.extension.start.check_absent()
@@ -611,7 +620,7 @@ def _checkpoint(configurable: JsonObject | None) -> Any:
 
 
 def _losses(body: RunCreate, agent: AgentInfo, *, resumed: bool) -> Sequence[Loss]:
-    """Return the losses of options that have no effect."""
+    """Return the losses of options that have no effect. `resumed` is True if the request answers a question."""
     losses: list[Loss] = []
     if (body.interrupt_before or body.interrupt_after) and not agent.stateful:
         losses.append(Loss(feature=Feature.QUESTION, how="interrupt_before, interrupt_after: the agent is not a graph"))

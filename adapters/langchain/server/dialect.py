@@ -11,7 +11,7 @@ PREFIX: Final = "/agent-protocol"
 
 
 def both(path: str) -> list[str]:
-    """Return the path at the root and below the prefix."""
+    """Return two paths: the path at the root, and the path below the protocol's prefix."""
     return [path, PREFIX + path]
 
 

@@ -53,7 +53,7 @@ class Refused(Exception):
 
 def success(command_id: int, result: JsonObject, seq: int = 0, *, camel: bool) -> JsonObject:
     """Return the response to a successful command. `seq` is the last event of the thread that is older than the effect
-    of the command."""
+    of the command. With `camel`, the names of its members are in camelCase."""
     meta = {"applied_through_seq": seq}
     return {
         "type": "success",
@@ -64,7 +64,7 @@ def success(command_id: int, result: JsonObject, seq: int = 0, *, camel: bool) -
 
 
 def error_reply(command_id: Any, code: str, message: str) -> JsonObject:
-    """Return the response to a failed command."""
+    """Return the response to a failed command, with the error's code and text."""
     return {"type": "error", "id": command_id if _is_id(command_id) else None, "error": code, "message": message}
 
 
@@ -93,8 +93,8 @@ class Commands:
         }
 
     async def answer(self, command: Json, others: Mapping[str, Any] | None = None) -> JsonObject:
-        """Execute a command and return its response. `others` are further commands of the transport. Raises Refused for
-        a malformed command."""
+        """Execute a command and return its response. `others` are further commands that the transport offers, by name.
+        Raises Refused for a malformed command."""
         wire = as_object(command)
         command_id, method = wire.get("id"), wire.get("method")
         if not _is_id(command_id) or not isinstance(method, str):
@@ -182,8 +182,8 @@ class Commands:
     # Reading
 
     async def _tree(self, params: JsonObject) -> tuple[JsonObject, int]:
-        """Return the places of a run that has started. They come from the run's own records; earlier records show which
-        other questions are open."""
+        """Return the places of a run that has started, and 0 as the last event. The places come from the run's own
+        records; earlier records show which other questions are open."""
         run = await self._run_to_show(get_member(params, "run_id"))
         previous = await self._hub.reads.last_begun(self._principal, self._thread_id, ended_before=run.last_seq)
         begins = max(run.first_seq - 1, 0 if previous is None else previous.last_seq)
@@ -245,7 +245,8 @@ class Commands:
         return {"checkpoints": summaries}, 0
 
     async def _fork(self, params: JsonObject) -> tuple[JsonObject, int]:
-        """Start a run of the thread's last agent from a checkpoint."""
+        """Start a run of the thread's last agent from a checkpoint. Return the result, and the last event before the
+        run."""
         checkpoint: Any = get_member(params, "checkpoint_id")
         history = await read_history(self._hub, self._principal, self._thread_id)
         if not isinstance(checkpoint, str) or history.get(checkpoint) is None:

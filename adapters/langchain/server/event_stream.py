@@ -140,7 +140,8 @@ def _view(connection: Connection) -> StreamParameters:
 
 
 async def _history_before(hub: Hub, principal: Principal, view: StreamParameters, since: int | None) -> StateHistory:
-    """Return the thread as it was at the end of the last run before the event `since`, or before the newest run.
+    """Return the thread as it was at the end of the last run before the event `since`, or before the newest run if it
+    is None.
 
     The events after it can be derived from there. The history is empty at the thread's start, and for a thread that is
     too large to be held in memory.
@@ -227,7 +228,8 @@ class _Conversation:
             await self._socket.send_data(text)
 
     def _is_subscribed(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:
-        """Return True if any subscription includes an event."""
+        """Return True if any subscription of the connection includes the event `seq` of a channel, a namespace and a
+        name."""
         return any(subscription.is_subscribed(seq, channel, ns, name) for subscription in self._subscriptions.values())
 
     async def _answer(self, raw: bytes) -> None:
@@ -268,7 +270,7 @@ class _Conversation:
     # Subscriptions
 
     async def _subscribe(self, params: JsonObject, replays: list[Subscription]) -> tuple[JsonObject, int]:
-        """Add a subscription. Raises Refused, invalid."""
+        """Add a subscription. Return the result of the command, and 0 as the last event. Raises Refused, invalid."""
         subscription = parse_subscription(params)
         requested_id: Any = get_member(params, "subscription_id")
         subscription_id = requested_id if isinstance(requested_id, str) and requested_id else str(uuid4())

@@ -64,7 +64,7 @@ async def find_assistant(
 
 
 async def find_run(hub: Hub, principal: Principal, run_id: str, thread_id: str | None = None) -> Run:
-    """Return a run that was not removed, from a certain thread or from any. Raises not_found."""
+    """Return a run that was not removed, from the thread `thread_id`, or from any if it is None. Raises not_found."""
     try:
         run = await hub.reads.run(principal, run_id)
     except FaultError as error:
@@ -94,7 +94,7 @@ async def apply_task_cancel(hub: Hub, principal: Principal, run: Run) -> Run:
 
 
 async def read_history(hub: Hub, principal: Principal, thread_id: str, until: int | None = None) -> StateHistory:
-    """Return the revisions of a thread, up to now or up to a seq. Raises not_found."""
+    """Return the revisions of a thread, up to the seq `until`, or up to now if it is None. Raises not_found."""
     try:
         return await hub.reads.snapshot(
             principal,

@@ -41,7 +41,7 @@ def path_id(connection: Connection, what: str) -> str:
 
 
 def number(request: AnyRequest, name: str, default: int, least: int, most: int | None = None) -> int:
-    """Return an integer query parameter within its limits, or the default. Raises invalid."""
+    """Return an integer query parameter from `least` to `most` (None: no maximum), or the default. Raises invalid."""
     text = request.query_params.get(name)
     return default if text is None else read_integer(text, name, least, most)
 
@@ -62,7 +62,8 @@ def words(request: AnyRequest, name: str) -> list[str]:
 
 
 def check_selection(names: Iterable[str], allowed: frozenset[str], what: str) -> list[str]:
-    """Return the names of selected members as a list. Raises invalid for an unknown name."""
+    """Return the names of selected members as a list. Raises invalid for a name that is not `allowed`; the error names
+    the parameter `what`."""
     selection = list(names)
     for name in selection:
         if name not in allowed:
@@ -83,8 +84,8 @@ async def read_optional_body(request: AnyRequest, model: type[M]) -> M:
 
 
 def checkpoint_of(checkpoint: Checkpoint | None, checkpoint_id: str | None = None, config: Any = None) -> str | None:
-    """Return the checkpoint id of a request, which has several places for it, or None. Raises invalid if different ids
-    are given."""
+    """Return the checkpoint id of a request, or None if it has none. It can be in `checkpoint`, `checkpoint_id` and
+    `config`, which is the id in the run's configuration. Raises invalid if different ids are given."""
     checkpoint_ids = [id_ for id_ in (checkpoint_id, checkpoint and checkpoint.checkpoint_id, config) if id_]
     if any(id_ != checkpoint_ids[0] or not isinstance(id_, str) for id_ in checkpoint_ids):
         raise FaultError(FaultCode.INVALID, "checkpoint: must be one id; several different ones were given")

@@ -235,7 +235,8 @@ def _encode_state(
     subgraphs: bool = False,
     values: JsonObject | None = None,
 ) -> JsonObject:
-    """Return a state in the request's dialect. `values` replaces the values in LangGraph's own dialect."""
+    """Return a state in the request's dialect; an empty one before the first revision (None). In LangGraph's own
+    dialect, `subgraphs` adds the whole states of subgraphs, and `values` replaces the values."""
     if dialect_of(request) == "agent-protocol" and revision is not None:
         return agent_protocol.encode_state(thread_id, revision)
     then = history.then(revision) if revision is not None and revision.next else ()
@@ -263,13 +264,14 @@ def _inner(thread_id: str, outer: Revision, history: StateHistory, *, whole: boo
 
 
 def _ns(checkpoint: Checkpoint | None) -> tuple[str, ...]:
-    """Return the namespace of a checkpoint."""
+    """Return the namespace of a checkpoint; empty for the outermost graph, and for None."""
     text = checkpoint.checkpoint_ns if checkpoint is not None else None
     return tuple(text.split("|")) if text else ()
 
 
 def _before(value: str | JsonObject | None) -> str | None:
-    """Return the checkpoint id in the member `before`: an id, a checkpoint, or a config with one. Raises invalid."""
+    """Return the checkpoint id in the member `before`: an id, a checkpoint, or a config with one. Return None without
+    that member. Raises invalid."""
     if isinstance(value, dict):
         inner = value.get("configurable")
         checkpoint: JsonObject = inner if isinstance(inner, dict) else value  # pyright: ignore[reportUnknownVariableType]

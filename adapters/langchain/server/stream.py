@@ -53,7 +53,8 @@ class RunFrameStream:
         return (await self.after(after), after) if after is not None else await self.from_now()
 
     async def after(self, after: EventId, *, started_run: bool = False) -> AsyncGenerator[bytes]:
-        """Return the frames after an id, in pieces of as many frames as are available."""
+        """Return the frames after an id, in pieces of as many frames as are available. `started_run`: this stream is
+        the response to the request that started the run."""
         encoder = await self._encoder()
         follower = self.lines.join(
             self.view, encoder, (), self._rebuild_encoder, begins=self.begins, started_run=started_run

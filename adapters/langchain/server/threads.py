@@ -324,7 +324,7 @@ def _asks_for_messages(body: ThreadCount) -> bool:
 
 
 def _seconds(ttl: Ttl | float | None) -> int | None:
-    """Return a ttl, which is in minutes, in seconds."""
+    """Return a ttl, which is in minutes, in seconds; None if there is none."""
     if isinstance(ttl, Ttl):
         ttl = ttl.ttl
     return None if ttl is None else max(1, round(ttl * 60))

@@ -94,7 +94,8 @@ def _streamed_feature(event: Event) -> Feature | None:
 
 
 def _result(history: StateHistory, run_id: str, created: RunCreated | None, unsaid: Mapping[Feature, None]) -> _Ended:
-    """Return the run as the history shows it."""
+    """Return the run as the history shows it. `created` is the event that created the run, if it was read. `unsaid` are
+    features of the run that only streams show: they are losses for a caller that waits."""
     run = history.fold.runs.get(run_id)
     task = None if run is None else history.task(run.task_id)
     # Callers of a graph expect only its state.
@@ -128,8 +129,8 @@ async def outcome(
 ) -> tuple[JsonObject, Sequence[Loss]]:
     """Return the body of a wait for a run that begins after the seq `after`, and the losses that are not in it.
 
-    The status of the response was sent long before, so errors are in the body, too. `extended` adds the records of the
-    run.
+    The status of the response was sent long before, so errors are in the body, too. With `removed`, also wait for the
+    removal of a run that is rolled back. `extended` adds the records of the run.
     """
     try:
         ended = await _wait_for_end(hub, thread_id, run_id, principal, after, removed=removed)

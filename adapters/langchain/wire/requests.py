@@ -154,7 +154,8 @@ class RunCreate(BaseModel):
 
     @property
     def durable(self) -> str | None:
-        """The durability of the run, also if the caller sent it as `checkpoint_during`."""
+        """The durability of the run, also if the caller sent it as `checkpoint_during`; None if the caller sent
+        neither."""
         if self.durability is None and self.checkpoint_during is not None:
             return "async" if self.checkpoint_during else "exit"
         return self.durability

@@ -80,14 +80,15 @@ class Chunks:
                 return self._message_chunk(event.text)
 
     def end(self, event: MessageEnded) -> JsonObject:
-        # A client adds up metadata, too: it would repeat strings that are in every chunk.
         """Return the last chunk."""
+        # A client adds up metadata, too: it would repeat strings that are in every chunk.
         last = {"response_metadata": self.started.metadata, "usage_metadata": encode_usage(event.usage)}
         # langchain-core 1: `chunk_position` marks the last chunk.
         return {**self._message_chunk(""), **last, "chunk_position": "last"}
 
     def _call(self, arguments: str, number: int, *, of: ToolCallPart | None = None, whole: bool = False) -> JsonObject:
-        """Return the chunk of a piece of a tool call. `of` is the call, for its first piece."""
+        """Return the chunk of a piece of a tool call. `of` is the call, for its first piece; None for later ones. With
+        `whole`, the piece has all of the arguments."""
         name, call_id = (None, None) if of is None else (of.name, of.call_id)
         piece = {"name": name, "args": arguments, "id": call_id, "index": number, "type": "tool_call_chunk"}
         args = decode_arguments(arguments) if whole else None

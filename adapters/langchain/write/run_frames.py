@@ -258,7 +258,12 @@ class EventWriter:
         *,
         shows_values: bool = True,
     ) -> None:
-        """Add the three frames of a state. They are counted even if there is no state."""
+        """Add the three frames of a revision: `checkpoints`, `debug` and `values`. They are counted even if there is no
+        revision, so that the ids of later frames do not change.
+
+        `values` replaces the encoding of the revision's values. Without `shows_values`, the frame `values` is only
+        counted.
+        """
         if revision is not None and self._run is not None:
             self._run.step = revision.step
         checkpoint = (lambda: None) if revision is None else (lambda: self._checkpoint(revision))
@@ -282,8 +287,11 @@ class EventWriter:
     # Runs
 
     def _start(self, event: RunStarted, revision: Revision | None) -> None:
-        """Write the start of an attempt. A restart is shown like LangGraph's retry of a run. An attempt that resumes
-        does not come here: readers see no new attempt."""
+        """Write the start of an attempt. `revision` is the one that this record has added to the history, if any. A
+        restart is shown like LangGraph's retry of a run.
+
+        An attempt that resumes does not come here: readers see no new attempt.
+        """
         record, task = self._record, self._history.task(self._record.task_id)
         node = event.node or ("" if task is None else task.agent)
         is_stateful = task is not None and task.stateful
@@ -331,7 +339,8 @@ class EventWriter:
         self._run = active
 
     def _write_interrupts(self, revision: Revision | None, questions: Sequence[Interrupt]) -> None:
-        """Write the questions of a run. They are sent even to readers that requested neither values nor updates."""
+        """Write the questions of a run, in its `revision` (None: the newest one). They are sent even to readers that
+        requested neither values nor updates."""
         interrupts = (
             encode_graph_questions(questions) if self.view.dialect == "langgraph" else encode_interrupts(questions)
         )
@@ -358,7 +367,8 @@ class EventWriter:
     def _task(
         self, task_id: str, name: str, task_input: Payload, ns: Sequence[str] = (), reported: JsonObject | None = None
     ) -> None:
-        """Write the start of a task. `reported` are the `triggers` and `metadata` that a graph has reported."""
+        """Write the start of a task. `reported` are the `triggers` and `metadata` that a graph has reported; None if
+        the agent is no graph."""
         # langgraph 1.2 has these triggers for a node that follows another one.
         members: JsonObject = {"triggers": [f"branch:to:{name}"], "metadata": {}, **(reported or {})}
 
@@ -377,7 +387,8 @@ class EventWriter:
         questions: Sequence[Interrupt] | Sequence[JsonObject] = (),
         ns: Sequence[str] = (),
     ) -> None:
-        """Write the end of a task. `questions` are canonical questions, or a graph's own interrupts."""
+        """Write the end of a task, which failed with `error` unless it is None. `questions` are canonical questions, or
+        a graph's own interrupts."""
 
         def result_payload() -> JsonObject:
             members: JsonObject = {"id": task_id, "name": name, "error": error, "result": result()}
@@ -468,8 +479,8 @@ class EventWriter:
         return started.phase == "progress" and not (is_stateful and started.role != "agent")
 
     def _chunk(self, chunks: Chunks, chunk: Payload, ns: Sequence[str], *, last: bool = False) -> None:
-        """Write a chunk of a message. Only the agent's messages are sent in pieces; all others are sent once they are
-        whole."""
+        """Write a chunk of a message. Only the agent's messages are sent in pieces. All others are sent whole, with
+        their `last` chunk."""
         if chunks.is_chunked or last:
             self._frame(
                 _CHUNKS, "messages", lambda: [self._shape_chunk(chunk(), chunks), self._message_metadata(chunks)], ns
@@ -560,7 +571,8 @@ def _name(event: str, ns: Sequence[str]) -> str:
 
 
 def _node(event: StepStarted | StepEnded, is_stateful: bool) -> str:
-    """Return the node of a step. It has the name of the step, except in graphs, whose nodes may have another name."""
+    """Return the node of a step. It has the name of the step, except in graphs (`is_stateful`), whose nodes may have
+    another name."""
     return (event.node if is_stateful else "") or event.name
 
 

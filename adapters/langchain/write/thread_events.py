@@ -182,7 +182,8 @@ class ThreadEvents(EventWriter):
     # Runs
 
     def _start(self, event: RunStarted, revision: Revision | None) -> None:
-        """Start a run, and keep the open messages that a restart does not void."""
+        """Start a run, and keep the open messages that a restart does not void. `revision` is the one that this record
+        has added to the history, if any."""
         self._open_messages = {
             name: message
             for name, message in self._open_messages.items()
@@ -338,7 +339,7 @@ class ThreadEvents(EventWriter):
         message = self._open_messages[message_id] = _OpenMessage(event)
         if event.role == "tool" or self._is_progress(event):
             return
-        start = {"event": "message-start", "role": TYPES[event.role], **self._message_origin(event)}
+        start = {"event": "message-start", "role": TYPES[event.role], **self._start_metadata(event)}
         if stateful:
             message.held = [start]
         else:
@@ -379,13 +380,13 @@ class ThreadEvents(EventWriter):
         node = started.node or ("" if run is None else run.node)
         self._emit("messages", lambda: {**data, "id": started.message_id}, started.ns, node=node)
 
-    def _message_origin(self, started: MessageStarted) -> JsonObject:
+    def _start_metadata(self, started: MessageStarted) -> JsonObject:
         """Return the member `metadata` of a message's start: the node, run and thread that the message comes from.
         Empty ones are left out."""
         run = self._run
         node = started.node or ("" if run is None else run.node)
-        origin = {"langgraph_node": node, "run_id": self._record.run_id, "thread_id": self.view.thread_id}
-        metadata = {name: value for name, value in origin.items() if value}
+        ids = {"langgraph_node": node, "run_id": self._record.run_id, "thread_id": self.view.thread_id}
+        metadata = {name: value for name, value in ids.items() if value}
         return {"metadata": to_camel_case(metadata) if self.view.dialect == "agent-protocol" else metadata}
 
     def _write_progress(self, event: PartAdded | PartDelta | PartEnded | MessageEnded, started: MessageStarted) -> None:

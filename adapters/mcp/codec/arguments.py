@@ -31,7 +31,7 @@ def decode_data(arguments: JsonObject) -> RunInput:
 
 
 def thread_of(arguments: Mapping[str, object]) -> str | None:
-    """Return the caller's name of the conversation. Raises invalid."""
+    """Return the caller's name of the conversation, or None if the arguments do not name one. Raises invalid."""
     thread = arguments.get(THREAD)
     if thread is None:
         return None

@@ -96,7 +96,7 @@ def decode_response(question: Question, response: object) -> Form | None:
 
 
 def _call_of(question: Question) -> ToolCallPart | None:
-    """Return the call of a caller's tool that is a method other than a form, if the question is one."""
+    """Return the call of a caller's tool that is a method other than a form. Return None for every other question."""
     calls = [part for part in question.message.parts if isinstance(part, ToolCallPart)]
     return calls[0] if len(calls) == 1 and calls[0].name in _REPLIES else None
 
@@ -123,7 +123,7 @@ def form_text(question: Question) -> str:
 
 
 def decode_form(question: Question, content: Mapping[str, Any] | None) -> Json:
-    """Return the value of the answer."""
+    """Return the value of the answer from the `content` of a filled form (None: an empty one)."""
     fields = dict(content or {})
     if _call_of(question) is not None:
         return fields

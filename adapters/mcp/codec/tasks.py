@@ -41,7 +41,8 @@ def encode_task(task: Task, state: TaskState) -> JsonObject:
 
 
 def encode_error(fault: Fault | None) -> JsonObject | None:
-    """Return the error of a task for a fault of the gateway, which is not a tool's result. SEP-2663, Errors."""
+    """Return the error of a task for a fault of the gateway, which is not a tool's result. Return None for other
+    faults. SEP-2663, Errors."""
     if fault is None or BLAME[fault.code] != "us":
         return None
     return {"code": INTERNAL, "message": fault.message}

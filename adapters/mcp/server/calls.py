@@ -153,9 +153,11 @@ class ToolCalls:
     async def call(
         self, who: Caller, name: str, arguments: JsonObject, peer: Peer, retry: Retry | None = None
     ) -> JsonObject:
-        """Return the result of a call. Raises not_found if there is no such tool, or if the state belongs to another
-        owner or to no task. Raises invalid if the state was changed, and MissingCapability. Raises forbidden if a token
-        needs more scopes."""
+        """Return the result of a call. `retry` is the state and the answers of a repeated call, None for a first one.
+
+        Raises not_found if there is no such tool, or if the state belongs to another owner or to no task. Raises
+        invalid if the state was changed, and MissingCapability. Raises forbidden if a token needs more scopes.
+        """
         tools = self._tools(who)
         is_resume = name == resume_name(tools)
         if not is_resume and name not in tools:
@@ -180,7 +182,7 @@ class ToolCalls:
     # Runs
 
     async def _start(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> JsonObject:
-        """Submit a run and return its result."""
+        """Submit a run of the tool's agent with these arguments, and return its result."""
         self._hub.check_submit(who.principal, tool.info.name)  # its challenge names the scopes of the run and the read
         submission = await self._submission(who, tool, arguments, peer)
         if peer.is_polling:
@@ -207,7 +209,7 @@ class ToolCalls:
         return {"resultType": "task", **task, "_meta": writer.metadata()}
 
     async def _submission(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> Submission:
-        """Return the submission of a call. Raises invalid."""
+        """Return the submission of a call of a tool with these arguments. Raises invalid."""
         thread_id, alias = self._thread(thread_of(arguments))
         if tool.takes_messages:
             run_input = decode_arguments(arguments)
@@ -269,7 +271,8 @@ class ToolCalls:
             raise
 
     async def _result(self, who: Caller, tool: AgentTool, writer: ResultWriter, peer: Peer) -> JsonObject:
-        """Return the result of the call. Raises MissingCapability."""
+        """Return the result of a call that has ended or asks a question. Raises MissingCapability if no client like
+        this one can answer the question."""
         if writer.is_paused and peer.can_repeat_call:
             if _can_answer(peer, writer.questions):
                 return {**_input_required(writer.task, writer.questions), "_meta": writer.metadata()}
@@ -311,7 +314,8 @@ class ToolCalls:
     async def _submit_responses(
         self, who: Caller, task: Task, forms: Sequence[tuple[Question, Form]], config: JsonObject | None = None
     ) -> Receipt | None:
-        """Submit the caller's responses and return the last receipt. Return None if a response cancels the task."""
+        """Submit the caller's responses with the configuration of their runs, and return the last receipt. Return None
+        if a response cancels the task."""
         # SPEC/client/elicitation, Response Actions: accept, decline, cancel.
         if any(form.action == "cancel" for _, form in forms):
             await self._hub.cancel(who.principal, task.task_id)
@@ -335,7 +339,8 @@ class ToolCalls:
         *,
         declines: bool = False,
     ) -> Receipt:
-        """Submit the values for a task's questions, or decline these questions."""
+        """Submit the values for a task's questions, or decline these questions if `declines`. `config` is the
+        configuration of the run that continues."""
         messages = () if declines else tuple(answer_message(value) for value in values.values())
         return await self._hub.answer(
             who.principal,
@@ -395,7 +400,7 @@ class ToolCalls:
         return writer.result()
 
     async def _last_run(self, who: Caller, task: Task) -> str | None:
-        """Return the id of the newest run of a task."""
+        """Return the id of the newest run of a task, or None if it had none."""
         run_id: str | None = None
         async with aclosing(self._hub.reads.log(who.principal, Scope.task(task), task.first_seq - 1)) as batches:
             async for records in batches:
@@ -476,7 +481,8 @@ class ToolCalls:
 
 
 def _writer(task: Task, since: int, run_id: str | None, peer: Peer) -> ResultWriter:
-    """Return the writer of a result. If the caller activated the extension, it also collects records."""
+    """Return the writer of a result, for the run `run_id` or, if it is None, for the next run of the task. If the
+    caller activated the extension, it also collects records."""
     writer = ResultWriter(task, since, run_id)
     if peer.has_extension:
         writer.records = Slice()

@@ -98,7 +98,8 @@ class Endpoint:
 
 
 def _manager(server: Server[Any], *, stateless: bool, streams: bool = True) -> StreamableHTTPSessionManager:
-    """Return a session manager of the SDK."""
+    """Return a session manager of the SDK. `stateless`: it serves requests without a session. `streams`: it responds
+    with event streams, otherwise with JSON."""
     return StreamableHTTPSessionManager(
         server,
         stateless=stateless,
@@ -238,7 +239,7 @@ def _has_tasks(ctx: Context) -> bool:
 
 
 def _retry(ctx: Context, params: types.CallToolRequestParams) -> Retry | None:
-    """Return the answers that a repeated call brings, if it is one."""
+    """Return the state and the answers of a repeated call, or None for a first call."""
     if params.request_state is None or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return None
     # Raw responses: several of the SDK's models may match one.

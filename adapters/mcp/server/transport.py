@@ -205,8 +205,12 @@ class _SdkResponse(Response[bytes]):
         call: "_Call | None" = None,
         challenge: "_Challenge | None" = None,
     ) -> None:
-        """Create the response. `new_session` is the id of a stateless session that it opens. `call` is the key of the
-        call in `calls` until its response ends. `challenge` replaces the response of a refused request."""
+        """Create the response to a request with the body `raw`.
+
+        `in_session` is True if the SDK has a session for it. `new_session` is the id of a stateless session that it
+        opens, if it opens one. `call` is the key of the call in `calls` until its response ends. `challenge` replaces
+        the response of a refused request.
+        """
         super().__init__(b"")
         self._endpoint = endpoint
         self._raw = raw

@@ -99,7 +99,7 @@ class Client(DrivenClient[HttpClient]):
 
 @dataclass(slots=True)
 class _Server:
-    """Knowledge about a server, which runs gain and share."""
+    """Capabilities of a server, which runs discover and share."""
 
     http: HttpClient
     model: str | None
@@ -210,7 +210,7 @@ class _Run(UpstreamRun):
         server.api = "chat"
 
     async def _read_response(self, previous: str | None) -> Stage:
-        """Yield the events of one response, which continues the response `previous`."""
+        """Yield the events of one response, which continues the response `previous` unless that is None."""
         self._refused, self._is_other, self._is_answered = None, False, False
         losses, has_events = Losses(), False
         if previous is None:
@@ -255,8 +255,11 @@ class _Run(UpstreamRun):
     def _find_refused_part(
         self, error: FaultError, previous: str | None, *, has_events: bool
     ) -> Literal["previous", "responses"] | None:
-        """Return the part of a request for a response that the server refuses by an error. None means that the run
-        fails with the error. An error that may have meant the request itself is kept."""
+        """Return the part of a request for a response that the server refuses by an error: `previous` (the response to
+        continue) or `responses` (the whole API). None means that the run fails with the error.
+
+        `has_events` is True if the response had begun. An error that may have meant the request itself is kept.
+        """
         if previous is not None and is_previous_lost(error.fault, previous):
             return "previous"
         if self._server.api == "responses" or has_events:

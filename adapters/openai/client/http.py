@@ -37,7 +37,7 @@ class HttpClient(Calls):
     def open_response(
         self, method: str, path: str, body: JsonObject | None = None, headers: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        """Send a request. A request with a body accepts a stream."""
+        """Send a request with these headers. A request with a JSON `body` accepts a stream."""
         all_headers = {**(headers or {}), "Accept": "application/json"}
         if body is None:
             return self.request(method, path, all_headers)

@@ -70,7 +70,7 @@ class ItemConversation:
 
     @classmethod
     def of(cls, request_input: str | Sequence[w.Item] | None, *, same: bool = False) -> "ItemConversation":
-        """Split an input. Raises invalid.
+        """Split an input into the earlier items, the answers to questions and the new items. Raises invalid.
 
         If it has no new items and ends with an assistant's message, the trailing items of the assistant are new: it is
         to continue them. `same`: the agent's own server speaks this API.
@@ -133,7 +133,7 @@ def _is_by_caller(item: w.Item) -> bool:
 
 
 def _call_id_of(item: w.Item) -> str | None:
-    """Return the id of a call."""
+    """Return the id of a call, or None if it has none."""
     # An McpApprovalRequest has an `id`, and no `call_id` (SPEC/responses/response_input_item_param.py).
     return item.call_id or item.id
 
@@ -145,7 +145,8 @@ def _answered_call(item: w.Item) -> str:
 
 def _check(item: w.Item, where: str, *, same: bool) -> None:
     """Raise invalid for an item that lacks members of its type or that only the agent's own server could know. Raise
-    unsupported for an item_reference."""
+    unsupported for an item_reference. With `same`, the agent's own server speaks this API, so the latter items are
+    accepted."""
     match item.type or "message":
         # Each guard names the members that SPEC/responses/response_input_item_param.py requires and messages need.
         case "message" if item.role is not None and item.content is not None:
@@ -277,7 +278,8 @@ def _decode_call(item: w.Item, kind: str) -> ToolCallPart:
 
 
 def decode_item_answer(answer: ItemAnswer, schema: JsonObject | None) -> tuple[Json, Message]:
-    """Return the value of an answer, and the message that shows it. Raises invalid."""
+    """Return the value of an answer, and the message that shows it. `schema` is that of the question's answers, if it
+    has one. Raises invalid."""
     item = answer.item
     extra = {"openai": {"type": item.type, "call_id": answer.call_id}}
     if item.type == "mcp_approval_response":

@@ -300,8 +300,8 @@ def decode_file(file: JsonObject, where: str) -> Part:
 
 
 def decode_url(url: str, name: str | None, media_type: str, where: str) -> FilePart:
-    """Return a URL as a file part: the decoded bytes of a `data:` URL (RFC 2397), any other URL as it is. Raises
-    invalid."""
+    """Return a URL as a file part with this name, if any: the decoded bytes of a `data:` URL (RFC 2397), any other URL
+    as it is. Raises invalid."""
     if url[:5].lower() != "data:":
         return FilePart(name=name, media_type=media_type, url=url)
     decoded = decode_data_url(url)

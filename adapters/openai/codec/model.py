@@ -161,7 +161,8 @@ def tools_of(config: JsonObject) -> list[JsonObject]:
 
 
 def format_of(config: JsonObject, schema: JsonObject | None) -> JsonObject | None:
-    """Return the format of the answer as responses write it: `{"type": "json_schema", name, schema, …}`.
+    """Return the format of the answer as responses write it: `{"type": "json_schema", name, schema, …}`. Return None if
+    there is no format.
 
     `schema`: the agent's own output schema, used if the caller requests no format.
     """
@@ -176,7 +177,7 @@ def format_of(config: JsonObject, schema: JsonObject | None) -> JsonObject | Non
 
 
 def schema_of(config: JsonObject) -> JsonObject | None:
-    """Return the JSON schema that the caller requested for the answer. It was validated with the request."""
+    """Return the JSON schema that the caller requested for the answer, or None. It was validated with the request."""
     form = format_of(config, None) or {}
     if form.get("type") == "json_object":
         return {"type": "object"}
@@ -195,7 +196,7 @@ def output_of(text: str) -> Json:
 
 def decode_usage(usage: JsonObject | None) -> JsonObject:
     """Return token counts under the names of the Responses API (SPEC/completion_usage.py →
-    SPEC/responses/response_usage.py)."""
+    SPEC/responses/response_usage.py); none if the server reports none."""
     if not usage:
         return {}
     names = {

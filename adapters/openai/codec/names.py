@@ -20,8 +20,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,56}")
 
 
 def api_extra(version: str, members: JsonObject | None = None) -> Extra:
-    """Return the `extra` of a run's input that is configured in terms of one of the two APIs. `own` holds further
-    members."""
+    """Return the `extra` of a run's input that is configured in terms of one of the two APIs. `version` names that API,
+    and `members` are further members."""
     return {"openai": {_API: version, **(members or {})}}
 
 

@@ -47,13 +47,14 @@ def without_ask(config: JsonObject) -> JsonObject:
 
 
 def questions_extra(*, in_words: bool) -> JsonObject:
-    """Return the members that a run stores so that later readers see its questions as its caller saw them."""
+    """Return the members that a run stores so that later readers see its questions as its caller saw them: as text if
+    `in_words`, else as tool calls."""
     return {_ASKS: _WORDS} if in_words else {}
 
 
 def has_text_questions(created: RunCreated | None) -> bool:
-    """Return True if a run's questions are shown as text: its request came by this API and did not declare
-    `ask_caller`.
+    """Return True if a run's questions are shown as text: its request (in the event `created`) came by this API and did
+    not declare `ask_caller`.
 
     Questions of runs that other protocols started are calls, so that a reader has an id to answer.
     """

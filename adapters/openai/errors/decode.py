@@ -20,7 +20,8 @@ _CODES: Final = {
 
 
 def decode_error(error: w.Error | str | None) -> Fault:
-    """Return the fault of a run that failed after it had begun."""
+    """Return the fault of a run that failed after it had begun. The server may report an object, a text or no
+    `error`."""
     if isinstance(error, str):
         error = w.Error(message=error)
     if error is None:
@@ -32,8 +33,8 @@ def decode_error(error: w.Error | str | None) -> Fault:
 
 
 def decode_error_response(status: int, error: w.Error | str | None) -> Fault:
-    """Return the fault for a response that is not 2xx. The text of a 401 or 403 is left out, because it may quote the
-    API key."""
+    """Return the fault for a response that is not 2xx, with the `error` of its body, if it has one. The text of a 401
+    or 403 is left out, because it may quote the API key."""
     if isinstance(error, str):
         error = w.Error(message=error)
     prefix = f"The agent's server answered {status}"

@@ -118,7 +118,8 @@ class ChatReader:
         return self._decoder.take()
 
     def _attach_unknown(self, choice: w.Choice, delta: w.Delta | None, before: int) -> None:
-        """Attach logprobs and unknown members of a choice and its delta to the last event that they came with."""
+        """Attach logprobs and unknown members of a choice and its delta, if it has one, to the last event that they
+        came with. `before` is the number of events before them."""
         members: JsonObject = dict(choice.model_extra or {})
         additions = PieceExtras()
         logprobs = members.pop("logprobs", None)
@@ -240,7 +241,7 @@ class ChatReader:
         self._decoder.stop(self._finish, self._usage, structured=self._structured)
         return self._decoder.take()
 
-    def _emit_members(self, more: JsonObject) -> JsonObject | None:
+    def _emit_members(self, more: JsonObject) -> JsonObject:
         """Emit the members of the completion, unless they were emitted before. Return them without those that are not
         kept."""
         about = {name: value for name, value in self._members.items() if name not in _NOT_KEPT}

@@ -110,9 +110,10 @@ class AnswerDecoder:
         extra: JsonObject | None = None,
         head: ItemHead | None = None,
     ) -> None:
-        """Emit a piece of text of the part `key`. Consecutive pieces with the same kind and key belong to one part.
+        """Emit a piece of text of the part `key`. Consecutive pieces with the same kind and key belong to one part,
+        which begins with the members `extra`.
 
-        `head`: description of the output item that the part belongs to.
+        `head`: description of the output item that the part belongs to, if the API has items.
         """
         if not text:
             return
@@ -160,7 +161,8 @@ class AnswerDecoder:
             self.emit(MessageEnded(finish=finish))
 
     def stop(self, finish: Finish, usage: JsonObject, *, structured: bool, before: Event | None = None) -> None:
-        """End the message and the run. `before`: event to emit ahead of the questions."""
+        """End the message and the run. If `structured`, an answer in JSON is also the run's structured output.
+        `before`: event to emit ahead of the questions, if any."""
         if finish == "length":
             self._drop_truncated_calls()
         if finish == "stop" and self.refused:

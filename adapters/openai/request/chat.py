@@ -64,7 +64,8 @@ def encode_chat(
 ) -> JsonObject:
     """Return the body of POST /chat/completions, streamed.
 
-    `same`: the caller configured the run in terms of this API, so its configuration is sent unchanged.
+    `schema`: the agent's output schema, used if `config` requests no format. `same`: the caller configured the run in
+    terms of this API, so its configuration is sent unchanged.
     """
     encoded = list(encode_messages(messages, losses))
     if same:

@@ -47,8 +47,9 @@ def encode_response(
 ) -> JsonObject:
     """Return the body of POST /responses, streamed.
 
-    `previous`: id of the response that the request continues. `same`: the caller configured the run in terms of this
-    API, so its configuration is sent unchanged.
+    `schema`: the agent's output schema, used if `config` requests no format. `previous`: id of the response that the
+    request continues, if any. `same`: the caller configured the run in terms of this API, so its configuration is sent
+    unchanged.
     """
     if same:
         return _encode_same(model, items, config, schema, previous)

@@ -23,8 +23,8 @@ def error_response(
     unfinished: JsonObject | None = None,
     name: str = "completion",
 ) -> Response[Any]:
-    """Return a fault as an HTTP response. `unfinished`: the incomplete completion or response, added to the error as
-    `name`."""
+    """Return a fault as an HTTP response. `unfinished`: the incomplete completion or response, if there is one, added
+    to the error as `name`."""
     status, error, more = encode_fault(fault)
     members = error.model_dump()
     if unfinished is not None:

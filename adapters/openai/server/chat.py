@@ -104,8 +104,8 @@ class ChatCompletions(Handlers):
         return await completion.response(headers, losses=_losses(body, agent, completion.writer))
 
     async def _schema(self, principal: Principal, body: w.ChatCreate) -> JsonObject | None:
-        """Return the JSON schema that the answer must match. Raises invalid for an invalid schema, before a run
-        starts."""
+        """Return the JSON schema that the answer must match, or None if it may be any text. Raises invalid for an
+        invalid schema, before a run starts."""
         form = body.response_format
         if form is None or form.type == "text":
             return None
@@ -126,7 +126,8 @@ class ChatCompletions(Handlers):
     async def _begin(
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, *, in_words: bool
     ) -> _Begun:
-        """Start a run, or answer questions. Raises invalid, not_found, not_awaiting."""
+        """Start a run, or answer questions. If `in_words`, the caller sees questions as text, so user messages may
+        answer one. Raises invalid, not_found, not_awaiting."""
         sent = SentMessages(
             partial(decode_messages, conversation.before), partial(decode_messages, conversation.new_messages)
         )
@@ -148,7 +149,8 @@ class ChatCompletions(Handlers):
     async def _submit(
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, sent: SentMessages, place: _Place, members: JsonObject
     ) -> _Begun:
-        """Start a run. Raises invalid."""
+        """Start a run with the new messages at a place: a thread, or a new one. `members` are stored for later
+        requests. Raises invalid."""
         extension = decode_request(body.babelgate)
         thread_id, alias, is_known = place
         # SPEC/chat/completion_create_params.py, store: a completion is stored only on request.
@@ -184,7 +186,8 @@ class ChatCompletions(Handlers):
         members: JsonObject,
         uploaded: int = 0,
     ) -> RunInput:
-        """Return the input of a run."""
+        """Return the input of a run with these messages. `members` are stored for later requests, and `uploaded` is the
+        number of separately uploaded files at the end of the last message."""
         extension, config = decode_request(body.babelgate), body.config()
         if not has_openai_api(agent):
             config = without_ask(config)
@@ -223,7 +226,7 @@ class ChatCompletions(Handlers):
     async def _find_question(
         self, who: Caller, agent: AgentInfo, sent: SentMessages, place: _Place
     ) -> TextQuestion | None:
-        """Return the question that the new user messages answer."""
+        """Return the question that the new user messages answer, or None if they answer none."""
         thread_id, alias, is_known = place
         if thread_id is None and alias is None:
             return await find_question_in(self._hub, who.principal, agent.name, sent.before)
@@ -242,7 +245,7 @@ class ChatCompletions(Handlers):
         question: TextQuestion,
         members: JsonObject,
     ) -> _Begun:
-        """Answer a question that was shown as text."""
+        """Answer a question that was shown as text, with the text of the new user messages."""
         values, messages = question.answer(sent.new_messages)
         run_input = await self._input(who, body, agent, messages, members)
         answers = make_answers(question.task.task_id, values, run_input, decode_request(None))
@@ -253,7 +256,7 @@ class ChatCompletions(Handlers):
     async def _answer(
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, members: JsonObject
     ) -> _Begun:
-        """Answer questions that were shown as tool calls."""
+        """Answer questions that were shown as tool calls, with the results of these calls in the conversation."""
         task = await find_asking_task(self._hub, who.principal, conversation.answers[0].task_id, _WORDS)
         if task.agent != agent.name:
             refuse("model", f"The tool was called by {task.agent}: send its result to that model.")
@@ -275,8 +278,8 @@ class ChatCompletions(Handlers):
 
 
 def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:
-    """Return the loss of the caller's tools. It does not apply to a model on a server of this API, or if the agent
-    called one."""
+    """Return the loss of the caller's tools. Return no loss if the agent's server speaks this API, or if the agent has
+    called a tool."""
     if not without_ask(body.config()).get("tools") or has_openai_api(agent) or writer.has_called:
         return ()
     return (Loss(feature=Feature.CALLER_TOOLS.value, how=CHAT[Feature.CALLER_TOOLS].how),)

@@ -25,8 +25,8 @@ _STOPPING = Fault(code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting
 
 
 class Completion:
-    """One reading of a run. `schema`: the format that the caller requested for the answer. `extended`: the caller
-    activated the Babelgate extension."""
+    """Reader of the completion of one run. `schema`: the format that the caller requested for the answer. `extended`:
+    the caller activated the Babelgate extension."""
 
     def __init__(
         self,
@@ -95,7 +95,8 @@ class Completion:
     async def response(
         self, headers: Mapping[str, str], *, losses: Sequence[Loss] = (), metadata: JsonObject | None = None
     ) -> Response[Any]:
-        """Return the completion as an HTTP response, or the run's fault with the incomplete completion."""
+        """Return the completion as an HTTP response, or the run's fault with the incomplete completion. `losses` are
+        those of the request, and `metadata`, if given, is added to the completion."""
         fault = await self.find_fault()
         if fault is not None:
             return error_response(fault, headers, unfinished=self.body() if self.writer.has_output else None)
@@ -111,7 +112,7 @@ class Completion:
         return self.writer.fault or await self._schema_fault()
 
     async def _schema_fault(self) -> Fault | None:
-        """Return a fault if the answer does not match the requested schema.
+        """Return a fault if the answer does not match the requested schema, else None.
 
         A refusal, a question, and an answer that the token limit cut off are not validated.
         """
@@ -132,7 +133,8 @@ class Completion:
         return Fault(code=FaultCode.AGENT_INVALID, message=words, details={"openai": {"code": "invalid_output"}})
 
     async def frames(self, *, counts: bool) -> AsyncGenerator[bytes]:
-        """Yield the frames of the stream, as many at a time as are available."""
+        """Yield the frames of the stream, as many at a time as are available. `counts`: the caller requested the
+        usage."""
         writer = self.writer
         chunks = ChunkWriter(self.completion_id, self._created, self._task.agent, counts=counts)
         yield chunks.begin()

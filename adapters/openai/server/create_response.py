@@ -248,7 +248,7 @@ class CreateResponse(Handlers):
 
     @asynccontextmanager
     async def _turn(self, owner: str, thread_id: str | None) -> AsyncGenerator[None]:
-        """Hold the lock of a thread. Without a thread, hold none."""
+        """Hold the lock of a thread, so that its requests start in order. Without a thread (None), hold none."""
         if thread_id is None:
             yield
             return
@@ -283,7 +283,8 @@ class CreateResponse(Handlers):
     async def _input(
         self, checked: CheckedRequest, messages: Sequence[Message], checkpoint: str | None = None, uploaded: int = 0
     ) -> RunInput:
-        """Return the input of a run."""
+        """Return the input of a run. The run starts from `checkpoint`, or from the thread's newest state if it is None.
+        `uploaded` is the number of parts at the end of the last message that are separately uploaded files."""
         body, config = checked.body, checked.body.config()
         if not has_openai_api(checked.agent):
             config = without_ask(config)
@@ -310,7 +311,7 @@ class CreateResponse(Handlers):
     # Answers
 
     async def _find_question(self, checked: CheckedRequest) -> TextQuestion | None:
-        """Return the question that the user messages at the end of the input answer."""
+        """Return the question that the user messages at the end of the input answer, or None if they answer none."""
         principal, agent, conversation = checked.who.principal, checked.agent.name, checked.conversation
         if not conversation.others or any(item.role != "user" for item in conversation.others):
             return None
@@ -348,10 +349,9 @@ class CreateResponse(Handlers):
 
 
 def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) -> Sequence[Loss]:
-    """Return what did not reach the agent.
+    """Return the losses of a request: its tools, and its items that only a server of this API understands.
 
-    That is tools, unless its server speaks this API or it called one, and items that only a server of this API
-    understands.
+    Return no loss if the agent's server speaks this API. The tools are no loss if the agent has called one.
     """
     if has_openai_api(agent):
         return ()

@@ -81,8 +81,8 @@ class Reading:
         return events
 
     async def _schema_fault(self) -> Fault | None:
-        """Return a fault if the answer does not match the requested schema. The log holds the schema, so all readers
-        agree."""
+        """Return a fault if the answer does not match the requested schema, else None. The log holds the schema, so all
+        readers agree."""
         writer = self.writer
         schema = None if writer.created is None else schema_of(writer.created.config)
         if schema is None or not writer.has_to_fit:

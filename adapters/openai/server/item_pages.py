@@ -62,9 +62,11 @@ class ItemPages:
         *,
         descending: bool,
     ) -> list[ConversationItem] | None:
-        """Return the items of a page, and one more if another page follows.
+        """Return the items of a page, and one more if another page follows. The page begins after the item `after`;
+        None requests the first page.
 
-        Return None if the cursor is not in its `turn`, or, without a turn, in the conversation.
+        Return None if that item is not in its `turn`, or, without a turn, in the conversation. If `descending`, the
+        newest item comes first.
         """
         page: list[ConversationItem] = []
         has_begun = after is None
@@ -83,7 +85,8 @@ class ItemPages:
     async def _items(
         self, principal: Principal, thread_id: str, limit: int, turn: int | None, *, descending: bool
     ) -> AsyncGenerator[ConversationItem]:
-        """Yield items in this order, from one turn on or from the first."""
+        """Yield items from one turn on, or from the first if it is None. If `descending`, the newest item comes
+        first."""
         reads = self._hub.reads
         removed_messages = await reads.removed_messages(principal, thread_id)
         beyond = turn if turn is None else turn + (1 if descending else -1)

@@ -14,7 +14,7 @@ _MOST_ITEMS: Final = 100
 
 
 def limit_of(text: str | None) -> int:
-    """Return the requested size of a page. Raises invalid."""
+    """Return the requested size of a page, or the default size without a request. Raises invalid."""
     if text is None:
         return _PAGE
     if (limit := parse_integer(text, 5, 1, _MOST_ITEMS)) is None:
@@ -37,7 +37,7 @@ def page_of(items: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject
 
 
 def is_descending(order: str | None) -> bool:
-    """Return True if the newest item comes first, which is the default. Raises invalid."""
+    """Return True if the newest item comes first, which is the default for `order`. Raises invalid."""
     if order not in (None, "asc", "desc"):
         refuse("order", "It must be asc or desc.")
     return order != "asc"

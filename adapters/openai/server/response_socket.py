@@ -240,7 +240,8 @@ class _Talk:
             self._forget(response_id)
 
     async def _prepare(self, body: JsonObject, whole: object, previous: str | None, lane: JsonObject) -> None:
-        """Store a prewarmed input, and send the events of its empty response. Raises invalid, not_found, too_large."""
+        """Store a prewarmed input, and send the events of its empty response. `previous` is the id of the response that
+        it continues, if any. Raises invalid, not_found, too_large."""
         checked = await self._create.check(self._who, whole, unstored_ids=self._memory, previous_id=previous)
         response_id = encode_id(RESPONSE, str(uuid4()))
         members = {name: body.get(name) for name in ("previous_response_id", "conversation")}
@@ -268,7 +269,8 @@ async def _leave(begun: Begun) -> None:
 
 
 def _lane(stream_id: str | None) -> JsonObject:
-    """Return the member that all events of an answer share with its message."""
+    """Return the member that all events of an answer share with its message. It is empty if the message has no
+    `stream_id`."""
     return {} if stream_id is None else {"stream_id": stream_id}
 
 

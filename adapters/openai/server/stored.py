@@ -91,7 +91,8 @@ class StoredCompletions(Handlers):
         return await list_response(to_json(shell), self._entries(who, page), name="data")
 
     async def _start(self, who: Caller, where: RunFilter, after: str | None) -> int:
-        """Return the number of completions before a page. Raises not_found."""
+        """Return the number of completions before a page, which begins after the completion `after`; 0 for the first
+        page. Raises not_found."""
         if after is None:
             return 0
         run_id = run_of(after)

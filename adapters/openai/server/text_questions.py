@@ -84,7 +84,8 @@ class TextQuestion:
 
 
 async def find_question_on(hub: Hub, principal: Principal, agent: str, thread_id: str) -> TextQuestion | None:
-    """Return the question of an agent's newest waiting task on a thread."""
+    """Return the question of an agent's newest waiting task on a thread, or None if no task waits or the question was
+    not shown as text."""
     for task in await _waiting_tasks(hub, principal, TaskFilter(agent=agent, thread_id=thread_id, states=WAITING), 1):
         return await _find_question(hub, principal, task)
     return None
@@ -93,7 +94,7 @@ async def find_question_on(hub: Hub, principal: Principal, agent: str, thread_id
 async def find_question_in(
     hub: Hub, principal: Principal, agent: str, before: Sequence[Message]
 ) -> TextQuestion | None:
-    """Return the question that ends a conversation without a thread.
+    """Return the question that ends a conversation without a thread, or None if it ends with none.
 
     If an owner has several equal conversations that wait, the newest is used: the agent has the same history in each.
     """
@@ -118,10 +119,10 @@ async def _waiting_tasks(hub: Hub, principal: Principal, where: TaskFilter, limi
 async def _find_question(
     hub: Hub, principal: Principal, task: Task, last: str | None = None, digest: str | None = None
 ) -> TextQuestion | None:
-    """Return the oldest open question of a task if all of them were shown as text.
+    """Return the oldest open question of a task if all of them were shown as text, else None.
 
     `last`: the assistant's last text, which must end with a question. `digest`: digest of the conversation before that
-    text.
+    text. None skips the check.
     """
     try:
         questions = await hub.reads.open_interrupts(principal, task.task_id)

@@ -106,7 +106,7 @@ def completion(
     usage: JsonObject,
     extras: JsonObject | None = None,
 ) -> JsonObject:
-    """Return a whole completion (SPEC/chat/chat_completion.py). `extras` holds further members of the choice."""
+    """Return a whole completion (SPEC/chat/chat_completion.py). `extras` holds further members of its only choice."""
     choice = {"index": 0, "message": message, "logprobs": None, **(extras or {}), "finish_reason": finish_reason}
     return {
         "id": completion_id,

@@ -78,7 +78,7 @@ class ChunkWriter:
         return frame(to_json(chunk))
 
     def end(self, writer: CompletionWriter, fault: Fault | None) -> list[bytes]:
-        """Return the last frames. A fault is sent as an error, because clients accept a stream that merely ends as a
+        """Return the last frames. A `fault` is sent as an error, because clients accept a stream that merely ends as a
         whole answer."""
         if fault is not None:
             return [frame(to_json(encode_error(fault)))]

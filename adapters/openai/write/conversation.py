@@ -108,7 +108,7 @@ class ConversationWriter:
         self._blocks += [input_block, _Block(record.seq, event.run_id, writer=writer)]
 
     def items(self, turns: Container[int] | None = None) -> list[ConversationItem]:
-        """Return the items of these turns, or of all. Raises too_large."""
+        """Return the items of these turns (their sequence numbers), or of all if `turns` is None. Raises too_large."""
         items: list[ConversationItem] = []
         for each in self._items(turns):
             items.append(each)

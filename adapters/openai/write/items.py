@@ -124,7 +124,8 @@ class ItemWriter:
         return item_id
 
     def add(self, body: JsonObject, message_id: str | None = None) -> OutputItem:
-        """Begin an item. `body["id"]` is the base of its id."""
+        """Begin an item of the canonical message `message_id`, if it belongs to one. `body["id"]` is the base of its
+        id."""
         body["id"] = self.unique_id(body["id"])
         item = OutputItem(len(self.items), body, message_id)
         self.items.append(item)
@@ -190,7 +191,8 @@ class ItemWriter:
         return {"item_id": item.item_id, "output_index": item.index, **place}
 
     def begin_part(self, item: OutputItem, kind: PartKind, started_at: int = 0) -> None:
-        """Open a part, and end the open one."""
+        """Open a part of an item, and end the open one. `started_at` is the number of characters of the message before
+        it."""
         self.end_part(item)
         item.open, item.pieces, item.annotations, item.started_at = kind, GrowingText(), [], started_at
         item.tokens = []
@@ -198,7 +200,7 @@ class ItemWriter:
         self._emit(f"response.{name}.added", {**self._at(item), "part": item.show_part()})
 
     def add_text(self, item: OutputItem, text: str, tokens: list[Any] | None = None) -> None:
-        """Add text to the open part. `tokens`: its `logprobs`."""
+        """Add text to the open part. `tokens`: its `logprobs`, if the agent sends them."""
         item.pieces.append(text)
         item.tokens += tokens or ()
         more: JsonObject = {"logprobs": tokens or []} if item.open == "output_text" else {}

@@ -49,7 +49,7 @@ class _Message:
     """Description of the upstream's item that `item` shows."""
 
     def continued_item(self, kind: Literal["message", "reasoning"]) -> OutputItem | None:
-        """Return the open item if it has this type and the newest part belongs to it."""
+        """Return the open item if it has this type and the newest part belongs to it, else None."""
         item = self.item
         if item is None or item.body["type"] != kind or self.part_head.get("id") != self.item_head.get("id"):
             return None
@@ -74,7 +74,8 @@ class MessageItemWriter:
 
     @property
     def incomplete_reason(self) -> IncompleteReason | None:
-        """Reason why the answer is incomplete (SPEC/responses/response.py, IncompleteDetails.reason)."""
+        """Reason why the answer is incomplete (SPEC/responses/response.py, IncompleteDetails.reason); None if it is
+        complete."""
         reason: IncompleteReason | None = None
         for message in self._messages.values():
             reason = message.incomplete_reason or reason
@@ -277,7 +278,7 @@ class MessageItemWriter:
 
 
 def _logprobs_of(event: PartAdded | PartDelta) -> list[Any] | None:
-    """Return the `logprobs` of a piece of text. Both APIs write them in the same form."""
+    """Return the `logprobs` of a piece of text, or None if it has none. Both APIs write them in the same form."""
     if not event.extra or PIECE_EXTRAS not in event.extra:
         return None
     return event.extra[PIECE_EXTRAS].get("logprobs", {}).get("content")

@@ -40,7 +40,7 @@ class MessageTracker:
         self.open_kinds = {key: kind for key, kind in self.open_kinds.items() if key[0] not in void}
 
     def end_part(self, event: PartEnded) -> type[Part] | None:
-        """Remove an open part, and return its type."""
+        """Remove an open part, and return its type, or None if no such part is open."""
         return self.open_kinds.pop((event.message_id or "", event.index or 0), None)
 
     def end_message(self, event: MessageEnded, *, has_refused: bool) -> Literal["length", "content_filter"] | None:

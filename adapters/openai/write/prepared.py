@@ -11,8 +11,8 @@ from babelgate.canonical.value import JsonObject
 def encode_prepared(
     response_id: str, body: ResponseCreate, model: str, previous_id: str | None, at: int
 ) -> list[JsonObject]:
-    """Return the events of the empty response. `at`: time in seconds. Only its own connection can continue it, so it is
-    not stored."""
+    """Return the events of the empty response. It continues the response `previous_id`, if any. `at`: time in seconds.
+    Only its own connection can continue it, so it is not stored."""
     response = w.response(
         response_id,
         created_at=at,

@@ -67,7 +67,7 @@ class ResponseWriter:
 
     @property
     def fault(self) -> Fault | None:
-        """Reason for the failure of the run, once it has ended."""
+        """Reason for the failure of the run; None if it did not fail or has not ended."""
         return self._state.fault
 
     @property
@@ -135,7 +135,7 @@ class ResponseWriter:
         return self._events.take()
 
     def end(self, fault: Fault | None = None) -> list[JsonObject]:
-        """Return the last event. `fault`: error in an answer that the agent gave as a success."""
+        """Return the last event. `fault`: error in an answer that the agent gave as a success, if there is one."""
         if fault is not None:
             self._state.fail(fault)
         # SPEC/responses/response_stream_event.py has no event for a cancelled response.

@@ -228,8 +228,12 @@ class Server(Handlers):
     async def _await_response(
         self, request: AnyRequest, receipt: Receipt, *, background: bool, cancels: bool
     ) -> Response[Any]:
-        """Return the run when it has stopped, or at once if it is in the background. Status 202 means that it has not
-        stopped: it is in the background, or the gateway is shutting down. Raises shutting_down."""
+        """Return the run when it has stopped, or at once if it is in the `background`. If `cancels`, a client that
+        disconnects cancels the run.
+
+        Status 202 means that it has not stopped: it is in the background, or the gateway is shutting down. Raises
+        shutting_down.
+        """
         who = caller(request)
         log = RunLog(self._hub, who.principal, receipt.thread_id, receipt.run_id, receipt.seq)
         if background:
@@ -242,7 +246,7 @@ class Server(Handlers):
         return await self._run_response(who, receipt.task, log, status=200 if log.run.has_ended else 202)
 
     def _stream(self, who: Caller, receipt: Receipt, *, cancels: bool) -> Response[Any]:
-        """Return the events of a run as a stream."""
+        """Return the events of a run as a stream. If `cancels`, a client that disconnects cancels the run."""
         log = RunLog(self._hub, who.principal, receipt.thread_id, receipt.run_id, receipt.seq)
         frames = DisconnectNotifier(log.frames(), canceller(self._hub, who.principal, receipt.run_id, cancels))
         return _event_stream(frames, run_headers(receipt))

@@ -70,8 +70,8 @@ def _finding(finding: Finding, verdict: AcrossVerdict, redactor: Redactor) -> It
     here, there = finding.here, finding.there
     yield f"### ✗ `{finding.id}`"
     yield ""
-    origin = f", in the run created through {title(here.protocol)}" if finding.is_shared else ""
-    yield f"{finding.scenario}, {finding.moment}{origin}: {finding.difference.aspect} differs."
+    place = f", in the run created through {title(here.protocol)}" if finding.is_shared else ""
+    yield f"{finding.scenario}, {finding.moment}{place}: {finding.difference.aspect} differs."
     yield ""
     yield f"| {title(here.protocol)} | {title(there.protocol)} |"
     yield "|---|---|"

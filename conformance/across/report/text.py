@@ -140,8 +140,8 @@ def _place(finding: Finding) -> tuple[str, str, str]:
 def _finding(finding: Finding, verdict: AcrossVerdict, redactor: Redactor) -> Iterator[str]:
     yield f"✗ {finding.id}"
     title = verdict.record.title
-    origin = f", in the run created through {title(finding.here.protocol)}" if finding.is_shared else ""
-    yield f"    {finding.scenario}, {finding.moment}{origin}: {finding.difference.aspect} differs"
+    place = f", in the run created through {title(finding.here.protocol)}" if finding.is_shared else ""
+    yield f"    {finding.scenario}, {finding.moment}{place}: {finding.difference.aspect} differs"
     for shot, value in ((finding.here, finding.difference.here), (finding.there, finding.difference.there)):
         yield f"    {title(shot.protocol)}: {redactor.text(show(value))}"
         for line in wire_lines(shot, redactor):

@@ -9,7 +9,6 @@ from babelgate.conformance.probe import Context
 from babelgate.conformance.protocols.a2a.binding import Binding
 from babelgate.conformance.protocols.a2a.discovery import CardDiscovery, own_url_of, sibling_of
 from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, Prerequisite
-from babelgate.conformance.wire.exchange import as_list
 from babelgate.conformance.wire.http import Wire
 
 
@@ -72,8 +71,3 @@ async def _sibling(ctx: Ctx, name: str) -> A2aTarget:
 def message(text: str, **members: Any) -> dict[str, Any]:
     """Return a message of the user with a new id, in the form of A2A 1.0."""
     return {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **members}
-
-
-def media_parts(task: Any) -> list[Any]:
-    """Return the parts of all artifacts of a task, of every content type."""
-    return [part for artifact in as_list(task.get("artifacts")) for part in as_list(artifact.get("parts"))]

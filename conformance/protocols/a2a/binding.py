@@ -107,7 +107,8 @@ class A2aEventStream:
         return [self._payload(frame) for frame in self.exchange.frames]
 
     async def next(self, bound: float | None = None) -> Any:
-        """Return the next StreamResponse, or None at the end. Raises Unanswered."""
+        """Return the next StreamResponse, or None at the end. `bound` is the maximum wait in seconds; None is the
+        wire's timeout. Raises Unanswered."""
         frame = await self.stream.next(bound)
         return None if frame is None else self._payload(frame)
 

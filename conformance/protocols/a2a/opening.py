@@ -42,7 +42,8 @@ class A2aRevision(ABC):
         return ""
 
     async def open(self, wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[A2aTarget]:
-        """Find the agent by the card at a URL. Raises NotSpoken."""
+        """Find the agent by the card at a URL. If `is_requested`, the user named this revision, so the agent is judged
+        even if its card does not offer it. Otherwise raises NotSpoken."""
         agent = await self._find_agent(wire, url)
         card = agent.card
         transports = [name for _, name in self.interfaces(card)]

@@ -58,7 +58,7 @@ class RestBinding(ABC):
 
     @abstractmethod
     def hold(self, exchange: Exchange, operation: str, params: Mapping[str, Any], body: Any) -> None:
-        """Validate a valid request of the judge against the schema."""
+        """Validate a request that the check has sent against the schema of its operation."""
 
     @abstractmethod
     def reply(self, operation: str, exchange: Exchange) -> A2aReply: ...

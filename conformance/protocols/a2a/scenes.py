@@ -119,7 +119,7 @@ async def plain_task(ctx: Ctx, binding: str) -> A2aReply:
     return reply
 
 
-def is_streaming(stream: A2aEventStream) -> None:
+def require_stream(stream: A2aEventStream) -> None:
     """Raise Prerequisite unless the response is a stream."""
     if not stream.exchange.is_stream:
         raise Prerequisite("a stream of events", stream.reply.reason_or_result, stream.exchange)

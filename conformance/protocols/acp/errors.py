@@ -166,7 +166,8 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
 
 
 async def _create_invalid(ctx: Ctx, *, part: Any = None, **members: Any) -> None:
-    """Create a run with an invalid member, or without one (None), and check that it is refused."""
+    """Create a run with an invalid member, or without one (None), and check that it is refused. `part` is an invalid
+    part of its message, if given."""
     await ctx.once(run_behaviour, "plain")
     if part is not None:
         members["input"] = [{"role": "user", "parts": [part]}]

@@ -141,7 +141,7 @@ async def _run_in(ctx: Ctx, session: dict[str, Any]) -> Exchange:
 
 
 async def _in_session(ctx: Ctx) -> tuple[Exchange, str]:
-    """Create a run in a session that no other probe uses."""
+    """Create a run in a session that no other probe uses. Return the exchange and the session's id."""
     session_id = unknown_id()
     return await _run_in(ctx, {"session_id": session_id}), session_id
 

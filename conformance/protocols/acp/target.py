@@ -76,7 +76,8 @@ Ctx = Context[AcpTarget]
 
 
 async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[AcpTarget]:
-    """Find the server by its base or any URL below it. Raises NotSpoken.
+    """Find the server by its base or any URL below it. If `is_requested`, the user named the protocol, so the server is
+    judged even if it lists no agents. Otherwise raises NotSpoken.
 
     A URL below `/agents/{name}` selects that agent.
     """

@@ -245,7 +245,7 @@ async def _watch(agent: AiefTarget, task_id: str, is_over: asyncio.Event) -> set
 
 
 async def _execute_until(agent: AiefTarget, task_id: str, text: str, bound: float, is_over: asyncio.Event) -> None:
-    """Execute a step, and wait at most `bound` seconds for its end."""
+    """Execute a step with this text, wait for its end at most `bound` seconds, and then set `is_over`."""
     try:
         await agent.execute_step(task_id, {"input": text}, bound=bound)
     except Unanswered:

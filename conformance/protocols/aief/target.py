@@ -61,7 +61,7 @@ class AiefTarget:
         relative_path: str | None = None,
         **options: Any,
     ) -> Exchange:
-        """Upload a file. Without `content`, the form has no file."""
+        """Upload a file. `content` and `relative_path` are omitted from the form if they are None."""
         boundary = f"judge-{uuid4().hex}"
         return await self.wire.request(
             "POST",
@@ -97,7 +97,8 @@ Ctx = Context[AiefTarget]
 
 
 async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[AiefTarget]:
-    """Find the agent by its base, or by any URL below its `/ap/v1`. Raises NotSpoken."""
+    """Find the agent by its base, or by any URL below its `/ap/v1`. If `is_requested`, the user named the protocol, so
+    the agent is judged even if it lists no tasks. Otherwise raises NotSpoken."""
     agent = AiefTarget(wire, base_of(url))
     listed = await agent.tasks()
     if not isinstance(dig(listed.json, "tasks"), list) and not is_requested:
@@ -148,7 +149,8 @@ def _add_page_query(url: str, page: Mapping[str, Any]) -> str:
 
 
 def _form(boundary: str, content: bytes | None, file_name: str, relative_path: str | None) -> bytes:
-    """Return the body of a multipart/form-data request (RFC 7578)."""
+    """Return the body of a multipart/form-data request (RFC 7578) with the fields `file` and `relative_path`, unless
+    they are None."""
     parts: list[bytes] = []
     if content is not None:
         name = file_name.replace('"', "%22")

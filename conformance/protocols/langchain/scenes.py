@@ -130,7 +130,7 @@ async def run_in_background(ctx: Ctx, layout: Layout) -> Background:
 
 
 async def stream_run(ctx: Ctx, layout: Layout, mode: str, behaviour: str = "stream") -> LangChainStream:
-    """Stream a whole run in one mode."""
+    """Stream a whole run in one stream mode, with the trigger of a behaviour as its input."""
     trigger = speaking_trigger(ctx) if behaviour == "stream" else trigger_for(ctx, behaviour)
     thread_id = await ctx.target.new_thread()
     async with ctx.target.stream(layout, thread_id, ctx.target.body(trigger, stream_mode=[mode])) as stream:

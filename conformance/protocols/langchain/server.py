@@ -30,7 +30,7 @@ class Layout:
     """StreamExchange mode for pieces of messages."""
 
     def runs(self, thread_id: str | None, *way: str) -> str:
-        """Return the path for creating runs. `way`: `wait`, `stream`, or nothing."""
+        """Return the path for creating runs, on a thread or without one (None). `way`: `wait`, `stream`, or nothing."""
         below = ("threads", thread_id) if self.is_below and thread_id else ()
         return _path(*below, "runs", *way)
 
@@ -107,7 +107,8 @@ class LangChainTarget:
         query: Any = None,
         **options: Any,
     ) -> Exchange:
-        """Send a request. `receives`: the schema of responses with status 200."""
+        """Send a request with the JSON `body` (None: without a body) and the query parameters. `sends` names the schema
+        of the request, and `receives` that of responses with status 200; None validates nothing."""
         return await self.wire.request(
             method,
             self.url(path, query),
@@ -184,13 +185,14 @@ class LangChainTarget:
         return {**named, **run_input, **fields}
 
     def at(self, layout: Layout, thread_id: str | None, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the body of a run on a thread."""
+        """Return the body of a run on a thread. It names the thread, unless the path does or there is no thread
+        (None)."""
         return body if layout.is_below or thread_id is None else {**body, "thread_id": thread_id}
 
     async def create(
         self, layout: Layout, thread_id: str | None, body: Mapping[str, Any], way: str = "", **options: Any
     ) -> Exchange:
-        """Create a run. `way`: `wait`, or nothing for a run in the background."""
+        """Create a run, on a thread or without one (None). `way`: `wait`, or nothing for a run in the background."""
         request_options = {
             "sends": "RunCreate.request" if options.pop("is_valid", True) else None,
             "receives": layout.waited if way else layout.run,
@@ -272,7 +274,8 @@ def text_of(message: Any) -> str:
 
 
 def json_of(frame: SseFrame | None) -> Any:
-    """Return the data of an event, or None if it is not JSON, which another requirement tests."""
+    """Return the data of an event. Return None at the end of the stream (there is no event), or if the data is not
+    JSON, which another requirement tests."""
     return frame.json_or_none if frame is not None else None
 
 

@@ -73,7 +73,8 @@ class McpSession:
         return headers if self.id is None else {**headers, "Mcp-Session-Id": self.id}
 
     async def ask(self, method: str, params: Any = None, *, is_valid: bool = True, **options: Any) -> McpReply:
-        """Send a request and read everything up to its response."""
+        """Send a request and read everything up to its response. If not `is_valid`, the request is intentionally
+        invalid, and not validated."""
         body = request(options.pop("id", None) or next(self.ids), method, params)
         return await self.post(body, schema=f"{method}.request".replace("/", ".") if is_valid else None, **options)
 
@@ -94,7 +95,7 @@ class McpSession:
         return reply
 
     def schema_of(self, method: str, result: Any) -> str | None:
-        """Return the name of the schema of a result."""
+        """Return the name of the schema of a method's result, or None if there is no schema."""
         return _RESULTS.get(method)
 
     @asynccontextmanager
@@ -132,7 +133,7 @@ class McpTarget(McpSession):
         self.hello = hello
 
     async def enter(self, **options: Any) -> tuple[McpSession, McpReply]:
-        """Start another session."""
+        """Start another session. Return it, and the reply to `initialize`."""
         fresh = McpSession(self.wire, self.url, None, VERSION, self.ids)
         hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""}, **options)
         session = McpTarget(self.wire, self.url, hello, self.ids)
@@ -145,7 +146,8 @@ Ctx = Context[McpTarget]
 
 
 async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[McpTarget]:
-    """Find the server by its endpoint, with `initialize`. Raises NotSpoken."""
+    """Find the server by its endpoint, with `initialize`. If `is_requested`, the user named the protocol, so the server
+    is judged even if it does not seem to speak it. Otherwise raises NotSpoken."""
     ids = itertools.count(1)
     fresh = McpSession(wire, url, None, VERSION, ids)
     hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})

@@ -90,7 +90,8 @@ Ctx = Context[OpenAiTarget]
 
 
 async def open_at(server: OpenAiTarget, options: ProbeOptions, is_requested: bool) -> Opened[OpenAiTarget]:
-    """Check that the path is served: there is a list of models, or errors have OpenAI's form. Raises NotSpoken."""
+    """Check that the path is served: there is a list of models, or errors have OpenAI's form. If `is_requested`, the
+    user named the protocol, so neither is required. Otherwise raises NotSpoken."""
     # Probes test the list of models, so it is not validated here.
     listed = await server.wire.request("GET", server.below("models"), sends=None, receives=None)
     ids = [dig(each, "id") for each in as_list(dig(listed.json, "data"))]

@@ -261,7 +261,8 @@ class Graph:
         base: StoredCheckpoint | None,
         questions: Mapping[str, JsonObject],
     ) -> Any:
-        """Return the input of the graph: the caller's, a command, or None to continue from the checkpoint."""
+        """Return the input of the graph: the caller's, a command, or None to continue from the checkpoint. `base` is
+        the checkpoint that the run starts from; None at the start of a thread."""
         if _has_begun(call, base):
             return None  # the caller's input is already part of the state
         command = command_of(call)
@@ -295,7 +296,8 @@ class Graph:
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
-        """Change the graph's state, and return the new revision.
+        """Change the graph's state as the output of the node `as_node` (None: the graph chooses), and return the new
+        revision.
 
         Raises invalid if the graph refuses the change, and agent_failed.
         """
@@ -348,7 +350,11 @@ class Graph:
         return plain_object(drawn)
 
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
-        """Return the schemas of the subgraphs by namespace, or None if it has no subgraphs. Raises agent_failed."""
+        """Return the schemas of the subgraphs by namespace, or None if the graph cannot list them.
+
+        `namespace` selects one subgraph, and None all. If `recurse`, their own subgraphs are included. Raises
+        agent_failed.
+        """
         try:
             async with self._make_for_reading() as inspected:
                 graphs = [each async for each in inspected.graph.aget_subgraphs(namespace=namespace, recurse=recurse)]
@@ -374,7 +380,8 @@ def _stream(graph: Any, graph_input: Any, config: JsonObject, *, has_events: boo
 
 
 def _has_begun(call: Invocation, base: StoredCheckpoint | None) -> bool:
-    """Return True if the graph continues the run from a checkpoint of an earlier attempt."""
+    """Return True if the graph continues the run from a checkpoint of an earlier attempt. `base` is the thread's newest
+    checkpoint, if it has one."""
     return call.attempt > 1 and base is not None and base.run_id == call.run_id
 
 

@@ -75,7 +75,11 @@ class Saver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield the checkpoints of a thread, newest first. Raises ValueError without a config."""
+        """Yield the checkpoints of a thread that match `filter`, newest first.
+
+        At most `limit` are yielded (None: all), and only those before the checkpoint `before`, if it is given. Raises
+        ValueError without a config.
+        """
         if config is None:
             raise ValueError("A saver lists the checkpoints of one thread: give a config that names it")
         thread_id, ns, checkpoint_id = _place(config)
@@ -281,7 +285,8 @@ def _put_writes(
 
 
 def _check(tx: Transaction, call: Invocation, pk: int | None) -> None:
-    """Raise conflict if the call was abandoned, or if the thread is a new one with the same id."""
+    """Raise conflict if the call was abandoned, or if the thread is a new one with the same id. `pk` is the key of the
+    thread that the call has read; None if the thread did not exist then."""
     if not call.run_id:
         need_idle_thread(tx, call.owner, call.thread_id)
         return

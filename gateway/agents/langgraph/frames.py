@@ -235,7 +235,8 @@ class GraphStreamReader:
         """Read one run.
 
         `loaded` = namespace and id of the checkpoints that existed before. `base` = state from which the run starts, if
-        the graph has no checkpoint of it. `keeps_last` = the graph stores only its last checkpoint.
+        the graph has no checkpoint of it. `keeps_last` = the graph stores only its last checkpoint. `resumed` = the
+        earlier part of a run that continues after a crash. `log` = earlier states of the thread.
         """
         self.reader = EventReader(base=base, keeps_last=keeps_last, is_server=False, log=log, tools=tools)
         self._loaded = loaded

@@ -173,7 +173,8 @@ def _is_map(value: Json) -> bool:
 
 
 def configuration(call: Invocation, checkpoint: str | None) -> JsonObject:
-    """Return the `RunnableConfig` of a call. `checkpoint` is the id of the checkpoint to start from."""
+    """Return the `RunnableConfig` of a call. `checkpoint` is the id of the checkpoint to start from; None starts from
+    the newest one."""
     # As in langgraph-api 0.16.7, a forwarded header overrides the caller's configuration.
     configurable = configurable_of(call) | callers_configurable(dict(call.input.headers))
     configurable |= {"thread_id": call.thread_id, "checkpoint_ns": "", "graph_id": call.agent}

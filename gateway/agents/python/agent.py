@@ -355,7 +355,8 @@ def _first_call(call: Invocation, plan: ReplayPlan) -> Invocation:
 
 
 async def _next(going: _Call, answers: Sequence[InterruptAnswered], cursor: ReplayCursor) -> object:
-    """Return the next item. Raises agent_not_replayable instead of a fault that the replay did not expect."""
+    """Return the next item that a call yields, after it got the answers. Raises agent_not_replayable instead of a fault
+    that the replay did not expect."""
     try:
         return await going.next(answers)
     except FaultError as error:
@@ -367,7 +368,8 @@ async def _next(going: _Call, answers: Sequence[InterruptAnswered], cursor: Repl
 def _answers_before(
     repeated: Sequence[Event], call: Invocation, plan: ReplayPlan | None
 ) -> Sequence[InterruptAnswered]:
-    """Return the recorded answers to repeated questions. Empty if the questions are new."""
+    """Return the recorded answers to repeated questions. `plan` is the recorded run that a recovered agent repeats;
+    None if it repeats nothing. Empty if the questions are new."""
     questions = [event.interrupt_id or "" for event in repeated if isinstance(event, InterruptRaised)]
     if not questions or plan is None:
         return ()

@@ -43,7 +43,7 @@ class PausedGenerators(Generic[Call]):
         self._set_timer()
 
     def take(self, owner: str, task_id: str) -> Call | None:
-        """Remove and return the call of a task, if there is one. The caller has to close it."""
+        """Remove and return the call of a task, or None if it is not paused here. The caller has to close it."""
         parked = self._calls.pop((owner, task_id), None)
         return None if parked is None else parked[1]
 

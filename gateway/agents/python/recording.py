@@ -64,7 +64,8 @@ class Recording(Value):
 def recording_of(
     records: Sequence[Record], agent: AgentInfo, version: str, wire: JsonObject | None = None
 ) -> Recording:
-    """Return the recording of a task from its records, whose file parts must contain the bytes."""
+    """Return the recording of a task from its records, whose file parts must contain the bytes. `wire` is the HTTP
+    traffic with the agent's server, if it was recorded."""
     files: dict[str, bytes] = {}
     events_of_agent = agent_records(records)
     runs: list[RecordedRun] = []

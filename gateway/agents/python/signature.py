@@ -80,8 +80,8 @@ def _argument_kind(parameter: inspect.Parameter) -> Takes:
 def describe(target: object, name: str, signature: Signature | None = None) -> AgentInfo:
     """Return the description of an agent for callers.
 
-    It has the first paragraph of the docstring, and the JSON Schema of a structured output. An attribute `info` of the
-    agent overrides it. Raises TypeError for an illegal name.
+    It has the first paragraph of the docstring and, from the signature (None: of no function), the JSON Schema of a
+    structured output. An attribute `info` of the agent overrides it. Raises TypeError for an illegal name.
     """
     if AGENT_NAME.fullmatch(name) is None:
         raise TypeError(f"{name!r} is not a valid agent name: it must match {AGENT_NAME.pattern}")

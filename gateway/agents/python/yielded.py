@@ -173,7 +173,7 @@ class YieldEncoder:
     def encode(self, item: object) -> Sequence[Event]:
         """Return the events of one yielded item. Raises agent_invalid.
 
-        Everything that is open is closed before a question.
+        Before a question, the open message, steps and tool calls are closed.
         """
         if type(item) is not str:
             return self._convert(item)

@@ -11,10 +11,10 @@ from babelgate.conformance.protocols.a2a.scenes import (
     each_binding,
     final_reply,
     get,
-    is_streaming,
     long_task,
     plain,
     plain_task,
+    require_stream,
 )
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import dig
@@ -86,7 +86,7 @@ async def unknown_task_cannot_be_cancelled(ctx: Ctx, binding: str) -> None:
 @each_binding
 async def cancel_ends_the_stream(ctx: Ctx, binding: str) -> None:
     async with long_task(ctx, binding) as long, long.binding.stream("SubscribeToTask", {"id": long.id}) as stream:
-        is_streaming(stream)
+        require_stream(stream)
         await stream.next()
         await long.binding.call("CancelTask", {"id": long.id})
         await stream.stream.rest_of_it()

@@ -9,8 +9,8 @@ from babelgate.conformance.protocols.a2a.scenes import (
     A2aStream,
     each_binding,
     get,
-    is_streaming,
     plain,
+    require_stream,
     shown_stream,
     stay_busy,
     stream_message,
@@ -35,7 +35,7 @@ async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
 
 async def first_of(stream: A2aEventStream) -> Any:
     """Read the first event of a stream and return its task. Raises Prerequisite if it has none."""
-    is_streaming(stream)
+    require_stream(stream)
     first = await stream.next()
     task = task_of(first)
     if not isinstance(dig(task, "id"), str):
@@ -61,7 +61,8 @@ def streamed_artifacts(streamed: A2aStream) -> list[tuple[str, _Content]]:
 
 
 def kept_artifacts(task: Any) -> list[tuple[str, _Content]]:
-    """Return the artifacts of a task like `streamed_artifacts`. One that the task has twice is in the list twice."""
+    """Return the artifacts of a task in the form of `streamed_artifacts`: pairs of id and content, sorted by id. One
+    that the task has twice is in the list twice."""
     found = [(str(dig(each, "artifactId")), _content(each)) for each in as_list(dig(task, "artifacts"))]
     return sorted(found, key=lambda each: each[0])
 

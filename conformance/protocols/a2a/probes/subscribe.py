@@ -11,10 +11,10 @@ from babelgate.conformance.protocols.a2a.scenes import (
     Long,
     check_refusal,
     each_binding,
-    is_streaming,
     long_task,
     plain,
     plain_task,
+    require_stream,
 )
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import dig
@@ -47,7 +47,7 @@ async def _need_end(long: Long, stream: A2aEventStream) -> None:
 @each_binding
 async def subscription_begins_with_the_task(ctx: Ctx, binding: str) -> None:
     async with long_task(ctx, binding) as long, long.binding.stream("SubscribeToTask", {"id": long.id}) as stream:
-        is_streaming(stream)
+        require_stream(stream)
         first = await stream.next()
         check(dig(first, "task", "id") == long.id, "the current task", first, stream.exchange)
 
@@ -64,7 +64,7 @@ async def task_at_work_can_be_subscribed_to(ctx: Ctx, binding: str) -> None:
 @each_binding
 async def subscription_is_closed_at_the_end(ctx: Ctx, binding: str) -> None:
     async with long_task(ctx, binding) as long, long.binding.stream("SubscribeToTask", {"id": long.id}) as stream:
-        is_streaming(stream)
+        require_stream(stream)
         is_cancelled = await _end(long)
         with suppress(Unanswered):
             await end_of(stream)
@@ -106,8 +106,8 @@ async def all_subscribers_are_told_the_same(ctx: Ctx, binding: str) -> None:
             long.binding.stream("SubscribeToTask", {"id": long.id}) as one,
             long.binding.stream("SubscribeToTask", {"id": long.id}) as other,
         ):
-            is_streaming(one)
-            is_streaming(other)
+            require_stream(one)
+            require_stream(other)
             is_cancelled = await _end(long)
             try:
                 first, second = await end_of(one), await end_of(other)
@@ -128,9 +128,9 @@ async def all_subscribers_are_told_the_same(ctx: Ctx, binding: str) -> None:
 @each_binding
 async def a_subscriber_that_leaves_disturbs_no_other(ctx: Ctx, binding: str) -> None:
     async with long_task(ctx, binding) as long, long.binding.stream("SubscribeToTask", {"id": long.id}) as staying:
-        is_streaming(staying)
+        require_stream(staying)
         async with long.binding.stream("SubscribeToTask", {"id": long.id}) as leaving:
-            is_streaming(leaving)
+            require_stream(leaving)
         state = state_of(await long.get())
         check(state in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"), "a task that continues", state)
         is_cancelled = await _end(long)

@@ -158,7 +158,7 @@ async def _discover(ctx: Ctx) -> McpReply:
 
 
 async def _post(ctx: Ctx, meta: dict[str, Any] | None, **options: Any) -> McpReply:
-    """Post a request with this `_meta` and no other params."""
+    """Post a request with this `_meta` (None: without `_meta`) and no other params."""
     params = {} if meta is None else {"_meta": meta}
     return await ctx.target.post(request(next(ctx.target.ids), "server/discover", params), **options)
 

@@ -20,7 +20,7 @@ _RESULTS: Final[Mapping[str, str]] = {
 
 
 def envelope(capabilities: Mapping[str, Any] | None = None, version: str = VERSION) -> dict[str, Any]:
-    """Return the `_meta` of a request."""
+    """Return the `_meta` of a request of a client with these capabilities."""
     return {
         f"{OF_MCP}protocolVersion": version,
         f"{OF_MCP}clientCapabilities": dict(capabilities or {}),
@@ -67,7 +67,8 @@ class Stateless(McpTarget):
 
 
 async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[McpTarget]:
-    """Find the server by its endpoint, with `server/discover`. Raises NotSpoken."""
+    """Find the server by its endpoint, with `server/discover`. If `is_requested`, the user named the protocol, so the
+    server is judged even if it does not seem to speak it. Otherwise raises NotSpoken."""
     ids = itertools.count(1)
     nothing = McpReply(Exchange(0, "POST", url, []), (), None)
     hello = await Stateless(wire, url, nothing, ids).ask("server/discover")
