@@ -275,6 +275,8 @@ class InterruptRaised(_Event):
     value: Json = None
     answer_schema: JsonObject | None = None
     """JSON Schema of the answer."""
+    takes_text: bool = False
+    """True if the agent also understands an answer in the caller's words, which does not conform to the schema."""
     node: str = ""
     ns: tuple[str, ...] = ()
 

@@ -170,6 +170,7 @@ def interrupt_raised(record: Record, event: InterruptRaised) -> Interrupt:
         raised_at=record.at,
         value=event.value,
         answer_schema=event.answer_schema,
+        takes_text=event.takes_text,
         node=event.node,
         ns=event.ns,
         extra=event.extra,

@@ -159,6 +159,8 @@ class Interrupt(Value):
     raised_at: int
     value: Json = None
     answer_schema: JsonObject | None = None
+    takes_text: bool = False
+    """True if the agent also understands an answer in the caller's words, which does not conform to the schema."""
     node: str = ""
     ns: tuple[str, ...] = ()
     """Namespace of the graph inside the agent in which `node` asked the question."""

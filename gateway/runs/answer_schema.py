@@ -29,19 +29,20 @@ async def fit_answers(questions: Sequence[Interrupt], answers: Answers) -> Answe
     if answers.action != "answer" or not questions:
         return answers
     named_values = {questions[0].interrupt_id: answers.bare} if answers.values is None else answers.values
-    schemas = {question.interrupt_id: question.answer_schema for question in questions}
+    by_id = {question.interrupt_id: question for question in questions}
     values = {
-        interrupt_id: await _fit(interrupt_id, schemas.get(interrupt_id), value, is_text=answers.is_text)
+        interrupt_id: await _fit(by_id.get(interrupt_id), value, is_text=answers.is_text)
         for interrupt_id, value in named_values.items()
     }
     return replace(answers, values=values, bare=None)
 
 
-async def _fit(interrupt_id: str, schema: Json, value: Json, *, is_text: bool) -> Json:
-    """Return the value, or what its text represents. Raises invalid if neither conforms to the schema."""
-    if schema is None:
+async def _fit(question: Interrupt | None, value: Json, *, is_text: bool) -> Json:
+    """Return the value, or what its text represents. Raises invalid if neither conforms to the question's schema, and
+    the agent does not understand texts. A question that is not open (None) accepts everything, until the commit."""
+    if question is None or question.answer_schema is None or (question.takes_text and isinstance(value, str)):
         return value
-    where = f"answer to question {interrupt_id}"
+    schema, where = question.answer_schema, f"answer to question {question.interrupt_id}"
     error = await find_mismatch(schema, value, where)
     if error is None:
         return value
@@ -52,7 +53,7 @@ async def _fit(interrupt_id: str, schema: Json, value: Json, *, is_text: bool) -
         FaultCode.INVALID,
         f"The answer does not fit the schema of its question{error}",
         reason=MISMATCH,
-        interrupts=[interrupt_id],
+        interrupts=[question.interrupt_id],
     )
 
 

@@ -59,7 +59,14 @@ async def create_targets(gateway: Reachable, path: str) -> Mapping[str, str]:
         case "own":
             thread = await _langchain(gateway.http)
             ids = {name: thread[name] for name in ("thread_id", "run_id")}
-            return {**await _waiting(gateway.http), **ids, "number": "1", "job_id": UNKNOWN, PAGE_SLOT: PAGE}
+            return {
+                **await _waiting(gateway.http),
+                **ids,
+                "number": "1",
+                "job_id": UNKNOWN,
+                "key_id": UNKNOWN,
+                PAGE_SLOT: PAGE,
+            }
         case _:
             return await _waiting(gateway.http)
 

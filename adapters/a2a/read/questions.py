@@ -147,6 +147,7 @@ def decode_interrupts(
             message=Message(parts=each.parts, metadata=message.metadata or {}, extra=as_extra(message)),
             value=each.value,
             answer_schema=each.schema,
+            takes_text=each.form is not None,  # the framework's writer of answers reads texts
             extra={PROTOCOL: extra} if extra else {},
         )
         events.append(event)
