@@ -11,6 +11,9 @@ Blame = Literal["caller", "upstream", "us"]
 BUSY: Final = "busy"
 """Value of `details.reason` in a conflict with a run of the thread that has not ended."""
 
+ANSWER_SCHEMA: Final = "answer_schema"
+"""Value of `details.reason` for an answer that violates the JSON Schema of its question."""
+
 DISABLED: Final = "disabled"
 """Value of `details.reason` in `unavailable` if an administrator has disabled the agent. A retry does not help."""
 

@@ -26,8 +26,6 @@ _STATUS_TEXT: Final = {
     307: "The resource is at another URL.",
 }
 _METHODS: Final = ("get", "put", "post", "patch", "delete")
-_RAISES: Final = re.compile(r"\s*Raises [^.]*\.")
-_CODE: Final = re.compile(r"`+")
 _JSON: Final = "application/json"
 _PREFIX: Final = "#/components/schemas/"
 _UNDESCRIBED: Final = RestOperation()
@@ -134,8 +132,9 @@ def _operation_id(protocol: str, name: str, method: str, path: str) -> str:
 
 def _texts(handler: Any) -> JsonObject:
     """Return summary and description of an operation from the docstring of its handler."""
-    text = _CODE.sub("`", _RAISES.sub("", " ".join((handler.fn.__doc__ or "").split())))
-    summary, _, rest = text.partition(". ")
+    text = " ".join((handler.fn.__doc__ or "").replace("``", "`").split())
+    summary, *others = (each for each in text.split(". ") if not each.startswith("Raises "))
+    rest = ". ".join(others)
     texts: JsonObject = {"summary": summary.rstrip(".")} if summary else {}
     return {**texts, "description": rest} if rest else texts
 

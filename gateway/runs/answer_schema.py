@@ -7,14 +7,12 @@ from typing import Final
 from msgspec.structs import replace
 from pydantic_core import from_json
 
-from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.fault import ANSWER_SCHEMA, FaultCode, FaultError
 from babelgate.canonical.hub import Answers
 from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import Json
 from babelgate.gateway.runs.output_schema import find_mismatch
 
-MISMATCH: Final = "answer_schema"
-"""Reason of the fault for an answer that violates its question's schema."""
 _WORDS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "false": False, "no": False}
 """Words that represent a boolean in a text, in lower case."""
 
@@ -52,7 +50,7 @@ async def _fit(question: Interrupt | None, value: Json, *, is_text: bool) -> Jso
     raise FaultError(
         FaultCode.INVALID,
         f"The answer does not fit the schema of its question{error}",
-        reason=MISMATCH,
+        reason=ANSWER_SCHEMA,
         interrupts=[question.interrupt_id],
     )
 

@@ -37,6 +37,7 @@ from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, decode_row
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import (
+    DATED,
     ERRED,
     LIVE,
     EventRow,
@@ -171,7 +172,7 @@ def count_runs(connection: Connection, owner: str | None, since: int) -> tuple[M
 
     The second value is True if there are more than `COUNTED` runs: only the newest ones are counted.
     """
-    of_owner = () if owner is None else (_RUN.c.owner == owner,)
+    of_owner = () if owner is None else (_RUN.c.owner == owner, text(f"run.{DATED}"))
     wanted = select(_RUN.c.agent, _RUN.c.status).where(*of_owner, _RUN.c.created_at >= since)
     rows = connection.execute(stream_rows(wanted.order_by(_RUN.c.created_at.desc()).limit(COUNTED)))
     counts = Counter((row.agent, row.status in ERRED_STATUSES) for row in rows)
@@ -193,12 +194,13 @@ def _is_ephemeral() -> ScalarSelect[bool]:
 
 
 def _use_index(wanted: Select[*Ts], owner: str | None, status: Set[RunStatus] | None) -> Select[*Ts]:
-    """Use the index of live or failed runs, if the query is for such runs only."""
+    """Use the index of live or failed runs, if the query is for such runs only. Otherwise use that of all runs of an
+    owner."""
     if status and status <= _LIVE_STATUSES:
         return wanted.where(text(f"run.{LIVE}")).with_hint(_RUN, "INDEXED BY run_live", "sqlite")
     if status and status <= ERRED_STATUSES and owner is not None:
         return wanted.where(text(f"run.{ERRED}")).with_hint(_RUN, "INDEXED BY run_erred", "sqlite")
-    return wanted
+    return wanted if owner is None else wanted.where(text(f"run.{DATED}"))
 
 
 def _is_match(row: Any, query: RunQuery) -> bool:

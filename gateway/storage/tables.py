@@ -24,6 +24,9 @@ OPEN: Final = "state IN ('submitted', 'working', 'input_required', 'auth_require
 """Condition for tasks that are not terminal."""
 ERRED: Final = "status IN ('error', 'timeout')"
 """Condition for runs that failed."""
+DATED: Final = "created_at > 0"
+"""Condition for all runs. Because of it, only lists use the index `run_created`. PostgreSQL would prefer that index to
+the primary key for a lookup by owner and id while the table has no statistics."""
 PASSING: Final = "expires"
 """Condition for threads that are ephemeral or have a time to live."""
 
@@ -163,7 +166,7 @@ class RunRow(TableRow, table=True):
         ),
         Index("run_live", "thread_pk", **_partial(LIVE)),
         Index("run_thread", "thread_pk", "first_seq"),
-        Index("run_created", "owner", "created_at", "run_id"),
+        Index("run_created", "owner", "created_at", "run_id", **_partial(DATED)),
         Index("run_newest", "created_at", "owner", "run_id"),
         Index("run_erred", "owner", "created_at", "run_id", **_partial(ERRED)),
         {"sqlite_with_rowid": False},

@@ -10,6 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 from weakref import WeakValueDictionary
 
+import msgspec
 from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
@@ -65,6 +66,7 @@ from babelgate.canonical import (
     ThreadChange,
     ThreadFilter,
 )
+from babelgate.canonical.fault import ANSWER_SCHEMA
 from babelgate.canonical.listed import Listed
 from babelgate.canonical.thread import Loss, ThreadView
 from babelgate.canonical.value import Json, JsonObject, is_uuid
@@ -423,6 +425,8 @@ class Server(Handlers):
             extra=_input_extra(body.input, body.additional_input or {}),
         )
         answers = Answers(task_id=task.task_id, bare=value, is_text=True, protocol="aief", input=run_input)
+        if isinstance(value, str) and is_go_ahead(value):
+            answers = await self._decline_unfit(who, answers)
         if extension.answered:
             answers = Answers(task_id=task.task_id, values=extension.answered, protocol="aief", input=run_input)
         if extension.declined:
@@ -437,6 +441,17 @@ class Server(Handlers):
             if not extension.answered:
                 return receipt.run_id
         return (await self._hub.answer(who.principal, answers)).run_id
+
+    async def _decline_unfit(self, who: Caller, answers: Answers) -> Answers:
+        """Return the answers of a step that only requests the next step. If the question does not accept them, it is
+        declined: drivers request steps until the last one, and do not know of questions (agbenchmark 0.0.10)."""
+        try:
+            await self._hub.check_answers(who.principal, answers)
+        except FaultError as error:
+            if error.fault.details.get("reason") != ANSWER_SCHEMA:
+                raise
+            return msgspec.structs.replace(answers, action="decline")
+        return answers
 
     async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:
         """Return the task when one of its steps is over, or when the gateway shuts down. Records that arrive meanwhile

@@ -254,7 +254,7 @@ CREATE INDEX run_live ON run (thread_pk) WHERE status IN ('pending', 'running');
 
 CREATE INDEX run_thread ON run (thread_pk, first_seq);
 
-CREATE INDEX run_created ON run (owner, created_at, run_id);
+CREATE INDEX run_created ON run (owner, created_at, run_id) WHERE created_at > 0;
 
 CREATE INDEX run_newest ON run (created_at, owner, run_id);
 

@@ -362,7 +362,7 @@ CREATE TRIGGER audit_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 't
 
 CREATE TRIGGER audit_deleted BEFORE DELETE ON audit WHEN old.at > (CAST(strftime('%s', 'now') AS INTEGER) - 2592000) * 1000000 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 
-CREATE INDEX run_created ON run (owner, created_at, run_id);
+CREATE INDEX run_created ON run (owner, created_at, run_id) WHERE created_at > 0;
 
 CREATE INDEX run_newest ON run (created_at, owner, run_id);
 

@@ -11,13 +11,16 @@ depends_on = None
 expands = True
 """All that is new are indexes."""
 
+_DATED = sa.text("created_at > 0")
+"""All runs. A lookup by owner and id does not use an index with this condition."""
 _ERRED = sa.text("status IN ('error', 'timeout')")
 
 
 def upgrade() -> None:
-    op.create_index("run_created", "run", ["owner", "created_at", "run_id"])
+    columns = ["owner", "created_at", "run_id"]
+    op.create_index("run_created", "run", columns, sqlite_where=_DATED, postgresql_where=_DATED)
     op.create_index("run_newest", "run", ["created_at", "owner", "run_id"])
-    op.create_index("run_erred", "run", ["owner", "created_at", "run_id"], sqlite_where=_ERRED, postgresql_where=_ERRED)
+    op.create_index("run_erred", "run", columns, sqlite_where=_ERRED, postgresql_where=_ERRED)
 
 
 def downgrade() -> None:

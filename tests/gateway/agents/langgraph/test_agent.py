@@ -119,10 +119,11 @@ async def test_an_approval_of_another_protocol_reaches_the_graph(tmp_path: Path)
 
 @pytest.mark.parametrize("answer", ["Ann", 7, True, 0, False, "", {}, {"a": 1}, [1, None], None])
 async def test_an_answer_of_any_type_reaches_the_node_unchanged(answer: Any, graphs: Caller) -> None:
-    thread = await begin(graphs, "ask")
+    thread = await begin(graphs, "twice")  # its questions have no schema
     await thread.wait(INPUT)
-    values = await thread.resume(answer)
-    assert spoken(values)[-1] == f"You said {answer!r}."
+    await thread.resume(answer)
+    values = await thread.resume("yes")
+    assert spoken(values)[-1] == f"{answer} and yes"
 
 
 async def test_parallel_questions_are_answered_by_id_in_any_order(graphs: Caller) -> None:
