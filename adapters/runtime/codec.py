@@ -19,8 +19,8 @@ from babelgate.canonical.thread import Artifact
 from babelgate.canonical.value import Json, JsonObject, Value
 
 _HIDDEN: Final = frozenset({"extra", "headers", "key_id", "takes_text", "uploaded"})
-"""Members that are not encoded: private data of adapters, headers that may hold credentials, the id of the caller's
-key, whether a question takes texts, and the number of uploaded files, which this protocol does not have."""
+"""Members that are not encoded: private data of adapters, headers that may hold credentials, and the id of the caller's
+key. Also what this protocol does not have: the number of uploaded files, and whether a question takes texts."""
 _STATUS: Final = {"paused": "input_required"}
 """Statuses of runs whose name in the protocol (docs/protocols/runtime.md) is not that of the log."""
 

@@ -425,7 +425,7 @@ class Server(Handlers):
             extra=_input_extra(body.input, body.additional_input or {}),
         )
         answers = Answers(task_id=task.task_id, bare=value, is_text=True, protocol="aief", input=run_input)
-        if isinstance(value, str) and is_go_ahead(value):
+        if value == "":
             answers = await self._decline_unfit(who, answers)
         if extension.answered:
             answers = Answers(task_id=task.task_id, values=extension.answered, protocol="aief", input=run_input)
@@ -443,8 +443,8 @@ class Server(Handlers):
         return (await self._hub.answer(who.principal, answers)).run_id
 
     async def _decline_unfit(self, who: Caller, answers: Answers) -> Answers:
-        """Return the answers of a step that only requests the next step. If the question does not accept them, it is
-        declined: drivers request steps until the last one, and do not know of questions (agbenchmark 0.0.10)."""
+        """Return the answers of a step without an input. If the question does not accept an empty text, it is declined:
+        drivers request steps until the last one, and do not know of questions (agbenchmark 0.0.10)."""
         try:
             await self._hub.check_answers(who.principal, answers)
         except FaultError as error:

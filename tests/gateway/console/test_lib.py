@@ -12,7 +12,7 @@ ROOT: Final = Path(__file__).parents[3]
 TESTS: Final = Path(__file__).parent / "lib" / "run.js"
 
 
-def test_modules_without_a_page_pass_their_own_tests() -> None:
+def test_modules_without_a_page_pass_their_tests() -> None:
     done = subprocess.run([find_node(), str(TESTS)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
