@@ -254,7 +254,9 @@ class JobRunner:
             self._hub.changes.note_job(pending.record.job, pending.record.status)
 
     async def _finish(self, pending: _Pending, status: JobStatus, error: str | None) -> None:
-        self._change(pending, status=status, error=error, ended_at=self._clock.now())
+        ended_at = self._clock.now()
+        await asyncio.to_thread(self._store.measure, pending.record.job)  # before anybody reads that it has ended
+        self._change(pending, status=status, error=error, ended_at=ended_at)
         await asyncio.to_thread(self._store.prune)
         log.info("job ended job=%s kind=%s status=%s", pending.record.job, pending.record.kind, status)
         pending.ended.set()

@@ -106,6 +106,10 @@ class JobStore:
         self._sizes.pop(job_id, None)
         shutil.rmtree(self.path(job_id), ignore_errors=True)
 
+    def measure(self, job_id: str) -> None:
+        """Read the sizes of the files of a job that has ended."""
+        self._sizes[job_id] = self._measure(job_id)
+
     def prune(self) -> None:
         """Read the sizes of new files, and remove the oldest jobs that are too many or too large. The newest job
         stays."""

@@ -1,5 +1,6 @@
 """Routes of the web console: its static files below `/console`, and its API below `/console/api/v1`."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from litestar import Router, delete, get, post
@@ -26,8 +27,8 @@ API: Final = "/api/v1"
 """Path of the API below `/console`."""
 
 
-def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Router:
-    """Return the routes of the console. `guarded_hub` is the hub as callers get it."""
+def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Sequence[Router]:
+    """Return the routes of the console: its files, and its API. `guarded_hub` is the hub as callers get it."""
     pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
     looks, protocols, snippets = LookHandlers(guarded_hub), ProtocolHandlers(), SnippetHandlers(guarded_hub)
     exchanges = ExchangeHandlers(hub, guarded_hub, port)
@@ -38,7 +39,7 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
     health = HealthHandlers(hub, guarded_hub, port)
     run, thread, job = "/runs/{run_id:str}", "/threads/{thread_id:str}", "/jobs/{job_id:str}"
     api = Router(
-        API,
+        f"{PREFIX}{API}",
         before_request=check_request,
         route_handlers=[
             get("/me")(identity.get_me),
@@ -66,8 +67,9 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
             get(f"{job}/junit.xml")(jobs.get_junit),
         ],
     )
-    return Router(
+    files = Router(
         PREFIX,
         before_request=check_enabled,
-        route_handlers=[get("/")(pages.get_page), get("/{file:path}")(pages.get_file), api],
+        route_handlers=[get("/")(pages.get_page), get("/{file:path}")(pages.get_file)],
     )
+    return [files, api]  # not one inside the other: each router copies its handlers

@@ -149,7 +149,7 @@ def create_app(
         return generations.front().has_own_origin(scope, headers)
 
     handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub)]
-    handlers += [admin_routes(hub, port), console_routes(hub, own_hub, port), *openapi_routes()]
+    handlers += [admin_routes(hub, port), *console_routes(hub, own_hub, port), *openapi_routes()]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
