@@ -33,7 +33,7 @@ class ThreadChanged(_Event):
     metadata: JsonObject = {}
     """Merged into the thread's metadata."""
     ttl: int | None = None
-    """Seconds after the last change until the thread expires."""
+    """Seconds after the last change until the thread is erased or pruned. None leaves it unchanged."""
     keeps_latest: bool | None = None
     """True if the thread is pruned to its newest state when its `ttl` ends, and not erased."""
     config: JsonObject = {}

@@ -36,7 +36,7 @@ from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import Json, JsonObject
 
 ORIGIN_AGENT: Final = "agent"
-"""Key in `Revision.origin`. Its value is the agent whose upstream gave the other ids."""
+"""Key of `Revision.origin` whose value is the agent's name. The other members are the upstream's ids of that run."""
 _REVISION_OVERHEAD: Final = 1000
 """Estimated bytes of a revision, without its values."""
 _CACHE_INTERVAL: Final = 32
@@ -111,7 +111,8 @@ def members(data: Json) -> JsonObject:
 
 
 class StateHistory:
-    """Tree of a thread's revisions. Apply all records of the thread in order; `fold` applies the same ones."""
+    """Tree of a thread's revisions, built from all records of the thread in order. `fold` holds the runs and tasks of
+    the same records."""
 
     def __init__(self, thread_id: str, owner: str = "", records: Iterable[Record] = ()) -> None:
         self.fold = Fold(thread_id, owner)

@@ -11,7 +11,7 @@ _TRACES: Final = (
     re.compile(r"goroutine \d+ \[running\]"),
     re.compile(r"root:[^:\n]*:0:0:"),
 )
-"""Stack traces of Python, of the Java and JavaScript families, and of Go; a password file."""
+"""Patterns of stack traces (Python, Java, .NET, JavaScript, Go), and of lines of /etc/passwd."""
 
 
 def find_leak(text: str) -> str:

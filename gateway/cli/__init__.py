@@ -56,7 +56,7 @@ _progress = click.option(
     type=click.Choice(("auto", "json")),
     default="auto",
     show_default=True,
-    help="Progress on stderr: for people, or json for one JSON object per line.",
+    help="Form of the progress on stderr: auto for people, json for one JSON object per line.",
 )
 
 

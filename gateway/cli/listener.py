@@ -66,7 +66,7 @@ def claim_setting(name: str, value: str) -> socket.socket:
 
 
 def _name_setting(bind: Callable[..., socket.socket], name: str, value: str, **options: bool) -> socket.socket:
-    """Bind the address in a setting. The error names it instead of the options of the gateway's own port."""
+    """Bind the address in a setting. Errors name the setting instead of --host and --port."""
     try:
         return bind(*split_listen(value), **options)
     except CliError as error:

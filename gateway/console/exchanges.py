@@ -68,7 +68,9 @@ class ExchangeHandlers(Handlers):
         if found is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} has no exchange {number[:20]!r} in memory")
         if run is None:
-            words = "The bodies and headers of a run are its owner's. An operator sees that it called, and how long."
+            words = (
+                "Only the owner of the run can read the headers and bodies of its exchanges. Operators get the list."
+            )
             raise FaultError(FaultCode.FORBIDDEN, words)
         return json_response(encode_exchange(found, _server_filter(request)))
 

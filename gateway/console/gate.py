@@ -19,8 +19,8 @@ GATE: Final = "console_gate"
 """Key of the `ConsoleGate` in the state of a request. It is not in the hooks, because hooks hold no state."""
 _OFF: Final = "The console is off: set console: true in the settings."
 _FOREIGN: Final = (
-    "The API of the console answers only the console, and a page of another origin has sent this. Other pages use the "
-    "protocols of the gateway. If this is the console behind a proxy, set public_url in the settings."
+    "Origin: the console's API accepts requests only from the console's own page. Other pages must use a protocol of "
+    "the gateway. If the console is behind a proxy, set public_url in the settings."
 )
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing."""

@@ -89,12 +89,12 @@ async def read_order(request: Request[Any, Any, Any]) -> tuple[JobOrder, Choices
     body = await read_json(request, limit=_MAX_BODY)
     order = _convert({} if body is ABSENT else body, JobOrder, "the body")
     if order.kind != "bench" and len(order.agents) != 1:
-        raise FaultError(FaultCode.INVALID, f"agents: {order.kind} has one agent, got {len(order.agents)}")
+        raise FaultError(FaultCode.INVALID, f"agents: expected exactly one for {order.kind}, got {len(order.agents)}")
     if len(set(order.agents)) != len(order.agents):
         raise FaultError(FaultCode.INVALID, "agents: each name may occur once")
     if order.protocol is not None:
         if order.kind != "check":
-            raise FaultError(FaultCode.INVALID, f"protocol: only check has one, and this is {order.kind}")
+            raise FaultError(FaultCode.INVALID, f"protocol: only allowed if kind is check, got kind {order.kind}")
         _check_name("protocol", order.protocol)
     return order, order.read_choices()
 

@@ -92,7 +92,7 @@ class Parameters:
         try:
             return frozenset(map(RunStatus, value.split(","))) if value else None
         except ValueError:
-            words = f"status: expected some of {', '.join(RunStatus)}, with commas between, got {value[:40]!r}"
+            words = f"status: expected one or more of {', '.join(RunStatus)}, separated by commas, got {value[:40]!r}"
             raise FaultError(FaultCode.INVALID, words) from None
 
     def members(self, name: str) -> Mapping[str, str]:

@@ -47,7 +47,8 @@ class RunOverviewHandlers(Handlers):
         if parameters.flag("all"):
             need_operator(request)
             if query.words:
-                raise FaultError(FaultCode.INVALID, "q: with all=1 there is no search of texts, which are the owners'")
+                words = "q: cannot be combined with all=1, because operators cannot search other owners' texts"
+                raise FaultError(FaultCode.INVALID, words)
             page = await self._hub.overview.runs(None, query)
             return json_response(encode_page([encode_outline(each) for each in page.runs], page.next_cursor))
         page = await self._guarded_hub.overview.runs(caller(request).principal, query)

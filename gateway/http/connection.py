@@ -171,7 +171,8 @@ class ConnectionTable:
             self._idle[transport] = None
 
     def _group(self, address: str | None) -> str | None:
-        """Return the group in which an address is counted, or None if it is exempt."""
+        """Return the key under which the connections of an address are counted: the address, or the /64 of an IPv6
+        address. Return None for loopback and exempt networks, and for a peer without an IP address."""
         if address is None:
             return None
         try:

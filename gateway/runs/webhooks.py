@@ -435,7 +435,7 @@ class Deliverer:
     async def _store(
         self, due: Due, command: Callable[Concatenate[Transaction, P], bool], /, *args: P.args, **named: P.kwargs
     ) -> bool:
-        """Write to the row, and retry while the database is unavailable or its disk is full.
+        """Write to the webhook's row, and retry while the database is unavailable or its disk is full.
 
         Without the write, the body would be posted again. Return True if this gateway still delivers to the webhook.
         """

@@ -290,19 +290,21 @@ class Limits(SettingsSection):
     cancel_grace: Period = 5.0
     """Time that an agent has to end after a cancel, in seconds or as text such as `5s`."""
     ephemeral_ttl: Period = 60.0
-    """Time after which the thread of a stateless run is erased, in seconds, once its task has ended and no client reads
-    it."""
+    """Time after which the thread of a stateless run is erased, in seconds or as text such as `1m`. It starts when its
+    task has ended and no client reads it."""
     input_ttl: Period = 604800.0
     """Time that a question of a stateless run waits for its answer, in seconds or as text such as `7d`."""
     head: Size = 64 * 2**10
     """Maximum size of a request's first line and headers, in bytes."""
     head_timeout: Period = 30.0
-    """Time within which a request's first line and headers must arrive, in seconds. It starts when the connection opens
-    or with their first byte."""
+    """Time within which a request's first line and headers must arrive, in seconds or as text such as `30s`. It starts
+    when the connection opens or with their first byte."""
     body_timeout: Period = 30.0
-    """Time within which the next KiB of a request body, or its end, must arrive, in seconds."""
+    """Time within which the next KiB of a request body, or its end, must arrive, in seconds or as text such as
+    `30s`."""
     send_timeout: Period = 300.0
-    """Time after which the connection of a client that reads nothing of its response is closed, in seconds."""
+    """Time after which the connection of a client that reads nothing of its response is closed, in seconds or as text
+    such as `5m`."""
     webhooks: PositiveInt = 16
     """Maximum number of webhooks of one task."""
     connections: Connections = Connections()

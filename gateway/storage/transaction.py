@@ -370,11 +370,12 @@ class Transaction:
     ) -> Record:
         """Append one event to the log of a thread, and return its record.
 
-        `task_id` and `run_id` are those of the event; None if it concerns the thread. `body` = its JSON, if it was
-        encoded and read back already.
+        `task_id` and `run_id` are None if the event concerns the whole thread. `attempt` is 0 outside of attempts.
+        `body` is the event's JSON, if the caller has already encoded it and read it back.
 
         Raises:
-            FaultError: invalid, if the event could not be read from the log. It contains input of callers unchanged.
+            FaultError: invalid, if the event cannot be stored, for example because a caller's input contains a value
+                that JSON cannot hold.
         """
         if body is None:
             event, body = _read_back(event)

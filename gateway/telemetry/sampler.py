@@ -17,9 +17,9 @@ from babelgate.gateway.telemetry.metrics import Metrics
 _TICK: Final = 0.25
 """Seconds between measurements of the event loop's lag."""
 _TICKS: Final = 4
-"""Number of these between samples of the gauges. Other workers show them this late."""
+"""Ticks between samples of the gauges. Other workers show them this late."""
 _SLOW_TICKS: Final = 60
-"""Number of these between samples that read the database or a disk."""
+"""Ticks between samples that read the database or a disk."""
 _FRESH: Final = 0.5
 """Seconds that a scrape waits for current gauges. Chosen: a blocked event loop must not block the scrape."""
 _BREAKERS: Final = {"ok": 0, "failing": 0, "probing": 1, "open": 2}

@@ -179,7 +179,7 @@ async def test_a_refusal_is_not_validated(gateway: Running) -> None:
     assert not await is_open(gateway, paused.task_id)
 
 
-async def test_of_several_answers_none_is_committed_if_one_is_invalid(gateway: Running) -> None:
+async def test_one_invalid_answer_rejects_all_answers(gateway: Running) -> None:
     caller = Runtime(gateway.http, "two")
     paused = await caller.run_to_end("go")
     before = await log_of(gateway, paused.task_id)

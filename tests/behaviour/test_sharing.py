@@ -241,7 +241,7 @@ def thread_of(response: httpx.Response) -> str:
     return matched[1]
 
 
-async def test_lists_have_shared_threads_that_are_named(place: Place) -> None:
+async def test_lists_include_shared_threads_requested_by_id(place: Place) -> None:
     body = {"message": message(contextId=f"trip {uuid4()}")}
     response = await place.alice.post("/a2a/echo/message:send", json=body, headers=V1)
     thread_id, task = thread_of(response), response.json()["task"]

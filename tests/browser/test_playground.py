@@ -124,7 +124,7 @@ def test_tool_of_the_caller_returns_its_result(tab: Tab) -> None:
     tab.see("It is sunny.")
 
 
-def test_cancel_ends_a_run_that_goes_on(tab: Tab) -> None:
+def test_cancel_ends_an_active_run(tab: Tab) -> None:
     send(tab, "halting", "never")
     tab.see("w19")
     tab.button("Cancel run").click()

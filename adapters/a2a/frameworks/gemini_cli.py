@@ -70,7 +70,8 @@ def _read_call(content: DecodedContent, call: JsonObject) -> None:
 
 
 def _read_confirmation(part: DataPart) -> list[FrameworkQuestion]:
-    """Return the question in a tool call that waits for a confirmation."""
+    """Return a list with the question of a tool call that waits for a confirmation. It is empty if the part is no such
+    call."""
     data = as_object(part.data)
     call, details = as_object(data.get("request")), data.get("confirmationDetails")
     call_id, name = as_text(call.get("callId")), as_text(call.get("name"))

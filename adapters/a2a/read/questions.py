@@ -188,9 +188,10 @@ def replies(call: Invocation, past: Sequence[Record]) -> AnswerMessage:
 
 
 def _is_whole_answer(caller_parts: Sequence[Part], answer: InterruptAnswered) -> bool:
-    """Return False if the caller's message only describes an answer that is data, or names the question.
+    """Return True if the caller's message can be sent to the server unchanged as the answer.
 
-    It would name the question by an id of the gateway, which the server does not know.
+    False if it names questions by ids of the gateway, which the server does not know, or if it is only text and the
+    answer is data.
     """
     if any(map(is_resume, caller_parts)):
         return False

@@ -247,7 +247,8 @@ def _text_of(data: bytes, media_type: str, extra: Extra) -> str | None:
 
 
 def _arguments(text: str) -> JsonObject:
-    """Return the arguments of a tool call as an object."""
+    """Parse the JSON text of a tool call's arguments. A value that is no object, or text that is no JSON, is wrapped in
+    an object."""
     value = parse_text(text)
     return {"arguments": text} if value is ABSENT else wrap_value(value)  # invalid if a model wrote incomplete JSON
 

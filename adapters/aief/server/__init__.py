@@ -302,7 +302,7 @@ class Server(Handlers):
         return _json(step, {**run_headers(view.task_of(run_id), run_id), **loss_header(losses)})
 
     async def _records(self, who: Caller, thread_id: str, run_id: str, activation: "_Activation") -> JsonObject:
-        """Return the records of a run after the requested one, up to the limit of a slice."""
+        """Return the records of a run after `activation.start`, as a page of limited size."""
         page = Slice()
         log = self._hub.reads.log(who.principal, Scope(thread_id, "run", run_id), activation.start, inline=True)
         async with aclosing(complete_states(self._hub, who.principal, thread_id, log)) as batches:

@@ -258,7 +258,8 @@ def _first(source: JsonObject, *keys: str) -> str | None:
 
 
 def _source(block: JsonObject, kind: str) -> JsonObject:
-    """Return the object of a block that has the bytes or their URL."""
+    """Return the object that holds the bytes or the URL of a file: a member of the block, or the block itself. `kind`
+    is the type of the block, such as `image_url`."""
     # `source` is Anthropic's (langchain-core 1.7.2, messages/block_translators/anthropic.py).
     inner: Any = block.get("source") if kind not in ("image_url", "input_audio") else block.get(kind)
     # OpenAI's chat completions.

@@ -87,8 +87,11 @@ class Chunks:
         return {**self._message_chunk(""), **last, "chunk_position": "last"}
 
     def _call(self, arguments: str, number: int, *, of: ToolCallPart | None = None, whole: bool = False) -> JsonObject:
-        """Return the chunk of a piece of a tool call. `of` is the call, for its first piece; None for later ones. With
-        `whole`, the piece has all of the arguments."""
+        """Return the chunk for one piece of a tool call.
+
+        `number` is the index of the call among the tool calls of the message. `of` is the call, for its first piece;
+        None for later ones. `whole` means that the piece has all arguments.
+        """
         name, call_id = (None, None) if of is None else (of.name, of.call_id)
         piece = {"name": name, "args": arguments, "id": call_id, "index": number, "type": "tool_call_chunk"}
         args = decode_arguments(arguments) if whole else None

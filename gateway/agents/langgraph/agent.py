@@ -133,7 +133,8 @@ class Graph:
     """Agent that runs a graph of LangGraph."""
 
     def __init__(self, maker: Maker, name: str, about: str = "", graph: Any = None) -> None:
-        """Create an agent. Its description is read from `graph`, one of the graphs that `maker` returns."""
+        """Create an agent. `graph` is a graph from `maker`, from which its description and schemas are read. With None,
+        they are unknown until the first run."""
         self._maker = maker
         self._journal: Journal | None = None
         self._store: ItemStore | None = None

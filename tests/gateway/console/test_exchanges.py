@@ -154,7 +154,7 @@ async def test_only_failed_runs_keep_their_exchanges(failures: Wired) -> None:
     await failures.get(f"{failed}/exchanges/99", 404)
 
 
-async def test_a_running_run_shows_what_has_passed(failures: Wired) -> None:
+async def test_active_run_shows_exchanges_so_far(failures: Wired) -> None:
     run_id = await failures.start("held", background=True)
     stream = failures.front.http.stream("GET", f"/v1/runs/{run_id}/stream")
     async with asyncio.timeout(20), stream as response:

@@ -77,7 +77,7 @@ async def test_preflight_of_another_origin_grants_nothing(named_gateway: Running
     assert "access-control-allow-origin" not in response.headers
 
 
-async def test_origin_of_a_page_proves_nothing_with_any_host(tmp_path: Path) -> None:
+async def test_matching_origin_is_refused_if_any_host_is_allowed(tmp_path: Path) -> None:
     """Refuse a page that rebinds its name, although it has the same host and origin."""
     async with running(tmp_path, hosts=["*"]) as gateway:
         headers = {"Origin": "http://evil.example", "Host": "evil.example"}

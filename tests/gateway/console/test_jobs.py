@@ -218,14 +218,17 @@ async def test_agents_and_protocols_are_compared(tmp_path: Path) -> None:
     [
         ({}, "missing required field `kind`"),
         ({**SMALL, "kind": "serve"}, "Invalid enum value 'serve'"),
-        ({**SMALL, "agents": ["echo", "ask"]}, "agents: check has one agent, got 2"),
+        ({**SMALL, "agents": ["echo", "ask"]}, "agents: expected exactly one for check, got 2"),
         ({**SMALL, "url": "http://192.0.2.1"}, "unknown field `url`"),
         ({**SMALL, "protocol": "--html=/etc/passwd"}, "protocol: expected a name"),
         ({**SMALL, "options": {"triggers": "../secret.yaml"}}, "options.triggers: expected a name"),
         ({**SMALL, "options": {"max_seconds": 1e9}}, "<= 7200"),
         ({"kind": "bench", "agents": ["echo"], "options": {"suite": "/etc"}}, "options.suite: expected a name"),
         ({"kind": "bench", "agents": ["echo", "echo"]}, "each name may occur once"),
-        ({"kind": "bench", "agents": ["echo"], "protocol": "a2a"}, "protocol: only check has one"),
+        (
+            {"kind": "bench", "agents": ["echo"], "protocol": "a2a"},
+            "protocol: only allowed if kind is check, got kind bench",
+        ),
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")

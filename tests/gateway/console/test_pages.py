@@ -45,7 +45,7 @@ async def test_static_files_need_no_key(keyed: httpx.AsyncClient, prefix: str) -
     assert (await keyed.get(f"{prefix}/console/api/v1/me")).status_code == 401
 
 
-async def test_page_of_an_agent_says_nothing_about_its_name(tmp_path: Path) -> None:
+async def test_console_page_does_not_reveal_whether_an_agent_exists(tmp_path: Path) -> None:
     async with administered(tmp_path) as gateway:
         page = await gateway.http.get("/console/")
         for name in ("echo", "nobody"):

@@ -24,7 +24,7 @@ export function validate(schema, value) {
 /** @param {Schema} given @param {unknown} value @param {Place} place @returns {SchemaError[]} */
 function check(given, value, place) {
   const schema = resolve(given, place.root);
-  if (schema === false) return [error(place, "must be left out")];
+  if (schema === false) return [error(place, "is not allowed")];
   if (!isObject(schema) || place.path.length > MAX_DEPTH) return [];
   if (value === undefined) return [error(place, "is required")];
   const wrong = typeError(schema, value);
@@ -54,10 +54,10 @@ const TYPES = {
 };
 /** @type {Record<string, string>} */
 const TYPE_NAMES = {
-  string: "a text",
+  string: "text",
   number: "a number",
   integer: "a whole number",
-  boolean: "yes or no",
+  boolean: "true or false",
   null: "null",
   array: "a list",
   object: "an object",
@@ -103,7 +103,7 @@ function checkAlternatives(schema, value, place) {
     if (matches === 0) errors.push(...closest(schema.oneOf, value, place));
     if (matches > 1) errors.push(error(place, `fits ${matches} alternatives, but must fit one`));
   }
-  if (schema.not !== undefined && isValid(schema.not)) errors.push(error(place, "is a value that is excluded"));
+  if (schema.not !== undefined && isValid(schema.not)) errors.push(error(place, "is an excluded value"));
   return errors;
 }
 

@@ -21,20 +21,20 @@ function Report({ report }) {
   const rows = Object.entries(report.scenarios).map(([id, scenario]) => ({ id, title: id, about: /** @type {any} */ (scenario).skipped || /** @type {any} */ (scenario).about }));
   const undeclared = report.findings.filter((/** @type {any} */ each) => !each.declared && !each.known).length;
   return html`
-    <p><${Mark} tone=${report.same ? "ok" : "failed"} glyph=${report.same ? "✓" : "✕"}>${report.same ? "The protocols mean the same" : `The protocols do not mean the same: ${count(undeclared, "undeclared difference")}`}<//></p>
-    <h2>Scenarios, each played through every protocol</h2>
+    <p><${Mark} tone=${report.same ? "ok" : "failed"} glyph=${report.same ? "✓" : "✕"}>${report.same ? "All protocols agree" : `The protocols disagree: ${count(undeclared, "undeclared difference")}`}<//></p>
+    <h2>Scenarios, run over every protocol</h2>
     <${Matrix} label="Scenarios by protocol" corner="Scenario" rows=${rows} columns=${columns} cell=${(/** @type {string} */ row, /** @type {string} */ column) => scenarioCell(report.scenarios[row], column)} />
     <${Legend} marks=${Object.keys(MARKS)} />
     <${Lacks} scenarios=${report.scenarios} protocols=${report.protocols} />
     <h2>Differences</h2>
     <${Findings} findings=${report.findings} protocols=${report.protocols} />
     <h2>Pairs of protocols</h2>
-    <p class="muted">Compared moments of the runs that each protocol made.</p>
+    <p class="muted">Results compared between runs. Each protocol started its own run.</p>
     <${Square} label="Pairs of protocols" square=${report.pairs} columns=${columns} />
     ${Object.keys(report.shared ?? {}).length > 0 && html`<h2>The same run, read through another protocol</h2>
-      <p class="muted">Made through the protocol of the row, and read through that of the column.</p>
-      <${Square} label="Made through the row, read through the column" square=${report.shared} columns=${columns} />`}
-    ${report.stale?.length > 0 && html`<p class="tone-loss">Entries of the baseline without a difference: ${report.stale.join(", ")}</p>`}`;
+      <p class="muted">Started over the protocol of the row, read over the protocol of the column.</p>
+      <${Square} label="Started over the row, read over the column" square=${report.shared} columns=${columns} />`}
+    ${report.stale?.length > 0 && html`<p class="tone-loss">Baseline entries that match no difference: ${report.stale.join(", ")}</p>`}`;
 }
 
 /** @param {any} scenario @param {string} protocol */

@@ -11,7 +11,7 @@ export default function AcrossJobs({ route, me }) {
     about="The same scenarios run through every protocol, and the results are compared."
     options=${[
       { name: "triggers", label: "Inputs", type: "select", choices: [["", "none"], ["demo", "those of the demo agents"], ["sdk", "those of the SDK samples"]] },
-      { name: "trigger", label: "Own inputs, one a line", type: "inputs", hint: "question=Book me a flight" },
+      { name: "trigger", label: "Your own inputs, one per line", type: "inputs", hint: "question=Book me a flight" },
       { name: "only", label: "Only scenarios", type: "words", hint: "stream*" },
     ]} />`;
 }

@@ -49,8 +49,8 @@ function Facts({ agent }) {
   const { last24h, checks = [], because, url, modes, is_default } = agent;
   const protocols = useProtocolTitles();
   return html`<dl class="facts" aria-label="Facts">
-    <div><dt>Behind</dt><dd>${behind(agent, protocols)}${is_default && ", default agent"}</dd></div>
-    ${because && html`<div><dt>Recognized by</dt><dd>${because}</dd></div>`}
+    <div><dt>Backend</dt><dd>${behind(agent, protocols)}${is_default && ", default agent"}</dd></div>
+    ${because && html`<div><dt>Detected by</dt><dd>${because}</dd></div>`}
     ${url && html`<div><dt>URL</dt><dd class="mono">${url}</dd></div>`}
     <div><dt>Slots</dt><dd>${slotsText(agent.slots)}</dd></div>
     ${last24h && html`<div><dt>Last 24 hours</dt><dd>${last24h.is_partial && "more than "}${count(last24h.runs, "run")}, ${last24h.failed ? html`<span class="tone-failed">${formatNumber(last24h.failed)} failed</span>` : "none failed"}</dd></div>`}

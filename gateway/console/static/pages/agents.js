@@ -15,7 +15,7 @@ export const title = () => "Agents";
 const COLUMNS = [
   { title: "Name", isHead: true, cell: nameCell },
   { title: "What it does", isWide: true, cell: (/** @type {any} */ agent) => shorten(agent.description) },
-  { title: "Behind", cell: (/** @type {any} */ agent) => agent.behind },
+  { title: "Backend", cell: (/** @type {any} */ agent) => agent.behind },
   { title: "Health", cell: (/** @type {any} */ agent) => html`<${Status} ...${agentHealth(agent)} />` },
   { title: "Slots", cell: (/** @type {any} */ agent) => slotsText(agent.slots) },
   { title: "24 h", cell: dayCell },
@@ -49,7 +49,7 @@ export default function Agents() {
       : html`<div class="filters" role="search">
           <label class="field">Filter<input type="search" data-filter value=${filter}
             onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} /></label>
-          ${kinds.length > 1 && html`<label class="field">Behind<select value=${kind}
+          ${kinds.length > 1 && html`<label class="field">Backend<select value=${kind}
             onChange=${(/** @type {any} */ event) => setKind(event.target.value)}>
             <option value="">all</option>${kinds.map((each) => html`<option value=${each}>${each}</option>`)}
           </select></label>`}

@@ -33,8 +33,8 @@ function Chooser({ route, job }) {
 /** @param {{now: any, id: string}} props */
 function Versus({ now, id }) {
   const load = useLoad((signal) => get(`jobs/${encodeURIComponent(id)}`, {}, { signal }), [id]);
-  return html`<h2>Compared with the earlier bench</h2><${Loaded} load=${load}>${(/** @type {any} */ { result }) =>
-    result ? html`<${Changes} now=${now} before=${result} />` : html`<p class="muted">The earlier bench has no result.</p>`}<//>`;
+  return html`<h2>Compared with another bench</h2><${Loaded} load=${load}>${(/** @type {any} */ { result }) =>
+    result ? html`<${Changes} now=${now} before=${result} />` : html`<p class="muted">The other bench has no result.</p>`}<//>`;
 }
 
 /** Success rates of the tasks that both benches have unchanged. @param {{now: any, before: any}} props */
@@ -46,7 +46,7 @@ function Changes({ now, before }) {
   if (!agents.length) return html`<p class="muted">The two benches have no agent in common.</p>`;
   const rate = (/** @type {any} */ result, /** @type {string} */ agent, /** @type {string} */ task) => result.agents.find((/** @type {any} */ each) => each.agent === agent)?.tasks[task]?.rate ?? null;
   return html`${changed > 0 && html`<p class="muted">${count(changed, "task")} changed or new, and so not compared.</p>`}
-    <${Matrix} label="Success rates, before and now" corner="Task" rows=${tasks.map((/** @type {any} */ each) => ({ id: each.name, title: each.name }))}
+    <${Matrix} label="Success rates, other and this bench" corner="Task" rows=${tasks.map((/** @type {any} */ each) => ({ id: each.name, title: each.name }))}
       columns=${agents.map((/** @type {string} */ name) => ({ id: name, title: name }))} cell=${(/** @type {string} */ task, /** @type {string} */ agent) => {
         const [old, next] = [rate(before, agent, task), rate(now, agent, task)];
         if (old === null || next === null) return null;

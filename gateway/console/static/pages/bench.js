@@ -12,7 +12,7 @@ export default function BenchJobs({ route, me }) {
     options=${[
       { name: "suite", label: "Suite", type: "select", value: "smoke", choices: [["smoke", "smoke"], ["files", "files"]] },
       { name: "repeat", label: "Attempts per task", type: "number", value: "3" },
-      { name: "concurrency", label: "At the same time", type: "number", value: "4" },
+      { name: "concurrency", label: "Concurrent attempts", type: "number", value: "4" },
       { name: "task", label: "Only tasks", type: "words" },
     ]} />`;
 }

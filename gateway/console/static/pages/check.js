@@ -93,8 +93,8 @@ function Evidence({ result }) {
   const facts = [
     ["expected", result.expected],
     ["got", got === null ? null : html`<pre>${got}</pre>`],
-    ["change", result.hint],
-    ["input that would help", result.trigger && html`<code>--trigger ${result.trigger}=…</code>`],
+    ["fix", result.hint],
+    ["rerun with", result.trigger && html`<code>--trigger ${result.trigger}=…</code>`],
     ["known", result.known],
     ["specification", /^https?:/.test(result.source) ? html`<a href=${result.source} rel="noreferrer" target="_blank">${result.section || result.source}</a>` : result.section],
   ].filter(([, value]) => value);

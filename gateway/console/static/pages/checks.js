@@ -18,7 +18,7 @@ export default function Checks({ route, me }) {
       { name: "version", label: "Version", type: "text", hint: "1.0" },
       { name: "at", label: "Called", type: "select", value: "gateway", choices: [["gateway", "through this gateway"], ["server", "at its own server"]] },
       { name: "triggers", label: "Inputs", type: "select", choices: [["", "none"], ["demo", "those of the demo agents"], ["sdk", "those of the SDK samples"]] },
-      { name: "trigger", label: "Own inputs, one a line", type: "inputs", hint: "question=Book me a flight" },
+      { name: "trigger", label: "Your own inputs, one per line", type: "inputs", hint: "question=Book me a flight" },
       { name: "only", label: "Only requirements", type: "words", hint: "stream.*" },
     ]} />`;
 }

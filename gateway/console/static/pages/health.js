@@ -96,13 +96,13 @@ function Queues({ queues }) {
   const sorted = busy.sort((one, other) => other.waiting - one.waiting || other.used - one.used);
   const idle = queues.length - busy.length;
   return html`<h2>Slots and queues</h2>
-    ${idle > 0 && html`<p class="muted">${count(idle, busy.length ? "other agent" : "agent")} without a limit, and without a run.</p>`}
+    ${idle > 0 && html`<p class="muted">${count(idle, busy.length ? "other agent" : "agent")} with no slot limit and no active run.</p>`}
     ${sorted.length > 0 && html`<${Table} label="Slots and queues" rows=${sorted} rowKey=${(/** @type {any} */ each) => each.agent} columns=${[
     { title: "Agent", isHead: true, cell: (/** @type {any} */ { agent }) => agentLink(agent) },
     { title: "Slots used", isNumber: true, cell: (/** @type {any} */ { used, limit }) => `${formatNumber(used)}${limit === null || limit === undefined ? "" : ` of ${formatNumber(limit)}`}` },
     { title: "Use", cell: (/** @type {any} */ { used, limit }) => (limit ? html`<meter min="0" max=${limit} value=${Math.min(used, limit)} high=${limit * 0.9} aria-label="${used} of ${limit} slots"></meter>` : html`<span class="muted">no limit</span>`) },
     { title: "Waiting", isNumber: true, cell: (/** @type {any} */ { waiting }) => (waiting ? html`<strong>${formatNumber(waiting)}</strong>` : "0") },
-    { title: "Oldest waits", isNumber: true, cell: (/** @type {any} */ each) => formatDuration(each.oldest_seconds) },
+    { title: "Longest wait", isNumber: true, cell: (/** @type {any} */ each) => formatDuration(each.oldest_seconds) },
   ]} />`}`;
 }
 

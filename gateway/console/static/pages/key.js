@@ -14,7 +14,7 @@ export default function Key() {
       <div><dt>Caller</dt><dd>${me.subject || me.owner}</dd></div>
       <div><dt>Owner of its data</dt><dd>${me.owner}</dd></div>
       ${me.groups?.length > 0 && html`<div><dt>Groups</dt><dd>${me.groups.join(", ")}</dd></div>`}
-      <div><dt>Operator</dt><dd>${me.operator ? "yes: sees that and how long others use the gateway, never what" : "no"}</dd></div>
+      <div><dt>Operator</dt><dd>${me.operator ? "yes: sees when and how long other owners' runs ran, but not their content" : "no"}</dd></div>
       <div><dt>Gateway</dt><dd>${me.keyed ? "needs a key" : "needs no key: all callers have the same rights"}</dd></div>
     </dl>`}
     ${hasKey() && html`<p><button type="button" onClick=${() => setKey(null)}>Forget the key of this tab</button></p>`}

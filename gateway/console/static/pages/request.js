@@ -36,7 +36,7 @@ export default function RequestPage({ route }) {
       const chosen = chooseExample(examples, route.query);
       return html`<div class="filters">
           ${!run && html`<${ChoiceFilter} label="Agent" name="agent" route=${route} choices=${names} />`}
-          <label class="field">${run ? "Look" : "Protocol"}<select value=${examples.indexOf(chosen)} onChange=${(/** @type {any} */ event) => setQuery(route, run ? { look: event.target.value } : { protocol: examples[event.target.value].name })}>
+          <label class="field">${run ? "Read request" : "Protocol"}<select value=${examples.indexOf(chosen)} onChange=${(/** @type {any} */ event) => setQuery(route, run ? { look: event.target.value } : { protocol: examples[event.target.value].name })}>
             ${examples.map((each, index) => html`<option value=${index}>${each.name}</option>`)}</select></label>
         </div>
         ${chosen ? html`<${Editor} key=${JSON.stringify(chosen)} example=${chosen} />` : html`<${Empty} text="There is no example to begin with." />`}`;
@@ -120,7 +120,7 @@ function Editor({ example }) {
         <label class="field">Method<select value=${method} onChange=${(/** @type {any} */ event) => setMethod(event.target.value)}>${METHODS.map((each) => html`<option>${each}</option>`)}</select></label>
         <label class="field grow">Path<input class="mono" value=${path} onInput=${(/** @type {any} */ event) => setPath(event.target.value)} required /></label>
       </div>
-      <label class="field">Headers, one a line<textarea class="code" rows="3" spellcheck=${false} value=${headers} aria-invalid=${headerMap.error ? "true" : null} onInput=${(/** @type {any} */ event) => setHeaders(event.target.value)}></textarea></label>
+      <label class="field">Headers, one per line<textarea class="code" rows="3" spellcheck=${false} value=${headers} aria-invalid=${headerMap.error ? "true" : null} onInput=${(/** @type {any} */ event) => setHeaders(event.target.value)}></textarea></label>
       ${headerMap.error && html`<p class="field-error">${headerMap.error}</p>`}
       <label class="field">Body<textarea class="code" rows="14" spellcheck=${false} value=${body} onInput=${(/** @type {any} */ event) => setBody(event.target.value)}></textarea></label>
       <p class="meta" role="status">${jsonError || (body.trim() ? "valid JSON" : "no body")}</p>

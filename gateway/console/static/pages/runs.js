@@ -40,7 +40,7 @@ export default function Runs({ route, me }) {
       ${me?.operator && me.keyed && html`<label class="check"><input type="checkbox" checked=${all}
         onChange=${(/** @type {any} */ event) => setQuery(route, { all: event.target.checked ? 1 : "", q: "" })} /> of all owners</label>`}
     </div>
-    ${all && html`<p class="muted">Of other owners you see that something ran and how long, and never what.</p>`}
+    ${all && html`<p class="muted">For other owners' runs you see times and statuses, but no content.</p>`}
     <${Loaded} load=${list.load} rows=${8}>${() => list.items.length
       ? html`<${Table} label="Runs" columns=${columnsFor(all)} rows=${list.items} rowKey=${(/** @type {any} */ run) => run.run_id} /><${ListMore} list=${list} />`
       : isFiltered

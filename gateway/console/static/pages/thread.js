@@ -105,7 +105,7 @@ function State({ thread, isBusy, onChange }) {
     }
   };
   if (edited) {
-    return html`<p class="muted">The values replace those of the state, as a new revision. Messages stay as they are.</p>
+    return html`<p class="muted">Saving creates a new revision. Each member replaces the member with the same name; members that you delete here stay. Messages stay unchanged.</p>
       <${JsonField} field=${STATE_FIELD} value=${edited.value} path="" errors=${new Map()} onChange=${(/** @type {any} */ value) => setEdited({ value })} />
       ${problem && html`<${ProblemNote} problem=${problem} />`}
       <div class="actions"><button type="button" class="primary" onClick=${save} disabled=${!isObject(edited.value)}>Save as a revision</button>

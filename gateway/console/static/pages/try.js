@@ -127,6 +127,6 @@ function skillExamples(agent) {
 function Requests({ body, state }) {
   const path = state.threadId ? `/v1/threads/${state.threadId}/runs` : "/v1/runs";
   return html`<${RequestView} title="Next request" request=${{ method: "POST", path, body: { ...body, background: true } }}>
-      <p class="muted">What Send does with the message and the options below. The response is the run, whose stream the page then follows.</p><//>
+      <p class="muted">The request that Send makes from the message and options below. It returns the run, and the page then follows the run's stream.</p><//>
     ${state.request && html`<${RequestView} title="Last request" request=${state.request} />`}`;
 }

@@ -26,7 +26,7 @@ export function BenchReport({ result }) {
     <h2>Agents</h2>
     <${Table} label="Agents" columns=${AGENT_COLUMNS} rows=${agents} rowKey=${(/** @type {any} */ each) => each.agent} />
     <div class="plots">
-      <${IntervalPlot} label="Passed, with the 95 % interval" domain=${[0, 1]} format=${percent} rows=${agents.map(rateRow)} />
+      <${IntervalPlot} label="Passed, with the 95% interval" domain=${[0, 1]} format=${percent} rows=${agents.map(rateRow)} />
       <${IntervalPlot} label="Time of an attempt: median, up to p95" format=${(/** @type {number} */ value) => formatDuration(value)} rows=${agents.map((/** @type {any} */ each) => timeRow(each, attempts))} />
     </div>
     <${Comparisons} comparisons=${comparisons} />
@@ -41,9 +41,9 @@ export function BenchReport({ result }) {
 const AGENT_COLUMNS = [
   { title: "Agent", isHead: true, cell: ({ agent }) => html`<a href=${link(["agents", agent])}>${agent}</a>` },
   { title: "Passed", isNumber: true, cell: ({ all }) => `${all.passed} of ${all.attempts}` },
-  { title: "95 %", isNumber: true, cell: ({ all }) => (all.interval ? `${percent(all.interval.low)} to ${percent(all.interval.high)}` : "–") },
+  { title: "95%", isNumber: true, cell: ({ all }) => (all.interval ? `${percent(all.interval.low)} to ${percent(all.interval.high)}` : "–") },
   { title: "Score", isNumber: true, cell: ({ score }) => percent(score) },
-  { title: "All of k pass", isNumber: true, isMinor: true, cell: ({ all }) => Object.entries(all.pass_k).filter(([k]) => k !== "1").map(([k, rate]) => `${k}: ${percent(/** @type {number} */ (rate))}`).join(", ") || "–" },
+  { title: "All k attempts pass", isNumber: true, isMinor: true, cell: ({ all }) => Object.entries(all.pass_k).filter(([k]) => k !== "1").map(([k, rate]) => `${k}: ${percent(/** @type {number} */ (rate))}`).join(", ") || "–" },
   { title: "p50", isNumber: true, cell: ({ all }) => formatDuration(all.times.p50) },
   { title: "p95", isNumber: true, cell: ({ all }) => formatDuration(all.times.p95) },
   { title: "First output", isNumber: true, isMinor: true, cell: ({ all }) => formatDuration(all.times.first_output_p50) },
@@ -69,7 +69,7 @@ function Comparisons({ comparisons }) {
   if (!comparisons.length) return null;
   return html`<h2>Comparisons</h2><ul>${comparisons.map(({ sentence, p_adjusted: p, test, difference, interval }) => {
     const isChance = p === null || p > SIGNIFICANCE;
-    return html`<li>${sentence} ${difference !== 0 && html`<${Mark} tone=${isChance ? "loss" : "ok"} glyph=${isChance ? "?" : "✓"}>${isChance ? "may be chance" : "hardly chance"}${p !== null && `, p = ${p.toPrecision(2)}`}<//>`}${" "}
+    return html`<li>${sentence} ${difference !== 0 && html`<${Mark} tone=${isChance ? "loss" : "ok"} glyph=${isChance ? "?" : "✓"}>${isChance ? "not significant" : "significant"}${p !== null && `, p = ${p.toPrecision(2)}`}<//>`}${" "}
       <span class="muted">${test}${interval && `, difference ${percent(difference)} (${percent(interval.low)} to ${percent(interval.high)})`}</span></li>`;
   })}</ul>`;
 }

@@ -16,7 +16,7 @@ const TURNS = 20;
 const LARGE = 5_000;
 
 /** What screen readers hear when a run has ended. @type {Record<string, string>} */
-const OUTCOMES = { success: "done", paused: "asks", error: "failed", timeout: "failed", cancelled: "cancelled" };
+const OUTCOMES = { success: "done", paused: "waiting for your answer", error: "failed", timeout: "failed", cancelled: "cancelled" };
 
 /**
  * @typedef {object} ChatState

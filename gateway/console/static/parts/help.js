@@ -32,8 +32,8 @@ export function Help({ onClose, version }) {
     </table>
     <p><label class="check"><input type="checkbox" checked=${singleKeys}
       onChange=${(/** @type {any} */ event) => setPreferences({ singleKeys: event.target.checked })} />
-      Keys without Ctrl are shortcuts</label></p>
-    <p class="muted">Everything here is about this gateway${version && `, Babelgate ${version}`}. The console sends nothing
-      to anyone else, and needs no connection to the internet.</p>
+      Enable single-key shortcuts</label></p>
+    <p class="muted">This console belongs to this gateway${version && `, Babelgate ${version}`}. It sends no data to other
+      hosts, and needs no internet connection.</p>
   <//>`;
 }

@@ -80,7 +80,7 @@ export function Summary({ summary }) {
   }
   if ("same" in summary) {
     const { same, protocols, scenarios, findings } = summary;
-    return html`<${Mark} tone=${same ? "ok" : "failed"} glyph=${same ? "✓" : "✕"}>${same ? "the protocols mean the same" : "the protocols differ"}<//>, ${count(scenarios, "scenario")} in ${count(protocols, "protocol")}, ${count(findings, "difference")}`;
+    return html`<${Mark} tone=${same ? "ok" : "failed"} glyph=${same ? "✓" : "✕"}>${same ? "all protocols agree" : "the protocols disagree"}<//>, ${count(scenarios, "scenario")} in ${count(protocols, "protocol")}, ${count(findings, "difference")}`;
   }
   if (summary.agents) {
     const figures = summary.agents.map((/** @type {any} */ each) => `${each.agent} ${each.passed} of ${each.attempts}`);

@@ -8,7 +8,7 @@ export const MARKS = {
   "◐": ["◐", "with a declared loss", "loss"],
   "✗": ["✕", "different", "failed"],
   "–": ["–", "not in the protocol", "muted"],
-  "?": ["?", "not played", "muted"],
+  "?": ["?", "not run", "muted"],
 };
 
 /**

@@ -10,7 +10,7 @@ import { Markdown } from "./markdown.js";
 import { Clock } from "./time.js";
 
 /** Words for the kinds of questions. @type {Record<string, string>} */
-const KINDS = { input: "question", approval: "approval", auth: "authentication" };
+const KINDS = { input: "a question", approval: "for approval", auth: "for a login" };
 /** Answer of a question without a schema. */
 const ANY = { kind: "text", format: "long", title: "Answer", description: "", isRequired: true, isNullable: false, schema: true };
 /** Id of the question that this page answers at the moment. */

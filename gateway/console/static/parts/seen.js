@@ -85,7 +85,7 @@ function Reading({ look, number, run, sought }) {
 
 /** What the response does not carry. @param {{losses: {feature: string, how: string}[], form: string}} props */
 function Losses({ losses, form }) {
-  if (!losses.length) return html`<p class="look-losses"><${Mark} tone="ok" glyph="✓">whole: nothing of the run is lost<//></p>`;
+  if (!losses.length) return html`<p class="look-losses"><${Mark} tone="ok" glyph="✓">complete: no losses<//></p>`;
   return html`<details class="look-losses" open><summary><${Mark} tone="loss" glyph="!">${count(losses.length, "loss", "losses")} in this ${form}<//></summary>
     <ul>${losses.map(({ feature, how }) => html`<li class="tone-loss" data-feature=${feature}><strong>lost: ${feature}</strong>${how && `, ${how}`}</li>`)}</ul></details>`;
 }

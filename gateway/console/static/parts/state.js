@@ -71,7 +71,7 @@ function remedyOf(problem) {
     case 401:
       return html`<a href=${link(["key"])}>Enter an API key.</a>`;
     case 403:
-      return "Your key lacks this right. The operator of the gateway grants it in the setting access or console.operators.";
+      return "Your key lacks this right. The operator of the gateway can grant it with a rule in the setting access.";
     case 404:
       return "Not found, or not yours: data of other owners is never shown.";
     case 410:

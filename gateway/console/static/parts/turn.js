@@ -63,7 +63,7 @@ function TurnFoot({ turn, footer }) {
   return html`<p class="turn-foot meta">
     <${Status} word=${turn.status} /> ${turn.startedAt && html`<${Elapsed} from=${turn.startedAt} to=${turn.endedAt} />, `}
     ${count(turn.count, "event")}${turn.attempt > 1 && `, attempt ${turn.attempt}`}
-    ${losses > 0 && html`, <${Mark} tone="loss" glyph="!">${count(losses, "loss", "losses")} on the way in<//>`}
+    ${losses > 0 && html`, <${Mark} tone="loss" glyph="!">${count(losses, "loss", "losses")} in the agent's output<//>`}
     ${footer} <a href=${link(["runs", turn.runId])}>Run page</a>
   </p>`;
 }
@@ -149,7 +149,7 @@ function PartView({ part, agent, name, isPlain }) {
     case "reasoning":
       return html`<details open=${part.isOpen}><summary class="muted">reasoning</summary><div class="words muted">${part.text}</div></details>`;
     case "refusal":
-      return html`<p class="words"><span class="tone-loss">! refuses:</span> ${part.text}</p>`;
+      return html`<p class="words"><span class="tone-loss">! refused:</span> ${part.text}</p>`;
     case "tool_call":
       return html`<details><summary>calls <span class="mono">${part.name}</span>${part.side === "caller" && " of the caller"}</summary><pre>${part.arguments}</pre></details>`;
     case "tool_result":

@@ -17,11 +17,11 @@ const CASES = [
   [{ type: "number", minimum: 1, exclusiveMaximum: 3 }, 3, ["The value must be less than 3"]],
   [{ type: "number", multipleOf: 0.1 }, 0.3, []],
   [{ type: ["string", "null"] }, null, []],
-  [{ type: ["string", "null"] }, 1, ["The value must be a text or null"]],
+  [{ type: ["string", "null"] }, 1, ["The value must be text or null"]],
   [{ enum: ["a", { b: [1] }] }, { b: [1] }, []],
   [{ enum: ["a"] }, "b", ['The value must be one of "a"']],
   [{ const: 1 }, 2, ["The value must be 1"]],
-  [{ type: "array", items: { type: "string" }, minItems: 3, uniqueItems: true }, ["a", 1, "a"], ["The value must not repeat an item", "item 2 must be a text"]],
+  [{ type: "array", items: { type: "string" }, minItems: 3, uniqueItems: true }, ["a", 1, "a"], ["The value must not repeat an item", "item 2 must be text"]],
   [{ type: "array", items: { type: "string" }, maxItems: 1 }, ["a", "b"], ["The value must have at most 1 item, has 2"]],
   [{ type: "object", required: ["a"], properties: { a: {} } }, {}, ["a is required"]],
   [{ type: "object", properties: { a: { properties: { b: { type: "number" } } } } }, { a: { b: "x" } }, ["a › b must be a number"]],
@@ -29,11 +29,11 @@ const CASES = [
   [{ type: "object", additionalProperties: { type: "number" } }, { a: "x" }, ["a must be a number"]],
   [{ oneOf: [{ type: "number" }, { type: "integer" }] }, 1, ["The value fits 2 alternatives, but must fit one"]],
   [{ anyOf: [{ type: "number" }, { type: "boolean" }] }, "x", ["The value fits none of the alternatives"]],
-  [{ not: { type: "string" } }, "x", ["The value is a value that is excluded"]],
-  [{ $ref: "#/$defs/a", $defs: { a: { type: "string" } } }, 1, ["The value must be a text"]],
+  [{ not: { type: "string" } }, "x", ["The value is an excluded value"]],
+  [{ $ref: "#/$defs/a", $defs: { a: { type: "string" } } }, 1, ["The value must be text"]],
   [{ type: "string" }, undefined, ["The value is required"]],
   [null, "anything", []],
-  [false, 1, ["The value must be left out"]],
+  [false, 1, ["The value is not allowed"]],
 ];
 
 test("errors name the place, the limit and the value", () => {
