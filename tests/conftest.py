@@ -18,7 +18,7 @@ import pytest
 from tests.order import Durations, LongestFirst, listed
 from tests.sample import Sample, today
 from tests.skip import SkipLock
-from tests.tier import TIERS, tier_of
+from tests.tier import TIERS, can_be_slow, tier_of
 from tests.violations import ViolationScore
 
 MEMORY: Final = Path("/dev/shm")
@@ -149,11 +149,14 @@ def pytest_runtest_setup() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip the import of modules that --quick leaves out."""
-    if not config.option.quick or not collection_path.name.startswith("test_"):
+    """Skip the import of modules that --quick or `-m slow` leave out, which takes each process twenty seconds."""
+    if not collection_path.name.startswith("test_"):
         return None
     module = ".".join(collection_path.relative_to(config.rootpath).with_suffix("").parts)
-    return None if tier_of([module]) == "unit" else True
+    is_left_out = (config.option.quick and tier_of([module]) != "unit") or (
+        config.option.markexpr == "slow" and not can_be_slow(module)
+    )
+    return True if is_left_out else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -42,6 +42,11 @@ def tier_of(modules: Iterable[str]) -> str:
     return "database" if reached & _OPENS_DATABASE else "unit"
 
 
+def can_be_slow(module: str) -> bool:
+    """Return True if the module, or a module of `tests` that it imports directly or indirectly, has the mark `slow`."""
+    return any(_has_slow_mark(name) for name in _reached(module) if name.startswith("tests."))
+
+
 @cache
 def _reached(module: str) -> frozenset[str]:
     """Return the imports of the module and of the modules of `tests` that it imports, directly or indirectly."""
@@ -58,9 +63,20 @@ def _reached(module: str) -> frozenset[str]:
 
 @cache
 def _imports(module: str) -> tuple[str, ...]:
+    return tuple(_named(_source(module)))
+
+
+@cache
+def _has_slow_mark(module: str) -> bool:
+    return "mark.slow" in _source(module)
+
+
+@cache
+def _source(module: str) -> str:
+    """Return the text of a module of `tests`, which is empty if there is no such module."""
     path = _ROOT.joinpath(*module.split("."))
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return tuple(_named(source.read_text(encoding="utf-8"))) if source.is_file() else ()
+    return source.read_text(encoding="utf-8") if source.is_file() else ""
 
 
 def _named(text: str) -> Iterator[str]:
