@@ -1,6 +1,6 @@
 # serve: set up and start the gateway.
 # test: a sample of the tests, for every day. whole-test: every test. slow-test: those of them that are marked slow.
-# check: what a change must pass, which is lint and whole-test. quick: the tests that open no connection.
+# check: what a change must pass, which is lint (beside the preparation of the tests) and whole-test. quick: the tests that open no connection.
 # crash-test: kill gateways, ROUNDS times or for MINUTES. cluster-test: the same with three on one PostgreSQL.
 # mutate-test: send REQUESTS that chance has changed.
 # fix, accept, docs, lock: rewrite what can be.
@@ -24,7 +24,7 @@ SEED ?= 1
 # Which of many cases `make test` runs: other ones every day. The run prints it.
 SAMPLE ?= today
 
-.PHONY: serve test whole-test slow-test quick crash-test cluster-test mutate-test check lint fix accept docs lock
+.PHONY: serve test whole-test slow-test quick crash-test cluster-test mutate-test check prepared lint fix accept docs lock
 
 serve: .venv/serve.stamp
 	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
@@ -45,7 +45,13 @@ cluster-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.crash --nodes 3 $(CRASHES) --seed $(SEED)
 mutate-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.mutate --requests $(REQUESTS) --seed $(SEED)
-check: lint whole-test
+check: .venv/dev.stamp
+	@$(MAKE) --no-print-directory -j 2 lint prepared
+	@$(MAKE) --no-print-directory whole-test
+# The other programs of the tests, and the test modules compiled: each process would compile them all.
+prepared: .venv/dev.stamp
+	@$(BIN)/python -m tests.interop.peers
+	@$(PYTEST) --collect-only -qq >/dev/null
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -81,7 +81,7 @@ async def together(
         for step in steps:
             writes = step is _finish and bool(hub.engine.active)
             started.append(asyncio.ensure_future(step(hub, receipt, activation)))
-            await writer.queued(started[-1], writes=writes)
+            await writer.queued(started[-1], writes=writes, is_direct=step is not _finish)
     return await within(asyncio.gather(*started, return_exceptions=True))
 
 
@@ -94,7 +94,7 @@ async def one_by_one(
         async with PausedWriter(hub) as writer:
             writes = step is _finish and bool(hub.engine.active)
             started = asyncio.ensure_future(step(hub, receipt, activation))
-            await writer.queued(started, writes=writes)
+            await writer.queued(started, writes=writes, is_direct=step is not _finish)
         results += await within(asyncio.gather(started, return_exceptions=True))
         await within(hub.journal.write(lambda tx: None))
     return results

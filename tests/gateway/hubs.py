@@ -343,6 +343,7 @@ class PausedWriter:
         self._holding = threading.Event()
         self._go = threading.Event()
         self._queued = self._seen = 0
+        self._tasks: set[asyncio.Task[Any] | None] = set()
 
     async def __aenter__(self) -> "PausedWriter":
         def hold(_: Transaction) -> None:
@@ -357,20 +358,22 @@ class PausedWriter:
             command: Callable[Concatenate[Transaction, P], T], *args: P.args, **named: P.kwargs
         ) -> "asyncio.Future[T]":
             self._queued += 1
+            self._tasks.add(asyncio.current_task())
             return write(command, *args, **named)
 
         vars(self._journal)["write"] = counted
         return self
 
-    async def queued(self, asking: "asyncio.Future[Any]", count: int = 1, *, writes: bool = False) -> None:
-        """Wait until `count` commands were queued since the last call, or until `asking` is done.
+    async def queued(self, asking: "asyncio.Future[Any]", *, writes: bool = False, is_direct: bool = False) -> None:
+        """Wait until a command was queued since the last call, or until `asking` is done.
 
         With `writes`, wait for both: the command of `asking` may be queued after `asking` is done, and after another
-        command of the hub.
+        command of the hub. With `is_direct`, count only the commands of the task `asking` itself, and not those of the
+        hub.
         """
 
         def is_queued() -> bool:
-            is_counted = self._queued >= self._seen + count
+            is_counted = asking in self._tasks if is_direct else self._queued > self._seen
             return is_counted and asking.done() if writes else is_counted or asking.done()
 
         await within(eventually(is_queued), "a command in the queue")

@@ -95,7 +95,7 @@ async def test_an_operator_sees_that_runs_exist_and_not_their_texts(console: Sho
     assert all(set(item) == OUTLINE for item in items)
     assert items[3]["fault"] == {"code": "agent_failed"}
     assert (await console.get("runs", OPS))["items"] == []
-    assert "no search of texts" in await console.refuse(400, "runs", OPS, all=1, q="rain")
+    assert "operators cannot search other owners' texts" in await console.refuse(400, "runs", OPS, all=1, q="rain")
     for headers in (ALICE, BOB):
         await console.refuse(403, "runs", headers, all=1)
 
@@ -112,7 +112,7 @@ async def test_another_owner_does_not_find_a_run(console: Shown) -> None:
 @pytest.mark.parametrize(
     ("path", "query", "words"),
     [
-        ("runs", {"status": "done"}, "status: expected some of pending"),
+        ("runs", {"status": "done"}, "status: expected one or more of pending"),
         ("runs", {"since": "yesterday"}, "since: expected"),
         ("runs", {"limit": 101}, "limit: expected a number from 1 to 100"),
         ("runs", {"limit": "-1"}, "limit"),
