@@ -152,7 +152,7 @@ class GatewayHub:
 
     @property
     def faults(self) -> FaultCounts:
-        """Counts of the faults of runs."""
+        """Number of failed runs by agent and fault."""
         return self._parts.faults
 
     @property

@@ -46,7 +46,7 @@ class CallSpan(Protocol):
 
 
 class AttemptSpan(Protocol):
-    """Span of one attempt of a run."""
+    """Span of one attempt to run."""
 
     @property
     def is_recording(self) -> bool:

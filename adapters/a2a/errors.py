@@ -151,7 +151,7 @@ def rest_error(fault: Fault) -> JsonObject:
 def rest_error_0_3(fault: Fault) -> JsonObject:
     """Return the body of a REST error in 0.3, which the specification leaves open.
 
-    - `message`: sent by the server of the SDK of 0.3.
+    - `message`: sent by the server of the 0.3 SDK.
     - `type`: read by the client of the SDK of 1.0 when it calls a server of 0.3.
     - `code`: the code of the same error in JSON-RPC.
     """

@@ -16,7 +16,7 @@ from babelgate.canonical.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One row of the table of URLs: the URL to call, and a command to paste."""
+    """One row of the URL table: the URL to call, and a command to paste."""
 
     label: str
     url: str
@@ -124,7 +124,7 @@ class Adapter:
     examples: Callable[[str, str], Sequence[Example]]
     """Rows for the table of URLs: (base URL without a trailing slash, agent name) → examples."""
     rest: RestDescription | None = None
-    """Types of the bodies of its REST operations, for OpenAPI documents. None for a protocol without REST."""
+    """Types of its REST operations' bodies, for OpenAPI documents. None for a protocol without REST."""
     snippets: Callable[[str, str], Sequence[Snippet]] = lambda base_url, agent: ()
     """Programs to copy: (base URL without a trailing slash, agent name) → snippets. One uses curl, the others the
     official clients of the protocol. They read the API key from `BABELGATE_KEY`."""

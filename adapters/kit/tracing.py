@@ -32,10 +32,10 @@ class HttpSpan(Protocol):
 
 
 class CallTracer(Protocol):
-    """Source of the spans of requests to agents' servers."""
+    """Creates spans for requests to agents' servers."""
 
     def start_http(self, method: str, url: str, operation: TracedOperation | None) -> HttpSpan:
-        """Start the span of a request, as a child of the span of its operation, if it has one."""
+        """Start the span of a request, as a child of its operation's span, if there is one."""
         ...
 
     def read_context(self) -> Mapping[str, str]:

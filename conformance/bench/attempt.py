@@ -16,7 +16,7 @@ from babelgate.conformance.bench.server import AgentClient, ListedArtifact, Serv
 from babelgate.conformance.bench.suite import LoadedTask
 
 _MAX_OUTPUT: Final = 4000
-"""Maximum number of characters of an output in the record."""
+"""Maximum length of an output in the record, in characters."""
 _TRANSFER_TIMEOUT: Final = 300.0
 """Timeout in seconds for the uploads before the steps, and for the downloads after them. They do not count towards the
 timeout of the task."""

@@ -29,7 +29,7 @@ _MATCH_TIMEOUT: Final = 5.0
 _MATCH_MEMORY: Final = 2 * 2**30
 _UNLIMITED_SECONDS: Final = 2**30
 _MAX_OUTPUT: Final = 2**20
-"""Maximum number of bytes of a program's output that are kept."""
+"""Maximum number of bytes that are kept of a program's output."""
 
 
 class SandboxTimeout(Exception):

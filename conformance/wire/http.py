@@ -31,11 +31,11 @@ EXCHANGES: Final[ContextVar[list[Exchange]]] = ContextVar("exchanges")
 _MAX_BODY: Final = 32 * 2**20
 """Maximum size of a response body that is read, in bytes."""
 _MAX_FRAMES: Final = 20_000
-"""Maximum number of events of a stream that are read."""
+"""Maximum number of events that are read from a stream."""
 
 
 TIMED_OUT: Final = "nothing came within"
-"""First words of the error of an exchange that timed out."""
+"""First words of the error for an exchange that timed out."""
 
 
 class Unanswered(Exception):

@@ -35,7 +35,7 @@ from babelgate.gateway.storage.grants import Kind
 
 T = TypeVar("T")
 LogRead = Callable[[str], AsyncGenerator[Sequence[Record]]]
-"""Function that reads the log of a thread of an owner."""
+"""Function that reads the log of an owner's thread."""
 
 
 _LEVELS: Final[Mapping[Operation, GrantLevel]] = {"read": "read", "run": "write", "answer": "write", "cancel": "write"}

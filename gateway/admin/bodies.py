@@ -30,7 +30,7 @@ class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of the rotation of an API key."""
+    """Body of a request that rotates an API key."""
 
     grace: str | int | float = 0
     """Period for which the key before is still accepted, such as `1h`."""

@@ -23,7 +23,7 @@ _COUNTS: Final = ("runs", "input_tokens", "output_tokens")
 
 
 class UsageHandlers(Handlers):
-    """Handlers of the use of the gateway."""
+    """Handlers that report the usage of the gateway."""
 
     def __init__(self, hub: GatewayHub, clock: Clock | None = None) -> None:
         self._hub = hub

@@ -22,7 +22,7 @@ from babelgate.canonical import AgentInfo, Fault, FaultError
 from babelgate.gateway.agents.networks import Networks, open_client
 
 _REQUEST_TIMEOUT: Final = httpx.Timeout(5.0)
-"""Timeout of each phase of a request, in seconds."""
+"""Timeout of each request phase (connect, write, read), in seconds."""
 _PROTOCOL_TIMEOUT: Final = 10.0
 """Time limit of all requests of one protocol, in seconds."""
 _INSTANCE: Final = re.compile(r"instance=([0-9a-fA-F-]{36})")

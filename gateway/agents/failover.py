@@ -155,7 +155,7 @@ class ServerPool:
 
     @property
     def protocols(self) -> Sequence[str]:
-        """Names of the protocols of the servers, each once."""
+        """Protocol names of the servers, each once."""
         return list(dict.fromkeys(server.protocol for server in self._servers if server.protocol))
 
     def list_servers(self) -> Sequence[ServerState]:

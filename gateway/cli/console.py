@@ -14,7 +14,7 @@ _TIMEOUT: Final = 10.0
 
 
 def show_console(url: str, *, opens: bool) -> None:
-    """Print the URL of the console of the gateway at `url`, and open it in a browser if `opens` is true. Raises
+    """Print the console's URL of the gateway at `url`, and open it in a browser if `opens` is true. Raises
     CliError if there is no console."""
     base = _without_credentials(url)
     page = f"{base}/console/"

@@ -27,7 +27,7 @@ _LINE_LENGTH: Final = 16 * 1024
 """Characters of one line. Chosen: journald cuts lines at 48 KiB, Docker at 16 KiB."""
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
-"""Format of lines of text."""
+"""Format of text lines."""
 
 log = logging.getLogger("babelgate")
 

@@ -36,9 +36,9 @@ from babelgate.gateway.telemetry.listener import PATH, STACKS
 from babelgate.gateway.telemetry.stacks import read_limits
 
 _LINES: Final = 2000
-"""Maximum number of lines of the log, the newest ones."""
+"""Maximum number of log lines, the newest ones."""
 _LINE_LENGTH: Final = 16 * 1024
-"""Maximum length of one line of the log, in characters, as of lines that the gateway writes."""
+"""Maximum length of one log line, in characters, as for lines that the gateway writes."""
 _TIMEOUT: Final = 10.0
 """Seconds that the running gateway has for one response. Chosen: it may be the reason for the bundle."""
 _NO_METRICS: Final = "telemetry.metrics.listen is not set"

@@ -141,7 +141,7 @@ def _kind_of(registered: RegisteredAgent) -> str:
 
 
 def _protocol_of(registered: RegisteredAgent) -> str | None:
-    """Return the names of the protocols of an agent's servers, or None for an agent in this process."""
+    """Return the protocol names of an agent's servers, or None for an agent in this process."""
     agent, settings = registered.agent, registered.settings
     if isinstance(agent, ServerPool) and agent.protocols:
         return ", ".join(agent.protocols)

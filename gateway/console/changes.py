@@ -24,7 +24,7 @@ _FOLLOWS: Final = b": following\n\n"
 
 
 class ChangeHandlers(Handlers):
-    """Handlers of the stream of changes."""
+    """Handler of the change stream."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub) -> None:
         self._hub = hub

@@ -29,7 +29,7 @@ _BETWEEN: Final = re.compile(rb"\r?\n\r?\n")
 """End of a server-sent event."""
 _STREAM: Final = "text/event-stream"
 _SERVER: Final = "***"
-"""Text in place of the host of the agent's server, which only operators see."""
+"""Text that replaces the host of the agent's server, which only operators see."""
 _OFF: Final = "Exchanges are not recorded: set console.wire to failures or all."
 _IN_PROCESS: Final = "The agent of this run is in this process, so there is no exchange with a server."
 _SUCCEEDED: Final = "Only runs that fail keep their exchanges: set console.wire to all to keep those of every run."
@@ -41,7 +41,7 @@ _GONE: Final = (
 
 
 class ExchangeHandlers(Handlers):
-    """Handlers of the exchanges of a run."""
+    """Handlers of a run's exchanges."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> None:
         self._hub = hub

@@ -26,7 +26,7 @@ from babelgate.gateway.storage.webhook_rows import count_webhooks
 
 
 class HealthHandlers(Handlers):
-    """Handlers of the health of this process. In a cluster, it is the node that answers."""
+    """Handler that reports this process's health. In a cluster, it is the node that answers."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> None:
         self._hub = hub

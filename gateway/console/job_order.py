@@ -28,7 +28,7 @@ _Seconds = Annotated[float, Meta(ge=1, le=7200)]
 
 
 class CheckChoices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Options of a check, and of a comparison of protocols. Without a value, the command's default applies."""
+    """Options of a check, and of a comparison between protocols. Without a value, the command's default applies."""
 
     version: str | UnsetType = UNSET
     only: _Words = ()

@@ -12,7 +12,7 @@ from babelgate.gateway.console.job_store import HTML, REPORT
 
 
 class _CheckedSet(msgspec.Struct, frozen=True):
-    """Result of one version of a protocol."""
+    """Result for one version of a protocol."""
 
     title: str
     outcome: str
@@ -30,7 +30,7 @@ class _Check(msgspec.Struct, frozen=True):
 
 
 class _Across(msgspec.Struct, frozen=True):
-    """Report of a comparison of protocols, without its evidence."""
+    """Report that compares protocols, without its evidence."""
 
     same: bool
     protocols: dict[str, str]

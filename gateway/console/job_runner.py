@@ -36,7 +36,7 @@ _INTERRUPTED: Final = 3.0
 """Seconds from the interruption of a command until its processes are killed. Chosen: a bench ends its gateway in that
 time."""
 _LINE: Final = 64 * 2**10
-"""Maximum length of a line of progress, in bytes. Chosen: the commands cut the text at 200 characters."""
+"""Maximum length of a progress line, in bytes. Chosen: the commands cut the text at 200 characters."""
 _ERROR: Final = 1000
 """Maximum length of an error text, in characters."""
 

@@ -19,13 +19,13 @@ REPORT: Final = "report.json"
 HTML: Final = "report.html"
 JUNIT: Final = "junit.xml"
 FILES: Final = (REPORT, HTML, JUNIT)
-"""Names of the files of a result. Not every kind of job has all of them."""
+"""File names of a result. Not every kind of job has all of them."""
 STOPPED: Final = "the gateway stopped"
-"""Reason of the failure of a job that did not end before the gateway."""
+"""Reason for the failure of a job that was running when the gateway stopped."""
 MAX_JOBS: Final = 100
 """Maximum number of kept jobs. Chosen."""
 MAX_BYTES: Final = 512 * 2**20
-"""Maximum size of the files of all kept jobs, in bytes. Chosen: a check of four protocols with all messages takes
+"""Maximum total size of all kept jobs' files, in bytes. Chosen: a check of four protocols with all messages takes
 14 MB (measured, 2026-11)."""
 _MAX_CHECKS: Final = 3
 """Maximum number of checks that an agent shows."""
@@ -44,7 +44,7 @@ class JobStore:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._records: dict[str, JobRecord] | None = None
         self._sizes: dict[str, dict[str, int]] = {}
-        """Sizes of the files of each job, in bytes."""
+        """File sizes of each job, in bytes."""
 
     def all(self) -> Sequence[JobRecord]:
         """Return all jobs, the newest one first."""
@@ -54,11 +54,11 @@ class JobStore:
         return self._load().get(job_id)
 
     def files(self, job_id: str) -> Mapping[str, int]:
-        """Return the sizes of the files of a job's result, by name."""
+        """Return the file sizes of a job's result, by name."""
         return self._sizes.get(job_id, {})
 
     def path(self, job_id: str, name: str = "") -> Path:
-        """Return the path of a file of a job, or that of its folder."""
+        """Return the path of one of a job's files, or that of its folder."""
         assert self._folder is not None
         return self._folder / job_id / name
 
@@ -107,7 +107,7 @@ class JobStore:
         shutil.rmtree(self.path(job_id), ignore_errors=True)
 
     def measure(self, job_id: str) -> None:
-        """Read the sizes of the files of a job that has ended."""
+        """Read the file sizes of a job that has ended."""
         self._sizes[job_id] = self._measure(job_id)
 
     def prune(self) -> None:

@@ -16,7 +16,7 @@ from babelgate.gateway.settings.fields import parse_period
 AnyRequest = Request[Any, Any, Any]
 
 MAX_ITEMS: Final = 100
-"""Maximum number of items of a page. Chosen."""
+"""Maximum number of items per page. Chosen."""
 _DEFAULT_ITEMS: Final = 50
 _MAX_TEXT: Final = 200
 """Maximum length of a text to search for, in characters. Chosen."""
@@ -25,7 +25,7 @@ _MAX_QUESTION: Final = 500
 
 
 class Parameters:
-    """Parameters of the query of a request. Each is read once, and unknown ones are refused."""
+    """Query parameters of a request. Each is read once, and unknown ones are refused."""
 
     def __init__(self, request: AnyRequest, *names: str) -> None:
         """Read the parameters of a request, which have these names. Raises invalid."""

@@ -20,7 +20,7 @@ from babelgate.gateway.storage.folded_log import FoldedRecord
 from babelgate.gateway.storage.run_summaries import RunQuery, RunSummary
 
 _MAX_RECORDS: Final = 1000
-"""Maximum number of records of a page. Chosen: 300 KB of JSON, if they are tokens."""
+"""Maximum number of records per page. Chosen: 300 KB of JSON, if they are tokens."""
 _MAX_SEQ: Final = 2**53 - 1
 
 

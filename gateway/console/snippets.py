@@ -13,7 +13,7 @@ from babelgate.canonical import FaultCode, FaultError, Hub
 
 
 class SnippetHandlers(Handlers):
-    """Handlers of the snippets of an agent."""
+    """Handlers of an agent's snippets."""
 
     def __init__(self, hub: Hub, adapters: Sequence[Adapter] = ADAPTERS) -> None:
         """Create the handlers. `hub` checks which agents a caller may see."""

@@ -50,7 +50,7 @@ _HIGH_WATER: Final = 32 * 1024
 asyncio's default is 64 KiB, and a chunk of the response comes on top of it.
 """
 _MAX_FRAGMENTS: Final = 4096
-"""Maximum number of fragments of one WebSocket message, because empty fragments do not count towards its size."""
+"""Maximum number of fragments per WebSocket message, because empty fragments do not count towards its size."""
 _MIN_BODY: Final = 1024
 """Bytes of the body that must arrive within `body_timeout`: 34 bytes per second by default."""
 _LINGER: Final = 2.0
@@ -93,7 +93,7 @@ class ConnectionTable:
         self.total: int
         """Maximum number of connections."""
         self.per_address: int
-        """Maximum number of connections of one client address."""
+        """Maximum number of connections per client address."""
         self._exempt: Sequence[IPNetwork]
         """Networks of proxies, which have no limit per address because many callers share them. Loopback has none
         either."""
@@ -273,11 +273,11 @@ class HttpConnection(HttpToolsProtocol):
         """Bytes since the last callback of the parser: of a head, of trailers or of a chunk extension. It buffers
         them."""
         self._shown = 0
-        """Number of callbacks of the parser."""
+        """Number of parser callbacks."""
         self._body = 0
         """Bytes of the body since the last check of its speed."""
         self._trailers = 0
-        """Number of trailers of the current request."""
+        """Number of trailers in the current request."""
         self._lingers = False
         """True if the last response was sent, and further input is discarded."""
         self._discarded = 0

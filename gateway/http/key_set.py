@@ -38,7 +38,7 @@ _MAX_AGE: Final = 86_400.0
 _TIMEOUT: Final = 5.0
 """Maximum seconds of one request to the issuer."""
 _MAX_BODY: Final = 2**20
-"""Maximum size of a document of the issuer, in bytes. Chosen: real key sets have a few kilobytes."""
+"""Maximum size of one document from the issuer, in bytes. Chosen: real key sets have a few kilobytes."""
 _MAX_KEYS: Final = 100
 """Maximum number of keys in a key set. Chosen: issuers have fewer than ten."""
 _RSA_BITS: Final = 2048

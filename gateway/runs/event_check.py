@@ -61,7 +61,7 @@ class _Message:
     message_id: str
     parts: int = 0
     open_parts: dict[int, int] = field(default_factory=dict[int, int])
-    """Number of characters of each open part, by index."""
+    """Number of characters in each open part, by index."""
 
     @property
     def newest(self) -> int | None:
@@ -69,7 +69,7 @@ class _Message:
 
 
 class EventValidator:
-    """Validator of the events of one run, which also fills in their ids.
+    """Validator of one run's events, which also fills in their ids.
 
     Feed it the events in order. If the run had an earlier attempt, feed it the records of that attempt first.
     """

@@ -51,7 +51,7 @@ class _Tracked:
 
 
 class RunReports:
-    """Reports of the runs of this process."""
+    """Reports of this process's runs."""
 
     def __init__(self, observer: GatewayObserver, faults: FaultCounts | None = None) -> None:
         self._observer = observer

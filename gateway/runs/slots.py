@@ -32,7 +32,7 @@ class _AgentSlots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentQueue:
-    """State of the slots of one agent."""
+    """State of one agent's slots."""
 
     agent: str
     limit: int | None

@@ -122,7 +122,7 @@ class _Failure:
 
 
 class Deliverer:
-    """Sender of the events of tasks to all webhooks of this gateway."""
+    """Sender of task events to all webhooks of this gateway."""
 
     def __init__(
         self,

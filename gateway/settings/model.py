@@ -141,7 +141,7 @@ class AgentSettings(SettingsSection):
     """Headers to send with every request to the server. `${VAR}` is replaced by the environment variable, and
     `${file:/run/secrets/name}` by the content of the file, here and in every other text."""
     forward: tuple[str, ...] = ()
-    """Names of headers of the caller's request to forward to the server. An agent in this process reads them from
+    """Names of the caller's headers to forward to the server. An agent in this process reads them from
     `call.input.headers`, a graph from `configurable`. API keys of the gateway are never forwarded."""
     timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Period | Timeout)] = Timeout()
     """Maximum duration of one run, in seconds or as text such as `1h`, or `{connect, read, total}`."""
@@ -274,7 +274,7 @@ class Limits(SettingsSection):
     """Maximum size of the text and data in one input of a caller, in bytes: the input of a run, an answer, a state, or
     an item of the store. Files are not counted."""
     metadata: Size = 2**20
-    """Maximum size of the metadata of one run or one thread, in bytes. Every change stores the whole metadata again."""
+    """Maximum size of a run's or a thread's metadata, in bytes. Every change stores the whole metadata again."""
     inline: Size = 2**20
     """Maximum size of a file that is sent inside a message, in bytes. Larger files are sent as a URL."""
     run: Period = 3600.0
@@ -306,7 +306,7 @@ class Limits(SettingsSection):
     """Time after which the connection of a client that reads nothing of its response is closed, in seconds or as text
     such as `5m`."""
     webhooks: PositiveInt = 16
-    """Maximum number of webhooks of one task."""
+    """Maximum number of webhooks per task."""
     connections: Connections = Connections()
     queue: Queue = Queue()
 

@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"[\w.-]{1,63}")
 
 
 class SourceFinder:
-    """Finder of the source of a wrong value: the first of flags, variables and file that has the key."""
+    """Locates the source of a wrong value: the first of flags, variables and file that has the key."""
 
     def __init__(self, path: Path | None, file: JsonObject, variables: JsonObject, flags: JsonObject) -> None:
         self._path = path
@@ -99,7 +99,7 @@ def _depth(value: object, loc: Sequence[str]) -> int:
 
 
 def keys_of(loc: Sequence[str]) -> Sequence[str]:
-    """Return the keys of a section of the settings."""
+    """Return the keys of a settings section."""
     model: Any = Settings
     for step in loc:
         fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}

@@ -30,7 +30,7 @@ _PUBLIC_URLS: Final = frozenset({"public_url", "issuer", "cors", "artifacts"})
 _SHORTEST: Final = 4
 """Minimum length of a secret that is removed from text, in characters. A shorter one would also remove other words."""
 _LONG: Final = 16
-"""Minimum length of the segment of a path, or of one line of a secret, that is removed from text, in characters.
+"""Minimum length of a path segment, or of one line of a secret, that is removed from text, in characters.
 Chosen."""
 _PATTERNS: Final = (
     re.compile(r"\bbg_[\w-]{40,}"),

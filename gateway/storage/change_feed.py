@@ -30,7 +30,7 @@ Kind = Literal["run", "thread", "agent", "job"]
 PAUSE: Final = 0.25
 """Minimum seconds from one hint of a stream to the next, and from one read of the rows of others to the next."""
 _MAX_PENDING: Final = 16
-"""Maximum number of hints of one stream that are not sent. Beyond it, those of one kind become one without an id."""
+"""Maximum number of hints per stream that are not sent. Beyond it, those of one kind become one without an id."""
 _MAX_REMOTE: Final = 10_000
 """Maximum number of threads that others have changed and that were not read yet. Chosen: 1 MB."""
 _READ_AT_ONCE: Final = 200
@@ -161,7 +161,7 @@ class ChangeFeed:
     def open(
         self, owner: str | None, is_wanted: Callable[[Hint], bool] | None = None, *, is_operator: bool = False
     ) -> HintStream:
-        """Return the stream of the hints of an owner, or of all owners if it is None. It ends when the gateway
+        """Return the stream of an owner's hints, or of all owners' hints if it is None. It ends when the gateway
         stops."""
         return HintStream(self._streams, owner, is_wanted, is_operator=is_operator, is_closed=self._is_closed)
 

@@ -33,7 +33,7 @@ _SCHEMAS: Final = {"sqlite": _MIGRATIONS / "schema.sql", "postgresql": _MIGRATIO
 
 
 DatabaseError = SQLAlchemyError
-"""Base class of the errors of the driver and of statements."""
+"""Base class of driver errors and statement errors."""
 
 
 class Database(Protocol):

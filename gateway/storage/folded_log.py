@@ -120,7 +120,7 @@ _DELTA: Final = msgspec.json.Decoder(_Delta)
 _CODE: Final = beginnings("part_delta")[1]
 """First byte of a stored delta whose message has a UUID."""
 _HEAD: Final = 17
-"""Bytes of the kind and of the UUID of a message in the stored form."""
+"""Bytes that a message's kind and UUID take in the stored form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ GRANTS: Final = -1
 
 
 class Remote(msgspec.Struct, frozen=True, array_like=True):
-    """Summary of the commits of another gateway to one thread."""
+    """Summary of another gateway's commits to one thread."""
 
     pk: int
     """Key of the thread."""

@@ -62,7 +62,7 @@ _TEXTS_SCANNED: Final = 1000
 SEARCHED: Final = 64 * 1024
 """Maximum size of a row whose text is searched, in bytes. Chosen: only a structured output makes a row larger."""
 PAGE_BYTES: Final = 4 * 2**20
-"""Maximum size of the rows of one page, in bytes. A larger row is a page alone. Chosen."""
+"""Maximum size of one page's rows, in bytes. A larger row is a page alone. Chosen."""
 _BEFORE_OUTPUT: Final = 64
 """Maximum number of records of a thread from the creation of a run to its first output. Chosen: there are fewer than
 ten, unless many runs are queued meanwhile."""
@@ -70,9 +70,9 @@ _OUTPUT: Final = ("part_added", "artifact_added", "tool_started", "interrupt_rai
 """Kinds of records that are output of an agent."""
 _LIVE_STATUSES: Final = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
 QUESTION_BYTES: Final = 256 * 1024
-"""Maximum size of the row of a question that a list shows, in bytes. Chosen."""
+"""Maximum size of a question's row that a list shows, in bytes. Chosen."""
 _MAX_QUESTIONS: Final = 500
-"""Maximum number of questions of one page. Chosen."""
+"""Maximum number of questions per page. Chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +119,13 @@ class RunList:
 
 
 def list_runs(connection: Connection, owner: str | None, query: RunQuery) -> RunList:
-    """Return one page of the runs of an owner, or of all owners if it is None. Raises invalid."""
+    """Return one page of an owner's runs, or of all owners' runs if it is None. Raises invalid."""
     keys, next_cursor = _find_keys(connection, owner, query)
     return RunList(summarize_runs(connection, keys), next_cursor)
 
 
 def _find_keys(connection: Connection, owner: str | None, query: RunQuery) -> tuple[list[tuple[str, str]], str | None]:
-    """Return the owners and ids of the runs of a page, and the cursor of the next page."""
+    """Return the owners and ids of a page's runs, and the cursor of the next page."""
     position = [_RUN.c.created_at, *(() if owner is not None else (_RUN.c.owner,)), _RUN.c.run_id]
     conditions: list[ColumnElement[bool]] = []
     if owner is not None:

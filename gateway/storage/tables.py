@@ -56,7 +56,7 @@ class NodeRow(TableRow, table=True):
     """A gateway that shares the database with others."""
 
     node_id: str = Field(primary_key=True)
-    """UUID of one process of the gateway. A restart has another one."""
+    """UUID of one gateway process. A restart has another one."""
     name: str
     """Name for people, as in the log."""
     seen_at: int = Field(sa_type=BigInteger)
@@ -100,7 +100,7 @@ class TombstoneRow(TableRow, table=True):
 
 
 class TallyRow(TableRow, table=True):
-    """Number of rows of an owner, which lists return in addition to their page. Triggers update it."""
+    """Row count of an owner, which lists return in addition to their page. Triggers update it."""
 
     __table_args__ = {"sqlite_with_rowid": False}
 

@@ -49,7 +49,7 @@ MAX_RUNS: Final = 1000
 _MAX_QUESTIONS: Final = 100
 """Maximum number of open questions of one thread. Chosen."""
 MAX_FILES: Final = 1000
-"""Maximum number of files of one thread. Chosen."""
+"""Maximum number of files per thread. Chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class ThreadSummary:
     title: str
     """Member `title` of the metadata, else the first words of the first run. Empty if there are none."""
     agents: Sequence[str]
-    """Names of the agents of the newest `MAX_RUNS` runs."""
+    """Agent names of the newest `MAX_RUNS` runs."""
     runs: int
     """Number of runs, `MAX_RUNS` at most."""
     questions: Sequence[Interrupt]

@@ -73,7 +73,7 @@ class ThreadState:
     interrupts: dict[tuple[str, str], Interrupt] = field(default_factory=dict[tuple[str, str], Interrupt])
     """Unanswered questions by task and id, oldest first."""
     references: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    """Short references that the log stores instead of the ids of open tasks and runs, by id."""
+    """Short references that the log stores instead of the ids of open tasks and runs, by that id."""
     newest_run: tuple[int, bool] | None = None
     """Sequence number of the newest run that is not removed, and True if that run failed. None if not read yet."""
 

@@ -44,7 +44,7 @@ from .follow import TaskStream, fold_task, is_of_task, wait_for_stop
 from .push import make_webhook
 
 _PAGE: Final = 16
-"""Number of tasks of a list whose logs are read together."""
+"""Number of listed tasks whose logs are read together."""
 _ACTIVE: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING, TaskState.CANCELLING})
 
 # Sending

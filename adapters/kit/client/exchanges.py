@@ -13,7 +13,7 @@ from babelgate.adapters.kit.client.redact import hide_headers, hide_texts, hide_
 BODY_LIMIT: Final = 256 * 1024
 """Maximum number of stored bytes of one body. Chosen: more than any answer in the tests of the protocols."""
 _MAX_EXCHANGES: Final = 1000
-"""Maximum number of exchanges of one run. Chosen: a run that polls its server each second for a quarter of an hour."""
+"""Maximum number of exchanges per run. Chosen: a run that polls its server each second for a quarter of an hour."""
 _MAX_PIECES: Final = 4096
 """Maximum number of stored pieces of one body. Chosen: three times as many as tokens of 200 bytes fill it with."""
 _PIECE_OVERHEAD: Final = 144

@@ -115,12 +115,12 @@ _FIRST: Final = re.compile(r"[a-z*]")
 _NAME_LENGTH: Final = 64
 """Maximum length of a feature's name, in characters. Chosen: the longest built-in name has 17."""
 _LOSS_LENGTH: Final = 1024
-"""Maximum length of the losses of one feature, in characters. Chosen: all losses of a run in ACP take about 500."""
+"""Maximum length of one feature's losses, in characters. Chosen: all losses of a run in ACP take about 500."""
 _HEADER_LENGTH: Final = 4096
 """Maximum length of the header, in characters. Chosen: nginx and Node.js reject responses whose headers exceed 4 to 16
 KiB."""
 _MORE: Final = "others"
-"""Key of the number of omitted features."""
+"""Key that holds the number of omitted features."""
 
 
 def loss_header(losses: Iterable[Loss]) -> dict[str, str]:

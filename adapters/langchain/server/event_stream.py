@@ -39,7 +39,7 @@ from babelgate.canonical.value import JsonObject
 log = logging.getLogger("babelgate.langchain")
 
 _MAX_SUBSCRIPTIONS: Final = 100
-"""Maximum number of subscriptions of one connection. Every event is compared with each of them."""
+"""Maximum number of subscriptions per connection. Every event is compared with each of them."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:

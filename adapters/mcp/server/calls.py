@@ -209,7 +209,7 @@ class ToolCalls:
         return {"resultType": "task", **task, "_meta": writer.metadata()}
 
     async def _submission(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> Submission:
-        """Return the submission of a call of a tool with these arguments. Raises invalid."""
+        """Return the submission for a tool call with these arguments. Raises invalid."""
         thread_id, alias = self._thread(thread_of(arguments))
         if tool.takes_messages:
             run_input = decode_arguments(arguments)

@@ -16,18 +16,18 @@ from babelgate.conformance.wire.http import Wire
 
 
 class A2aRevision(ABC):
-    """Reader of the cards of one revision."""
+    """Reader of one revision's cards."""
 
     version: ClassVar[str]
     """Version in the request of the card."""
     interface: ClassVar[str]
-    """Description of the interfaces of the revision, for an error."""
+    """Description of the revision's interfaces, for an error."""
     dialect: ClassVar[RevisionConversion]
     rest: ClassVar[type[RestBinding]]
 
     @abstractmethod
     def interfaces(self, card: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the URL and the binding of each interface of the revision."""
+        """Yield the URL and the binding of each of the revision's interfaces."""
 
     @abstractmethod
     def capabilities(self, card: Any) -> Mapping[str, bool]:

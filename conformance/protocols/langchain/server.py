@@ -227,7 +227,7 @@ class LangChainTarget:
     # Names of members, and texts of messages
 
     def spell(self, name: str) -> str:
-        """Return the name of a member of commands and events, spelled as in this dialect."""
+        """Return a member's name in commands and events, spelled as in this dialect."""
         first, *rest = name.split("_")
         return first + "".join(each.capitalize() for each in rest) if self.dialect.is_camel else name
 
