@@ -51,7 +51,7 @@ class _Tracked:
 
 
 class RunReports:
-    """Reports of this process's runs."""
+    """Reports the starts, first outputs and ends of this process's runs to the observer."""
 
     def __init__(self, observer: GatewayObserver, faults: FaultCounts | None = None) -> None:
         self._observer = observer

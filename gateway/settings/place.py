@@ -85,7 +85,7 @@ def _member(source: object, step: str) -> Any:
 
 
 def _depth(value: object, loc: Sequence[str]) -> int:
-    """Return how many steps of a path exist in the value."""
+    """Return how many leading steps of a path (member names and list indexes) lead to a value."""
     depth = 0
     for step in loc:
         if isinstance(value, dict) and step in value:

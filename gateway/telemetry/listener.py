@@ -19,7 +19,7 @@ _POLL: Final = 1.0
 
 
 class MetricsListener(ThreadingHTTPServer):
-    """Server of the two pages."""
+    """HTTP server of `/metrics` and `/stacks`."""
 
     daemon_threads = True
 

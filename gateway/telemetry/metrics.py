@@ -65,7 +65,7 @@ class _Children(dict[Any, Any]):
 
 
 class _Names(dict[str, str]):
-    """Labels of names. The names beyond a limit share one label."""
+    """Label of each name, such as an agent's. Names beyond the limit share one label, to bound the cardinality."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
