@@ -151,6 +151,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/folded_log.py": "tests/gateway/storage/test_overview.py",
     "gateway/storage/page_cursor.py": "tests/gateway/storage/test_overview.py",
     "gateway/storage/run_summaries.py": "tests/gateway/storage/test_overview.py",
+    "gateway/storage/summary_page.py": "tests/gateway/storage/test_overview.py",
     "gateway/storage/thread_summaries.py": "tests/gateway/storage/test_overview.py",
     # Sharing is one subject: the port, the routes and the rows.
     "canonical/grant.py": "tests/behaviour/test_sharing.py",
