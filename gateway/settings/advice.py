@@ -49,7 +49,7 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
         yield (
             ("retention", "threads"),
             f"a webhook is erased with its thread, {threads:g} seconds after the last event, but webhooks.retries "
-            f"repeats a failed delivery for up to {longest:g} seconds: keep threads longer, or retry for a shorter time",
+            f"repeats a failed delivery for up to {longest:g} seconds: keep threads longer, or retry for less time",
         )
 
 
