@@ -150,8 +150,8 @@ class ChangeFeed:
         self._clock = clock
         self._streams: set[HintStream] = set()
         self._is_closed = False
-        self._remote: dict[int, None] = {}
-        """Keys of threads that others have changed."""
+        self._remote: dict[int, bool] = {}
+        """Keys of threads that others have changed, each with True if any of its runs may have been removed."""
         self._has_missed = False
         """True if other gateways may have changed runs and threads that are not in `_remote`."""
         self._timer: asyncio.TimerHandle | None = None
@@ -234,7 +234,7 @@ class ChangeFeed:
             return
         for remote in remotes:
             if remote.is_thread:
-                self._remote[remote.pk] = None
+                self._remote[remote.pk] = remote.rewritten or self._remote.get(remote.pk, False)
         self._read_later()
 
     def note_missed(self) -> None:
@@ -258,17 +258,16 @@ class ChangeFeed:
 
     async def _read_remote(self) -> None:
         """Read some threads that others have changed, and report what is new."""
-        keys = list(self._remote)[:_READ_AT_ONCE]
-        for key in keys:
-            del self._remote[key]
+        keys = {key: self._remote.pop(key) for key in list(self._remote)[:_READ_AT_ONCE]}
         try:
-            threads = await self._read_threads(keys) if keys else []
+            threads = await self._read_threads(list(keys)) if keys else []
             if self._has_missed or len(threads) < len(keys):  # erased ones have no owner any more
                 self._note_several()
             for thread in threads:
-                self._note_thread(thread)
+                self._note_thread(thread, is_rewritten=keys[thread.pk])
         except FaultError:  # the database is away: the next read repeats this one
-            self._remote = {**dict.fromkeys(keys), **self._remote}
+            for key, is_rewritten in keys.items():
+                self._remote[key] = is_rewritten or self._remote.get(key, False)
         except Exception as error:
             self._failures.note(error)
             self._note_several()
@@ -287,18 +286,18 @@ class ChangeFeed:
             stream.add(Hint("run", None, None, None, now))
             stream.add(Hint("thread", None, None, None, now))
 
-    def _note_thread(self, thread: "RemoteThread") -> None:
+    def _note_thread(self, thread: "RemoteThread", *, is_rewritten: bool) -> None:
         """Report what has changed of a thread since it was read before."""
         owner, now = thread.owner, self._clock.now()
         newest = thread.runs[:RUNS_OF_THREAD]
         is_known = len(newest) < RUNS_OF_THREAD or any((owner, "run", run.run_id) in self._seen for run in newest)
         changed = [run for run in thread.runs if self._is_new(owner, "run", run.run_id, run.status)]
-        if changed and not is_known:  # an older run may have ended, too
+        if is_rewritten or (changed and not is_known):  # an older run may have ended or been removed, too
             self._add(owner, Hint("run", None, None, None, now))
         else:
             for run in changed:
                 self._add(owner, Hint("run", run.run_id, run.status, run.agent, now))
-        if self._is_new(owner, "thread", thread.thread_id, thread.status) or changed:
+        if self._is_new(owner, "thread", thread.thread_id, thread.status) or changed or is_rewritten:
             agent = changed[0].agent if changed else None
             self._add(owner, Hint("thread", thread.thread_id, thread.status, agent, now))
 
@@ -327,6 +326,7 @@ class RemoteRun(msgspec.Struct, frozen=True):
 class RemoteThread(msgspec.Struct, frozen=True):
     """Thread that another gateway has changed."""
 
+    pk: int
     owner: str
     thread_id: str
     status: str
@@ -338,7 +338,7 @@ def read_remote_threads(connection: Connection, keys: Sequence[int]) -> list[Rem
     """Return the threads with these keys that exist, on a shared database."""
     columns = (_THREAD.c.pk, _THREAD.c.owner, _THREAD.c.thread_id, _THREAD.c.status)
     found_threads = connection.execute(select(*columns).where(_THREAD.c.pk.in_(keys)))
-    threads = {row.pk: RemoteThread(row.owner, row.thread_id, row.status, []) for row in found_threads}
+    threads = {row.pk: RemoteThread(row.pk, row.owner, row.thread_id, row.status, []) for row in found_threads}
     status = case((_RUN.c.removed, "removed"), else_=_RUN.c.status).label("status")
     of_run = (_RUN.c.thread_pk, _RUN.c.first_seq, _RUN.c.run_id, status, _RUN.c.agent)
     newest = select(*of_run[1:]).where(_RUN.c.thread_pk == _THREAD.c.pk).order_by(_RUN.c.first_seq.desc())

@@ -44,7 +44,7 @@ class Rows:
 def thread(*statuses: str, status: str = "idle", owner: str = "o", thread_id: str = "t") -> RemoteThread:
     """Return a thread with runs of these statuses, the newest of which is the first."""
     runs = [RemoteRun(f"r{len(statuses) - index}", each, "a") for index, each in enumerate(statuses)]
-    return RemoteThread(owner, thread_id, status, runs)
+    return RemoteThread(1, owner, thread_id, status, runs)
 
 
 async def read(stream: HintStream, count: int) -> set[tuple[str, str | None, str | None]]:
@@ -84,6 +84,12 @@ AWAY = FaultError(FaultCode.UNAVAILABLE, "away")
             {("run", None, None), ("thread", "t", "idle")},
             id="more runs than were read",
         ),
+        pytest.param(
+            [[thread("success")]],
+            [Remote(1, 9, rewritten=True), Remote(1, 10)],
+            {("run", None, None), ("thread", "t", "idle")},
+            id="any run removed",
+        ),
     ],
 )
 async def test_a_change_of_another_node_is_never_lost(
@@ -116,8 +122,8 @@ async def test_later_runs_of_a_thread_have_separate_hints() -> None:
 
 async def test_ids_of_several_kinds_and_owners_are_distinct() -> None:
     same = [
-        RemoteThread(owner, "x", "idle", [RemoteRun("x", "idle", "a")])  # the same id and the same status
-        for owner in ("o", "p")
+        RemoteThread(pk, owner, "x", "idle", [RemoteRun("x", "idle", "a")])  # the same id and the same status
+        for pk, owner in ((1, "o"), (2, "p"))
     ]
     feed = ChangeFeed(Rows(same).read, Clock())
     with feed.open("o") as stream, feed.open("p") as other:
