@@ -175,9 +175,12 @@ class GrowingParts:
         self.begun.append(part)
 
     def extend(self, index: int | None, texts: Sequence[str]) -> None:
-        """Append deltas to the text of a part. An index of None means the last part."""
+        """Append deltas to the text of a part. An index of None means the last part. Deltas of an unknown part are
+        ignored, so that a log that has them can be read."""
         if index is None:
             index = len(self.begun) - 1
+        if not 0 <= index < len(self.begun):
+            return
         text = self._deltas.get(index)
         if text is None:
             text = self._deltas[index] = GrowingText()

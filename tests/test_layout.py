@@ -147,11 +147,11 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/access/guarded_overview.py": "tests/gateway/access/test_guard.py",
     "gateway/console/parameters.py": "tests/gateway/console/test_runs.py",
     "gateway/runs/fault_counts.py": "tests/gateway/console/test_health.py",
-    "gateway/storage/change_feed.py": "tests/gateway/console/test_changes.py",
     "gateway/storage/disk.py": "tests/gateway/console/test_health.py",
     "gateway/storage/folded_log.py": "tests/gateway/storage/test_overview.py",
     "gateway/storage/page_cursor.py": "tests/gateway/storage/test_overview.py",
     "gateway/storage/run_summaries.py": "tests/gateway/storage/test_overview.py",
+    "gateway/storage/summary_page.py": "tests/gateway/storage/test_overview.py",
     "gateway/storage/thread_summaries.py": "tests/gateway/storage/test_overview.py",
     # Sharing is one subject: the port, the routes and the rows.
     "canonical/grant.py": "tests/behaviour/test_sharing.py",

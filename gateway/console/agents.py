@@ -18,7 +18,6 @@ from babelgate.gateway.console.gate import is_operator
 from babelgate.gateway.console.parameters import AnyRequest, Parameters, encode_page
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
-from babelgate.gateway.runs.slots import AgentQueue
 from babelgate.gateway.storage.administration import DisabledAgent
 from babelgate.gateway.storage.run_summaries import RunCount
 
@@ -39,7 +38,6 @@ class _Activity:
     counts: Mapping[str, RunCount]
     is_partial: bool
     """True if the runs are too many to be counted."""
-    queues: Mapping[str, AgentQueue]
     is_operator: bool
     """True if the caller may see URLs and reasons."""
 
@@ -78,12 +76,11 @@ class AgentOverviewHandlers(Handlers):
             counts, is_partial = await self._hub.overview.count_runs(None, since)
         else:
             counts, is_partial = await self._guarded_hub.overview.count_runs(caller(request).principal, since)
-        queues = {queue.agent: queue for queue in self._hub.engine.slots.list_queues()}
-        return _Activity(counts, is_partial, queues, operates)
+        return _Activity(counts, is_partial, operates)
 
     def _encode(self, registered: RegisteredAgent, activity: _Activity) -> JsonObject:
         info, agent = registered.info, registered.agent
-        queue, count = activity.queues.get(info.name), activity.counts.get(info.name, RunCount())
+        queue, count = self._hub.engine.slots.queue_of(info.name), activity.counts.get(info.name, RunCount())
         servers = agent.list_servers() if isinstance(agent, ServerPool) else ()
         body: JsonObject = {
             "name": info.name,
@@ -105,8 +102,8 @@ class AgentOverviewHandlers(Handlers):
             "modes": {"input": list(info.input_types), "output": list(info.output_types)},
             "slots": {
                 "limit": registered.concurrency,
-                "used": 0 if queue is None else queue.used,
-                "waiting": 0 if queue is None else queue.waiting,
+                "used": queue.used,
+                "waiting": queue.waiting,
             },
             "servers": [
                 {

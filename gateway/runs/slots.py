@@ -7,7 +7,7 @@ starts: it calls `start` when a slot is free.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from babelgate.canonical.fault import FaultError
@@ -29,19 +29,20 @@ class _AgentSlots:
     def has_room(self) -> bool:
         return self.limit is None or self.used < self.limit
 
+    @property
+    def queue_length(self) -> int:
+        return sum(map(len, self.waiting.values()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentQueue:
     """State of one agent's slots."""
 
-    agent: str
-    limit: int | None
-    """Maximum number of active runs; None if there is none."""
-    used: int
+    used: int = 0
     """Number of active runs."""
-    waiting: int
+    waiting: int = 0
     """Number of threads that wait for a slot."""
-    oldest: float | None
+    oldest: float | None = None
     """Seconds for which the first of them has waited; None if none waits."""
 
 
@@ -108,21 +109,18 @@ class Slots:
         timer = asyncio.get_running_loop().call_later(later.wait / 1e6, due)
         self._timers.add(timer)
 
-    def list_queues(self) -> Sequence[AgentQueue]:
-        """Return the slots and the queue of each agent that has had any run."""
-        now = self._now()
-        return [self._describe(agent, slots, now) for agent, slots in self._by_agent.items()]
-
-    @staticmethod
-    def _describe(agent: str, slots: _AgentSlots, now: float) -> AgentQueue:
-        arrivals = [at for threads in slots.waiting.values() for at in threads.values()]
-        oldest = now - min(arrivals) if arrivals else None
-        return AgentQueue(agent=agent, limit=slots.limit, used=slots.used, waiting=len(arrivals), oldest=oldest)
+    def queue_of(self, agent: str) -> AgentQueue:
+        """Return the slots and the queue of an agent."""
+        slots = self._by_agent.get(agent)
+        if slots is None:  # it has had no runs
+            return AgentQueue()
+        first = min((next(iter(threads.values())) for threads in slots.waiting.values()), default=None)
+        oldest = None if first is None else self._now() - first
+        return AgentQueue(used=slots.used, waiting=slots.queue_length, oldest=oldest)
 
     def count_queued(self) -> dict[str, int]:
         """Return the number of waiting threads of each agent that has any."""
-        counts = {name: sum(map(len, slots.waiting.values())) for name, slots in self._by_agent.items()}
-        return {name: count for name, count in counts.items() if count}
+        return {name: slots.queue_length for name, slots in self._by_agent.items() if slots.waiting}
 
     def pause(self, *, on: bool) -> None:
         """Stop starting runs, or start them again if `on` is False."""

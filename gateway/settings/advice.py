@@ -1,4 +1,7 @@
-"""Advice on settings that are valid but probably wrong: a key that can be guessed, days written as seconds."""
+"""Advice on settings that are valid but probably wrong.
+
+A key can be guessed, days are written as seconds, or threads are erased before their webhooks are delivered.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +9,7 @@ from typing import Final, cast
 
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.access import find_access_doubts
-from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.model import RETRY_JITTER, Settings
 
 _KEY_LENGTH: Final = 16
 """Minimum length of an API key, in characters. Chosen: 16 hexadecimal digits are 64 bits, too many to guess over
@@ -41,6 +44,13 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
                 f"{seconds:g} without a unit is {seconds:g} seconds: write {seconds:g}d for days, or {seconds:g}s if "
                 "seconds are meant",
             )
+    threads, longest = settings.retention.threads, sum(settings.webhooks.retries) * (1 + RETRY_JITTER)
+    if threads is not None and threads < longest:
+        yield (
+            ("retention", "threads"),
+            f"a webhook is erased with its thread, {threads:g} seconds after the last event, but webhooks.retries "
+            f"repeats a failed delivery for up to {longest:g} seconds: keep threads longer, or retry for less time",
+        )
 
 
 def find_missing_files(settings: Settings) -> Iterator[Advice]:

@@ -356,6 +356,10 @@ class Retention(SettingsSection):
 Periods = Annotated[tuple[Period, ...], NoDecode, BeforeValidator(parse_list)]
 
 
+RETRY_JITTER: Final = 0.2
+"""Maximum jitter, as a fraction of the delay. Chosen: deliveries that failed together are not retried together."""
+
+
 class Webhooks(SettingsSection):
     """Retries of webhook deliveries."""
 

@@ -29,6 +29,11 @@ class Remote(msgspec.Struct, frozen=True, array_like=True):
     created: bool = False
     """True if the thread is new."""
 
+    @property
+    def is_thread(self) -> bool:
+        """False if the key is one that no thread has."""
+        return self.pk > ADMINISTRATION
+
 
 class Notice(msgspec.Struct, frozen=True, array_like=True):
     node: str

@@ -53,7 +53,7 @@ class RemoteCommits:
         self._looks.append(look)
 
     def _receive(self, remotes: Sequence[Remote]) -> None:
-        for remote in remotes:
+        for remote in (each for each in remotes if each.is_thread):
             self._note(remote)
             if remote.rewritten:
                 self._channels.forget(remote.pk)

@@ -5,7 +5,7 @@ It streams or polls tasks, answers questions, cancels, and reads the rest of a t
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, Unpack
@@ -285,11 +285,12 @@ class _Run(UpstreamRun):
     async def _subscribe(self, binding: ClientBinding) -> Stage:
         """Subscribe to the task, whose stream begins with the whole task (specification 1.0, 3.1.6).
 
-        The streams of a2a-sdk 0.3.26 do not. They would leave a gap, so the client polls the task instead.
+        The streams of a2a-sdk 0.3.26 do not. They would leave a gap, so the client polls the task instead. It also does
+        after a refused subscription and after a broken connection.
         """
         reader, begun = self._reader, False
         assert reader.task_id is not None
-        with suppress(FaultError):
+        try:
             async with (
                 binding.open_subscription(reader.task_id) as stream,
                 aclosing(_Listener(reader, binding, stream)) as listener,
@@ -304,6 +305,10 @@ class _Run(UpstreamRun):
                         if reader.is_stopped:
                             await listener.drain()
                             return
+        except FaultError as error:
+            # Before the task, nothing was read that polling does not repeat.
+            if begun and error.fault.code is not FaultCode.AGENT_UNREACHABLE:
+                raise
 
     def _adopt(self, binding: ClientBinding) -> None:
         interface = binding.interface

@@ -203,8 +203,9 @@ def test_queues_show_the_slots_and_the_longest_wait():
         slots.offer("o", thread_id, "a")
         starts.now += 2
     slots.offer("o", "1", "a")
-    assert slots.list_queues() == [AgentQueue(agent="a", limit=1, used=1, waiting=2, oldest=4.0)]
+    slots.offer("p", "3", "a")
+    assert slots.queue_of("a") == AgentQueue(used=1, waiting=3, oldest=4.0)
+    assert slots.count_queued() == {"a": 3}
     slots.release("a")
-    assert slots.list_queues() == [AgentQueue(agent="a", limit=1, used=1, waiting=1, oldest=2.0)]
-    assert slots.reserve("many")
-    assert slots.list_queues()[1] == AgentQueue(agent="many", limit=None, used=1, waiting=0, oldest=None)
+    assert slots.queue_of("a") == AgentQueue(used=1, waiting=2, oldest=2.0)
+    assert slots.queue_of("idle") == AgentQueue(used=0, waiting=0, oldest=None)

@@ -106,9 +106,11 @@ async def test_runs_are_listed_by_page_and_filter(hubs: HubFactory, monkeypatch:
     counts, is_partial = await hub.overview.count_runs(OWNER, since=0)
     assert (counts["a"], is_partial) == (RunCount(3, 1), False)
     assert await hub.overview.count_runs(OWNER, since=paused.created_at) == (
-        {"a": RunCount(2), "b": RunCount(2)},
+        {"a": RunCount(2)},  # neither the stateless run nor the removed one
         False,
     )
+    monkeypatch.setattr(run_summaries, "COUNTED", 3)
+    assert await hub.overview.count_runs(OWNER, since=0) == ({"a": RunCount(1)}, True)
     for cursor in ("x", "", encode_cursor((1,)), encode_cursor(("1", "r")), encode_cursor((2**70, "r"))):
         with refused(FaultCode.INVALID, "after: expected"):
             await hub.overview.runs(OWNER, RunQuery(after=cursor))
@@ -178,6 +180,14 @@ async def test_threads_are_listed_by_page_and_filter(hubs: HubFactory, monkeypat
         ("Rain tomorrow?", 2, ["b"]),
         ("Weather", 0, []),
     ]
+    monkeypatch.setattr(thread_summaries, "MAX_RUNS", 1)
+    assert [(each.runs, [*each.agents]) for each in await all_threads(hub, ThreadQuery())] == [
+        (1, ["a"]),
+        (1, ["a"]),
+        (1, ["b"]),
+        (0, []),
+    ]
+    monkeypatch.undo()
     assert [each.interrupt_id for each in found["asks"].questions] == ["q"]
     assert await hub.overview.thread(OWNER, rain.thread_id) == found["rain"]
     content = await hub.overview.thread_content(OWNER, rain.thread_id)
