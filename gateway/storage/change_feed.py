@@ -31,7 +31,7 @@ Kind = Literal["run", "thread", "agent", "job"]
 PAUSE: Final = 0.25
 """Minimum seconds from one hint of a stream to the next, and from one read of the rows of others to the next."""
 _MAX_PENDING: Final = 16
-"""Maximum number of hints of one stream that are not sent. Beyond it, those of one kind become one without an id."""
+"""Maximum number of hints per stream that are not sent. Beyond it, those of one kind become one without an id."""
 MAX_REMOTE: Final = 10_000
 """Maximum number of threads that others have changed and that were not read yet. Chosen: 1 MB."""
 _READ_AT_ONCE: Final = 200

@@ -15,7 +15,7 @@ from babelgate.gateway.storage.prepared import stream_rows
 SEARCHED: Final = 64 * 1024
 """Maximum size of a row whose text is searched, in bytes. Chosen: only a structured output makes a row larger."""
 PAGE_BYTES: Final = 4 * 2**20
-"""Maximum size of the rows of one page, in bytes. A larger row is a page alone. Chosen."""
+"""Maximum size of one page's rows, in bytes. A larger row is a page alone. Chosen."""
 
 
 def find_page(
