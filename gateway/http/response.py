@@ -95,6 +95,8 @@ class ResponseWrapper:
         self._headers = [(b"babelgate", banner), *cross_origin]
         self.method: str = scope.get("method", "GET")  # a WebSocket handshake is a GET
         self._bodiless = self.method == "HEAD"
+        self.has_agent_prefix: bool = scope["path"].startswith("/agent/")
+        """True if the path names an agent before the path of the protocol."""
         # Percent-encoded, as sent: otherwise a line feed in a path could forge a log line.
         self._path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
 
@@ -143,11 +145,6 @@ class ResponseWrapper:
     def _response_headers(self) -> list[tuple[bytes, bytes]]:
         """Return the names and values of the headers that every response has."""
         return [*self._headers, (b"x-request-id", self.request_id.encode())] if self.request_id else self._headers
-
-    @property
-    def has_agent_prefix(self) -> bool:
-        """True if the path names an agent before the path of the protocol."""
-        return self._path.startswith("/agent/")
 
     @property
     def start_time(self) -> int:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -49,6 +50,44 @@ def test_each_listener_serves_only_its_paths(tmp_path: Path) -> None:
         statuses = [status(f"{url}/admin/keys", headers) for headers in ({}, {"X-Api-Key": "wrong"}, ALICE)]
         assert statuses == [401, 401, 403], "credentials and rules apply on the separate address, too"
         assert status(f"{gateway.url}/admin/keys", {"X-Api-Key": "wrong"}) == 404, "no key can be tried on this port"
+
+
+def raw_status(url: str, path: str) -> int:
+    """Return the status of a GET whose path is sent as it is."""
+    host = httpx.URL(url)
+    connection = HTTPConnection(host.host, host.port)
+    try:
+        connection.request("GET", path, headers=OPS)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_no_spelling_of_a_path_changes_its_listener(tmp_path: Path) -> None:
+    served_here, unknown = (404, 200), (404, 404)
+    expected = {
+        "/admin/keys": served_here,
+        "//admin/keys": served_here,
+        "/admin//keys": served_here,
+        "///admin///keys//": served_here,
+        "/%61dmin/keys": served_here,
+        "/%2Fadmin/keys": served_here,
+        "/%2fadmin%2Fkeys": served_here,
+        "/agent/echo//admin/keys": served_here,
+        "//agent//echo/admin/keys": served_here,
+        "/./admin/keys": unknown,
+        "/admin/../admin/keys": unknown,
+        "/acp/../admin/keys": unknown,
+        "/acp/%2e%2e/admin/keys": unknown,
+        "/%2561dmin/keys": unknown,
+        "/Admin/keys": unknown,
+        "/admin;/keys": unknown,
+        "/\\admin/keys": unknown,
+        "//acp//agents/": (200, 404),
+    }
+    with administered(tmp_path) as (gateway, url):
+        found = {path: (raw_status(gateway.url, path), raw_status(url, path)) for path in expected}
+    assert found == expected
 
 
 def test_all_workers_serve_the_administration_api(postgres_tables: str, tmp_path: Path) -> None:
