@@ -5,7 +5,7 @@ stored as they passed. Secrets are removed when the run has ended and its exchan
 earlier. So a run whose exchanges are dropped does not pay for the redaction.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Final
@@ -20,12 +20,13 @@ _MAX_PIECES: Final = 4096
 """Maximum number of stored pieces of one body. Chosen: three times as many as tokens of 200 bytes fill it with."""
 _PIECE_OVERHEAD: Final = 144
 """Size of a piece without its bytes: a tuple, a float, and the head of a bytes object."""
-_HEADER_OVERHEAD: Final = 136
-"""Size of a header without its name and value: a tuple, the heads of two bytes objects, and its place in the list."""
+_HEADER_OVERHEAD: Final = 168
+"""Size of a header without its name and value: a tuple, the heads of two strings, and its place in the list."""
 OVERHEAD: Final = 2048
 """Estimated size of an exchange without its URL, headers, error and bodies, in bytes."""
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
+PublicHeaders = list[tuple[str, str]]
 Pieces = list[tuple[float, bytes]]
 """Seconds since the request, and bytes."""
 
@@ -48,13 +49,15 @@ class RecordedBody:
 
     def add(self, seconds: float, piece: bytes) -> int:
         """Store a piece as far as the limits permit, and return the size that it takes in memory, in bytes."""
-        self.size += len(piece)
-        stored = piece[: BODY_LIMIT - self._size_kept] if len(self.pieces) < _MAX_PIECES else b""
-        if not stored:
+        size, room = len(piece), BODY_LIMIT - self._size_kept
+        self.size += size
+        if size > room:
+            piece, size = piece[:room], room
+        if not size or len(self.pieces) >= _MAX_PIECES:
             return 0
-        self.pieces.append((seconds, stored))
-        self._size_kept += len(stored)
-        return len(stored) + _PIECE_OVERHEAD
+        self.pieces.append((seconds, piece))
+        self._size_kept += size
+        return size + _PIECE_OVERHEAD
 
 
 class RecordedExchange:
@@ -64,7 +67,7 @@ class RecordedExchange:
         "_began",
         "_error",
         "_headers",
-        "_is_redacted",
+        "_public_headers",
         "_recorder",
         "_response_headers",
         "_url",
@@ -80,11 +83,12 @@ class RecordedExchange:
 
     def __init__(self, recorder: "ExchangeRecorder", number: int, method: str, url: str, headers: RawHeaders) -> None:
         self._recorder = recorder
-        self._is_redacted = False
         self._began = monotonic()
         self._url = url
         self._headers = headers
         self._response_headers: RawHeaders = ()
+        self._public_headers: tuple[PublicHeaders, PublicHeaders] | None = None
+        """Headers of the request and of the response without secrets, if the exchange has none anywhere."""
         self._error = ""
         self.number = number
         """Position among the exchanges of the run, from 1."""
@@ -107,26 +111,27 @@ class RecordedExchange:
     @property
     def url(self) -> str:
         """URL of the request, without secrets."""
-        return self._url if self._is_redacted else hide_url(self._url)
+        return hide_url(self._url) if self._public_headers is None else self._url
 
     @property
-    def headers(self) -> list[tuple[str, str]]:
+    def headers(self) -> PublicHeaders:
         """Headers of the request, without secrets."""
-        return self._public(self._headers)
+        return _hide(self._headers) if self._public_headers is None else self._public_headers[0]
 
     @property
-    def response_headers(self) -> list[tuple[str, str]]:
+    def response_headers(self) -> PublicHeaders:
         """Headers of the response, without secrets."""
-        return self._public(self._response_headers)
+        return _hide(self._response_headers) if self._public_headers is None else self._public_headers[1]
 
     @property
     def error(self) -> str:
         """Reason why the response is missing or incomplete, without secrets."""
-        return self._error if self._is_redacted else hide_texts(self._error, self._secrets())
+        has_secrets = self._public_headers is None and self._error
+        return hide_texts(self._error, self._secrets()) if has_secrets else self._error
 
     def bodies(self) -> tuple[Pieces, Pieces]:
         """Return the pieces of the request and of the response, without secrets."""
-        if self._is_redacted:
+        if self._public_headers is not None:
             return self.request.pieces, self.response.pieces
         secrets = self._secrets()
         return _hide_pieces(self.request.pieces, secrets), _hide_pieces(self.response.pieces, secrets)
@@ -163,18 +168,17 @@ class RecordedExchange:
 
     def redact(self) -> None:
         """Remove the secrets from an exchange that has ended."""
-        if self._is_redacted:
-            return
-        url, error, (sent, received) = self.url, self.error, self.bodies()
-        heads = [_encode(self.headers), _encode(self.response_headers)]
-        self._is_redacted = True
-        self._url, self._error, self.request.pieces, self.response.pieces = url, error, sent, received
-        self._headers, self._response_headers = heads
+        if self._public_headers is None:
+            self._url, self._error = self.url, self.error
+            self.request.pieces, self.response.pieces = self.bodies()
+            self._public_headers = self.headers, self.response_headers
+            self._headers = self._response_headers = ()
 
     def drop(self) -> None:
         """Remove what is stored of the exchange. A stream that is still open holds the exchange itself."""
         self._url = self._error = ""
         self._headers = self._response_headers = ()
+        self._public_headers = None
         self.request.pieces, self.response.pieces = [], []
 
     def _store(self, body: RecordedBody, piece: bytes) -> None:
@@ -182,19 +186,13 @@ class RecordedExchange:
         if not (self.has_ended or recorder.is_dropped) and (size := body.add(monotonic() - self._began, piece)):
             recorder.account(size)
 
-    def _public(self, headers: RawHeaders) -> list[tuple[str, str]]:
-        return _decode(headers) if self._is_redacted else hide_headers(_decode(headers))
-
     def _secrets(self) -> list[str]:
-        return secrets_in(value for name, value in _decode(self._headers) if is_secret_header(name))
+        names = ((name.decode("latin-1"), value) for name, value in self._headers)
+        return secrets_in(value.decode("latin-1") for name, value in names if is_secret_header(name))
 
 
-def _decode(headers: RawHeaders) -> list[tuple[str, str]]:
-    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
-
-
-def _encode(headers: Iterable[tuple[str, str]]) -> RawHeaders:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+def _hide(headers: RawHeaders) -> PublicHeaders:
+    return hide_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
 
 
 def _size_of(headers: RawHeaders) -> int:

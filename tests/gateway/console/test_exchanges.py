@@ -299,7 +299,7 @@ ADDRESSES: Final = AddressFilter(
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "public_text"),
     [
         ("http://planner.corp.example:8080/a2a", "http://***/a2a"),
         ("http://user@PLANNER.corp.example/a?b=1", "http://***/a?b=1"),
@@ -321,11 +321,11 @@ ADDRESSES: Final = AddressFilter(
         ("a // comment", "a // comment"),
     ],
 )
-async def test_addresses_are_hidden_in_every_form(text: str, shown: str) -> None:
-    assert ADDRESSES.hide(text) == shown
+async def test_addresses_are_hidden_in_every_form(text: str, public_text: str) -> None:
+    assert ADDRESSES.hide(text) == public_text
 
 
-async def test_host_header_is_hidden_without_a_known_server() -> None:
+async def test_host_header_is_hidden_even_without_agents() -> None:
     headers = [("Host", "agent"), ("Location", "http://x/y"), ("Content-Type", "text/plain")]
     assert AddressFilter([]).hide_headers(headers) == [
         ("Host", "***"),
