@@ -127,7 +127,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/settings/listens.py": "tests/gateway/http/test_admin_address.py",
     "gateway/http/front.py": "tests/gateway/http/test_middleware.py",
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
-    "gateway/runs/run_exchanges.py": "tests/gateway/console/test_exchanges.py",
+    "gateway/console/addresses.py": "tests/gateway/console/test_exchanges.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
     "gateway/http/openapi_routes.py": "tests/gateway/http/test_openapi.py",

@@ -324,8 +324,9 @@ class StreamExchange:
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Return the TLS context, which is created once: loading the certificates takes longer than many requests."""
-    context = httpx.create_ssl_context(trust_env=False)
+    """Return the TLS context, which is created once: loading the certificates takes longer than many requests. It
+    trusts the certificates of SSL_CERT_FILE and SSL_CERT_DIR, as other clients of the agent do."""
+    context = httpx.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
 

@@ -331,7 +331,9 @@ def server_of(
 ) -> "GatewayServer":
     """Return the gateway as a server, and start listening. `stop` bounds the time of the shutdown; by default it is
     `shutdown.grace`. Raises CliError."""
-    admin_address = None if admin_listener is None else AdminAddress(*admin_listener.getsockname()[:2])
+    admin_address = None
+    if admin_listener is not None:
+        admin_address = AdminAddress(*admin_listener.getsockname()[:2], callers=listener.getsockname()[:2])
     app = create_app(gateway.generations, gateway.hub, admin_address=admin_address)
     listen(listener)
     if admin_listener is not None:

@@ -1,7 +1,7 @@
 """Access to the console: the checks of every request to its API, and who is an operator."""
 
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, Protocol, cast
 
 from litestar import Request, Response
 
@@ -22,18 +22,41 @@ _FOREIGN: Final = (
     "Origin: the console's API accepts requests only from the console's own page. Other pages must use a protocol of "
     "the gateway. If the console is behind a proxy, set public_url in the settings."
 )
+_ELSEWHERE: Final = (
+    "Operators use the console on the address of admin.listen. On this port, every caller of the console is a caller "
+    "of agents."
+)
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing."""
+
+
+class OperatorAddress(Protocol):
+    """Separate address on which operators use the console."""
+
+    callers: tuple[str, int] | None
+    """Address on which the protocols are served."""
+
+    def is_called(self, scope: MutableMapping[str, Any]) -> bool:
+        """Return True if a request has arrived on this address."""
+        ...
 
 
 class ConsoleGate:
     """Checks of requests to the console."""
 
-    def __init__(self, settings: Callable[[], Settings], policy: Policy, is_own_origin: IsOwnOrigin) -> None:
-        """Create the gate. `settings` returns the current settings."""
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        policy: Policy,
+        is_own_origin: IsOwnOrigin,
+        operator_address: OperatorAddress | None = None,
+    ) -> None:
+        """Create the gate. `settings` returns the current settings. `operator_address` is the only address on which
+        callers are operators; by default they are on every address."""
         self._settings = settings
         self._policy = policy
         self._is_own_origin = is_own_origin
+        self._operator_address = operator_address
 
     @property
     def console(self) -> ConsoleSettings:
@@ -63,24 +86,23 @@ class ConsoleGate:
                 f"Content-Type: expected application/json, which each {request.method} of the console needs.",
             )
 
-    def is_operator(self, principal: Principal) -> bool:
-        """Return True if the principal may operate the gateway.
-
-        With credentials, the policy decides. Without them, every caller is the operator, unless other machines can
-        reach the gateway.
-        """
-        settings = self._settings()
-        if not settings.has_credentials:
-            return settings.is_local
+    def is_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> bool:
+        """Return True if the principal may operate the gateway with a request."""
         try:
-            self._policy.check(principal, "admin", "", "")
+            self.need_operator(scope, principal)
         except FaultError:
             return False
         return True
 
-    def need_operator(self, principal: Principal) -> None:
-        """Raise forbidden if the principal may not operate the gateway. Raises forbidden."""
+    def need_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> None:
+        """Raise forbidden if the principal may not operate the gateway with a request.
+
+        With credentials, the policy decides. Without them, every caller is the operator, unless other machines can
+        reach the gateway. Raises forbidden.
+        """
         settings = self._settings()
+        if self._operator_address is not None and not self._operator_address.is_called(scope):
+            raise FaultError(FaultCode.FORBIDDEN, _ELSEWHERE)
         if settings.has_credentials:
             self._policy.check(principal, "admin", "", "")
         elif not settings.is_local:
@@ -89,6 +111,13 @@ class ConsoleGate:
                 "This gateway has no operator, because other machines reach it and callers need no credential. Set "
                 'keys or issuers in the settings, and a rule of access such as {who: "key:ops", allow: [admin]}.',
             )
+
+    def server_of(self, scope: MutableMapping[str, Any]) -> tuple[str, int | None]:
+        """Return the address of this process on which it serves the protocols: by default, that of the request."""
+        address = self._operator_address
+        if address is not None and address.callers is not None and address.is_called(scope):
+            return address.callers
+        return cast("tuple[str, int | None]", scope.get("server") or ("", None))
 
 
 async def check_enabled(request: AnyRequest) -> Response[Any] | None:
@@ -108,10 +137,16 @@ async def check_request(request: AnyRequest) -> Response[Any] | None:
 def is_operator(request: AnyRequest) -> bool:
     """Return True if the caller of a request may operate the gateway."""
     gate: ConsoleGate = request.scope["state"][GATE]
-    return gate.is_operator(caller(request).principal)
+    return gate.is_operator(request.scope, caller(request).principal)  # type: ignore[arg-type]
 
 
 def need_operator(request: AnyRequest) -> None:
     """Raise forbidden if the caller of a request may not operate the gateway. Raises forbidden."""
     gate: ConsoleGate = request.scope["state"][GATE]
-    gate.need_operator(caller(request).principal)
+    gate.need_operator(request.scope, caller(request).principal)  # type: ignore[arg-type]
+
+
+def server_of(request: AnyRequest) -> tuple[str, int | None]:
+    """Return the address of this process on which it serves the protocols."""
+    gate: ConsoleGate = request.scope["state"][GATE]
+    return gate.server_of(request.scope)  # type: ignore[arg-type]

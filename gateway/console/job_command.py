@@ -27,6 +27,9 @@ _INHERITED: Final = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"),
 )
 """Variables of the gateway that a job needs. The others may be secrets."""
+_PROXIES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+"""Variables of the gateway's calls to agents' servers, in lower case: those of httpx. A job that calls the gateway
+itself does not get them, because a proxy does not reach this address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def at_server(registered: RegisteredAgent) -> JobEndpoint:
 def command_of(record: JobRecord, choices: Choices, endpoints: Sequence[JobEndpoint], folder: Path) -> JobCommand:
     """Return the command of a job that works in a folder."""
     if isinstance(choices, BenchChoices):
-        return _bench(choices, endpoints, folder)
+        return _bench(record, choices, endpoints, folder)
     return _check(record, choices, endpoints[0], folder)
 
 
@@ -102,10 +105,10 @@ def _check(record: JobRecord, choices: CheckChoices, endpoint: JobEndpoint, fold
     arguments += [f"--trigger={behaviour}={text}" for behaviour, text in choices.trigger.items()]
     headers = "\n".join(f"{name}: {value}" for name, value in endpoint.headers.items())
     variables = {_HEADERS: headers} if headers else {}
-    return JobCommand([*arguments, "--", endpoint.url], {**_environment(folder), **variables})
+    return JobCommand([*arguments, "--", endpoint.url], {**_environment(record, folder), **variables})
 
 
-def _bench(choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path) -> JobCommand:
+def _bench(record: JobRecord, choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path) -> JobCommand:
     arguments = ["bench", "--progress=json", f"--config={_CONFIG}", f"--out={OUT}"]
     arguments += _options(
         {
@@ -130,7 +133,7 @@ def _bench(choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path
         escaped = json.loads(json.dumps(endpoint.settings).replace("${", "$${"))
         agents[endpoint.name] = {**escaped, **({"headers": headers} if headers else {})}
     arguments += ["--", choices.suite, *(endpoint.name for endpoint in endpoints)]
-    return JobCommand(arguments, {**_environment(folder), **variables}, json.dumps({"agents": agents}))
+    return JobCommand(arguments, {**_environment(record, folder), **variables}, json.dumps({"agents": agents}))
 
 
 def _options(values: Mapping[str, object]) -> Sequence[str]:
@@ -144,9 +147,11 @@ def _options(values: Mapping[str, object]) -> Sequence[str]:
     return arguments
 
 
-def _environment(folder: Path) -> Mapping[str, str]:
-    """Return the variables of a job's process. It finds the same packages as this one."""
+def _environment(record: JobRecord, folder: Path) -> Mapping[str, str]:
+    """Return the variables of a job's process. It finds the same packages as this one, and reaches servers alike."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    if record.at == "server":
+        inherited |= {name: value for name, value in os.environ.items() if name.lower() in _PROXIES}
     packages = [str(Path(babelgate.__file__).parent.parent), *inherited.get("PYTHONPATH", "").split(os.pathsep)]
     return {
         **inherited,

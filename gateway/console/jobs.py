@@ -1,9 +1,8 @@
 """Jobs of the console: checks, comparisons of protocols and benchmarks, which operators start."""
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 from litestar import Response
@@ -16,7 +15,7 @@ from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.access.guard import GuardedHub
-from babelgate.gateway.console.gate import need_operator
+from babelgate.gateway.console.gate import need_operator, server_of
 from babelgate.gateway.console.job_command import at_server
 from babelgate.gateway.console.job_order import read_order
 from babelgate.gateway.console.job_record import JobRecord, encode_job
@@ -148,10 +147,9 @@ class JobHandlers(Handlers):
 
 
 def _own_url(request: AnyRequest, settings: Settings) -> str:
-    """Return the URL of this process: the address on which it got a request. Raises invalid for a socket without
-    one."""
-    scope = cast("Mapping[str, Any]", request.scope)
-    host, port = cast("tuple[str, int | None]", scope.get("server") or ("", None))
+    """Return the URL of this process: the address on which it serves the protocols. Raises invalid for a socket
+    without one."""
+    host, port = server_of(request)
     if port is None:
         raise FaultError(FaultCode.INVALID, "at: this gateway listens on no TCP port; use at: server")
     if settings.host in _ANY:

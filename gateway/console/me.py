@@ -42,7 +42,6 @@ class IdentityHandlers(Handlers):
                     "jobs": operates and has_jobs(settings),
                     "wire": settings.console.wire != "off",
                     "settings": operates,
-                    "health": True,
                 },
             }
         )

@@ -32,7 +32,7 @@ _TYPES: Final = {
 }
 """Content types by the suffix of a file. Files with another suffix are not served."""
 _PATH: Final = re.compile(r"/console(/|/[0-9a-f]{16}(/[\w-][\w.-]*)+)?")
-"""Paths that may be those of static files. An empty segment is not permitted: routers drop it."""
+"""Paths that may be those of static files, as the middleware normalizes them."""
 _CONSOLE: Final = re.compile(r"(/agent/[^/]+)?/console(/|$)")
 _POLICY: Final = "; ".join(
     (

@@ -18,6 +18,7 @@ from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.kit.server.tracing import note_failure
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
+from babelgate.canonical.printable import printable
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.admin.routes import GATE, AdminGate, admin_routes
@@ -33,7 +34,7 @@ from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.http.openapi_routes import openapi_routes
 from babelgate.gateway.http.operations import find_adapter
-from babelgate.gateway.http.response import Scope
+from babelgate.gateway.http.response import MAX_PATH, Scope
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import RegisteredAgent
@@ -163,7 +164,7 @@ def create_app(
         auditor=auditor,
         state={
             GATE: AdminGate(port.settings, policy, auditor),
-            CONSOLE_GATE: ConsoleGate(port.settings, policy, has_own_origin),
+            CONSOLE_GATE: ConsoleGate(port.settings, policy, has_own_origin, admin_address),
         },
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
@@ -246,7 +247,8 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         if error.headers and "allow" in {name.lower() for name in error.headers}:
             response.headers.update(error.headers)
         return response
-    log.error("request failed method=%s path=%s", request.method, request.url.path, exc_info=error)
+    path = printable(request.scope["path"], MAX_PATH, is_ascii=True)
+    log.error("request failed method=%s path=%s", request.method, path, exc_info=error)
     return _encode(Fault(code=FaultCode.INTERNAL, message="The gateway failed to answer this."), request)
 
 

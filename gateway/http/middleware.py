@@ -9,12 +9,12 @@ For each request it determines three things:
 It answers CORS preflights, refuses requests without a valid credential, and writes one log line per request.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from litestar import Request, Response
+from litestar.utils import normalize_path
 
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
 from babelgate.adapters.kit.server.caller import Caller
@@ -93,6 +93,8 @@ class GatewayMiddleware:
             return
         if scope["type"] == "websocket":
             send = Handshake(send, scope)
+        # The path that the router matches. All checks use this one: otherwise //admin would not be below /admin.
+        scope = {**scope, "path": normalize_path(scope["path"])}
         headers = combine_lines(scope["headers"])
         front = self._front()
         answer = ResponseWrapper(
@@ -117,12 +119,9 @@ class GatewayMiddleware:
                 raise FaultError(FaultCode.INVALID, f"The header {repeated} has two different values. Send it once.")
             base_url = front.base_url(scope, headers)
             agent = front.registry.default
-            match = re.match(r"^/agent/([^/]+)(/.*)?$", scope["path"])
-            if match is not None:
-                agent, path = match.group(1), match.group(2) or "/"
-                inner["path"] = path
-                inner["raw_path"] = path.encode()
-                base_url = f"{base_url}/agent/{agent}"
+            named, inner["path"] = _split_agent(scope["path"])
+            if named is not None:
+                agent, base_url = named, f"{base_url}/agent/{named}"
             inner["state"]["base_url"] = base_url
             if self._admin_address is not None:  # before the credential, so that keys cannot be tried on the other port
                 self._admin_address.check(scope, inner["path"])
@@ -134,13 +133,13 @@ class GatewayMiddleware:
             front.check_origin(scope, inner["path"], headers)
             principal = await self._principal(front, inner["path"], headers)
             answer.principal = principal
-            self._reports.note_caller(answer, principal, agent if match is not None else None, headers)
+            self._reports.note_caller(answer, principal, named, headers)
             if agent is not None and not self._can_discover(principal, agent, inner["path"]):
                 agent = None
             # The static files of the console are the same for every name, and say nothing about it.
             is_unknown = agent is None and not is_static(inner["path"])
-            if match is not None and (inner["path"].startswith("/agent/") or is_unknown):
-                raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
+            if named is not None and (inner["path"].startswith("/agent/") or is_unknown):
+                raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {named[:100]!r} here.")
         except FaultError as error:
             inner = {**inner, "type": "http", "method": answer.method}
             answer.scope = inner
@@ -173,6 +172,14 @@ class GatewayMiddleware:
         if verifier.is_required:
             self._reports.note_auth("token" if principal.issuer else "key", "accepted")
         return principal
+
+
+def _split_agent(path: str) -> tuple[str | None, str]:
+    """Return the agent that a path names, or None, and the path without `/agent/<name>`."""
+    if not path.startswith("/agent/"):
+        return None, path
+    name, _, rest = path.removeprefix("/agent/").partition("/")
+    return name, f"/{rest}"
 
 
 def _cross_origin(front: Front, path: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:

@@ -54,6 +54,7 @@ from babelgate.gateway.settings.fields import (
     Size,
     Window,
     parse_list,
+    split_listen,
 )
 from babelgate.gateway.settings.traces import TraceProtocol
 
@@ -550,7 +551,8 @@ class Settings(BaseSettings):
     def is_local(self) -> bool:
         """True if only programs on this machine can reach the gateway, as far as the settings show."""
         public_host = urlsplit(self.public_url).hostname if self.public_url else "localhost"
-        return not self.trusted_proxies and _is_loopback(self.host) and _is_loopback(public_host or "")
+        hosts = [self.host, public_host or "", *((split_listen(self.admin.listen)[0],) if self.admin.listen else ())]
+        return not self.trusted_proxies and all(map(_is_loopback, hosts))
 
     @property
     def is_shared(self) -> bool:

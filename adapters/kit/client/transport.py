@@ -5,7 +5,7 @@ import asyncio
 import select
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -45,7 +45,7 @@ class HttpTransport(httpx.AsyncBaseTransport):
         recorder = RECORDER.get()
         if recorder is None:
             return await self._send(request, request.stream, None)
-        exchange = recorder.begin(request.method, str(request.url), _decode(request.headers.raw))
+        exchange = recorder.begin(request.method, str(request.url), request.headers.raw)
         if exchange is None:
             return await self._send(request, request.stream, None)
         try:
@@ -73,7 +73,7 @@ class HttpTransport(httpx.AsyncBaseTransport):
         if exchange is None:
             body = _Stream(response, timeouts.get("read"))
         else:
-            exchange.note_head(response.status, _decode(response.raw_headers))
+            exchange.note_head(response.status, response.raw_headers)
             body = _RecordedStream(response, timeouts.get("read"), exchange)
         return httpx.Response(
             response.status,
@@ -284,10 +284,6 @@ def _translate_error(error: BaseException) -> httpx.TransportError:
 def _url(url: httpx.URL) -> URL:
     """Return the URL unchanged, except for the user name and password, which httpx has moved to a header."""
     return URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True)
-
-
-def _decode(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
-    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
 def _has_body(request: httpx.Request) -> bool:

@@ -141,6 +141,9 @@ async def test_reload_switches_the_console(tmp_path: Path) -> None:
         ({"host": "::1", "public_url": "http://localhost:9000"}, True),
         ({"host": "0.0.0.0"}, False),
         ({"host": "gateway.lan"}, False),
+        ({"admin": {"listen": "127.0.0.1:9001"}}, True),
+        ({"admin": {"listen": "[::1]:9001"}}, True),
+        ({"admin": {"listen": "0.0.0.0:9001"}}, False),
         ({"public_url": "https://agents.example.com"}, False),
         ({"trusted_proxies": ["127.0.0.1"]}, False),
         ({"keys": {"alice": "alice-0123456789"}}, False),
@@ -149,7 +152,7 @@ async def test_reload_switches_the_console(tmp_path: Path) -> None:
 def test_operator_without_credentials_is_on_this_machine(settings: Mapping[str, Any], operates: bool) -> None:
     loaded = Settings.model_validate(settings)
     gate = ConsoleGate(lambda: loaded, policy_of_settings(loaded), lambda scope, headers: True)
-    assert gate.is_operator(ANONYMOUS) is operates
+    assert gate.is_operator({}, ANONYMOUS) is operates
 
 
 async def test_policy_decides_who_is_an_operator(tmp_path: Path) -> None:

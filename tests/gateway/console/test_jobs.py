@@ -100,7 +100,7 @@ async def test_a_check_has_the_rights_of_its_caller(tmp_path: Path) -> None:
         assert {run["agent"] for run in runs} == {"echo"}
         agent = (await gateway.http.get(f"{API}/agents/echo", headers=OPS)).json()
         assert agent["checks"] == [{"job": job_id, "at": job["ended_at"], "passed": 1, "failed": 0, "total": 1}]
-        assert not gateway.generations.temporary_keys.has_keys
+        assert not gateway.generations.temporary_keys._principals  # pyright: ignore[reportPrivateUsage]
         await check_files(gateway, job_id)
         assert await remove(gateway, job_id) == "removed"
         assert (await gateway.http.get(JOBS, headers=OPS)).json() == {"items": [], "next": None}
@@ -297,6 +297,22 @@ def test_secrets_are_in_the_environment_alone(tmp_path: Path, monkeypatch: pytes
     assert bench.environment["JOB_HEADER_2"] == "Bearer s3cret"
     for each in (command, bench):
         assert "s3cret" not in f"{each!r} {each.arguments} {each.config}"
+
+
+@pytest.mark.parametrize(("at", "has_proxies"), [("server", True), ("gateway", False)])
+@pytest.mark.parametrize("choices", [CheckChoices(), BenchChoices()])
+def test_jobs_at_the_server_use_the_proxies_of_the_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: Any, choices: Any, *, has_proxies: bool
+) -> None:
+    certificates = {"SSL_CERT_FILE": "/certs.pem", "SSL_CERT_DIR": "/certs"}
+    proxies = {"HTTPS_PROXY": "http://p:1", "http_proxy": "http://p:2", "ALL_PROXY": "http://p:3", "NO_PROXY": "a,b"}
+    for name, value in {**certificates, **proxies, "NO_PROXY_SECRET": "x"}.items():
+        monkeypatch.setenv(name, value)
+    record = msgspec.structs.replace(RECORD, at=at)
+    environment = command_of(record, choices, [JobEndpoint("a", {"url": "http://h/"})], tmp_path).environment
+    assert certificates.items() <= environment.items()
+    assert {name: environment[name] for name in proxies if name in environment} == (proxies if has_proxies else {})
+    assert "NO_PROXY_SECRET" not in environment
 
 
 # Files
