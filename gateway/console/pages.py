@@ -6,8 +6,9 @@ files would answer revalidations with 200, derive its ETags from the times of fi
 """
 
 import gzip
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -31,6 +32,12 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 """Content types by the suffix of a file. Files with another suffix are not served."""
+_MODULE: Final = re.compile(rb'"\./([^"]+\.js)"')
+"""Reference of the page to a module."""
+_IMPORT: Final = re.compile(
+    rb"""^(?:import\s*|(?:import|export)\b[^'"`;()=]*?\bfrom\s*)['"](\.[^'"]+)['"]""", re.MULTILINE
+)
+"""Import of a module that the browser loads with the importing one."""
 _PATH: Final = re.compile(r"/console(/|/[0-9a-f]{16}(/[\w-][\w.-]*)+)?")
 """Paths that may be those of static files. An empty segment is not permitted: routers drop it."""
 _CONSOLE: Final = re.compile(r"(/agent/[^/]+)?/console(/|$)")
@@ -87,7 +94,8 @@ def _digest(content: bytes) -> str:
 def read_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
     """Return the files of a folder by their paths below `/console/`. That of the page is empty.
 
-    In the page, each reference that begins with `./` gets the digest of all other files.
+    In the page, each reference that begins with `./` gets the digest of all other files. The page preloads everything
+    that its modules import. Otherwise the browser finds imports level by level, and each level takes a round trip.
     """
     contents = {
         path.relative_to(folder).as_posix(): path.read_bytes()
@@ -99,8 +107,23 @@ def read_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
     files = {
         f"{digest}/{name}": StaticFile.of(content, Path(name).suffix, _IMMUTABLE) for name, content in contents.items()
     }
-    page = page.replace(b'"./', f'"{digest}/'.encode())
+    links = b"".join(
+        b'    <link rel="modulepreload" href="./%s">\n' % name.encode() for name in _imports(page, contents)
+    )
+    page = page.replace(b"  </head>", links + b"  </head>").replace(b'"./', f'"{digest}/'.encode())
     return {"": StaticFile.of(page, ".html", _REVALIDATED), **files}
+
+
+def _imports(page: bytes, contents: Mapping[str, bytes]) -> Sequence[str]:
+    """Return the files that the modules of a page import, directly or through others, the nearest first."""
+    modules = [name.decode() for name in _MODULE.findall(page)]
+    referred = len(modules)
+    for module in modules:  # grows meanwhile
+        for name in _IMPORT.findall(contents.get(module, b"")):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(module), name.decode()))
+            if path in contents and path not in modules:
+                modules.append(path)
+    return modules[referred:]
 
 
 _FILES: Final = read_files()

@@ -1,11 +1,13 @@
 /** Entry point of the console: opens the session, and renders the shell into `#console`. */
 
+import { importPage } from "./lib/pages.js";
+import { parseRoute } from "./lib/route.js";
 import { html, render } from "./parts/html.js";
 import { openSession } from "./parts/session.js";
 import { Shell } from "./parts/shell.js";
 
-/** Import a page on first use. Names come from the table in lib/route.js. @param {string} name */
-const importPage = (name) => import(`./pages/${name}.js`);
-
-render(html`<${Shell} importPage=${importPage} />`, /** @type {HTMLElement} */ (document.getElementById("console")));
-void openSession();
+const { page } = parseRoute(location.hash);
+const first = Promise.allSettled([openSession(), importPage(page ?? "not-found")]);
+// What has arrived while the modules loaded is in the first rendering; anything else is awaited by the shell.
+await Promise.race([first, new Promise((resolve) => setTimeout(resolve))]);
+render(html`<${Shell} />`, /** @type {HTMLElement} */ (document.getElementById("console")));

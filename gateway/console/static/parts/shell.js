@@ -1,5 +1,6 @@
 /** The frame of all pages: header, navigation, help, the switch of the color scheme, and the key form. */
 
+import { findPage, importPage } from "../lib/pages.js";
 import { link, parseRoute } from "../lib/route.js";
 import { announce, Announcer } from "./announce.js";
 import { Boundary } from "./boundary.js";
@@ -34,8 +35,8 @@ function useRoute() {
   return useMemo(() => parseRoute(hash), [hash]);
 }
 
-/** The console. @param {{importPage: (name: string) => Promise<any>}} props */
-export function Shell({ importPage }) {
+/** The console. */
+export function Shell() {
   const route = useRoute();
   const state = useStore(session);
   const { scheme, singleKeys } = useStore(preferences);
@@ -49,7 +50,7 @@ export function Shell({ importPage }) {
   return html`
     <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <${Header} route=${route} me=${me} onHelp=${() => setHelpOpen(true)} scheme=${scheme} />
-    <${Content} route=${route} state=${state} importPage=${importPage} />
+    <${Content} route=${route} state=${state} />
     <${Announcer} />
     ${isHelpOpen && html`<${Help} version=${me?.version} onClose=${() => setHelpOpen(false)} />`}`;
 }
@@ -106,8 +107,8 @@ function Header({ route, me, onHelp, scheme }) {
   </header>`;
 }
 
-/** @param {{route: import("../lib/route.js").Route, state: import("./session.js").Session, importPage: (name: string) => Promise<any>}} props */
-function Content({ route, state, importPage }) {
+/** @param {{route: import("../lib/route.js").Route, state: import("./session.js").Session}} props */
+function Content({ route, state }) {
   if (state.status === "locked" && route.page !== "key") {
     return html`<${Page} title="This gateway needs an API key" status="error"><${KeyForm} /><//>`;
   }
@@ -116,27 +117,31 @@ function Content({ route, state, importPage }) {
       <${ProblemNote} problem=${state.problem} retry=${loadMe} /><//>`;
   }
   if (state.status === "loading") return html`<${Page} title="Babelgate" status="loading"><${Loading} /><//>`;
-  if (route.page === null) return html`<${PageModule} key="not-found" name="not-found" route=${route} me=${state.me} importPage=${importPage} />`;
-  return html`<${PageModule} key=${route.path} name=${route.page} route=${route} me=${state.me} importPage=${importPage} />`;
+  if (route.page === null) return html`<${PageModule} key="not-found" name="not-found" route=${route} me=${state.me} />`;
+  return html`<${PageModule} key=${route.path} name=${route.page} route=${route} me=${state.me} />`;
 }
 
 /**
  * A page, whose module is imported on first use.
  *
- * @param {{name: string, route: import("../lib/route.js").Route, me: any, importPage: (name: string) => Promise<any>}} props
+ * @param {{name: string, route: import("../lib/route.js").Route, me: any}} props
  */
-function PageModule({ name, route, me, importPage }) {
-  const [state, setState] = useState({ module: /** @type {any} */ (null), problem: /** @type {any} */ (null), turn: 0 });
+function PageModule({ name, route, me }) {
+  const [state, setState] = useState(() => ({ module: findPage(name), problem: /** @type {any} */ (null), turn: 0 }));
   useEffect(() => {
+    if (state.module) return;
     importPage(name).then(
       (module) => setState((old) => ({ ...old, module, problem: null })),
       (error) => setState((old) => ({ ...old, problem: asProblem(error) })),
     );
-    return () => {
+  }, [name, state.turn]);
+  useEffect(
+    () => () => {
       expectNavigation();
       announce("");
-    };
-  }, [name, state.turn]);
+    },
+    [name],
+  );
   const title = state.module?.title?.(route) ?? "";
   useEffect(() => {
     document.title = title ? `${title} – Babelgate` : "Babelgate";
