@@ -119,8 +119,8 @@ def _imports(page: bytes, contents: Mapping[str, bytes]) -> Sequence[str]:
     modules = [name.decode() for name in _MODULE.findall(page)]
     referred = len(modules)
     for module in modules:  # grows meanwhile
-        for name in _IMPORT.findall(contents.get(module, b"")):
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(module), name.decode()))
+        for found in _IMPORT.finditer(contents.get(module, b"")):
+            path = posixpath.normpath(f"{posixpath.dirname(module)}/{found[1].decode()}").lstrip("/")
             if path in contents and path not in modules:
                 modules.append(path)
     return modules[referred:]
