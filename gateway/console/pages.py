@@ -8,7 +8,7 @@ files would answer revalidations with 200, derive its ETags from the times of fi
 import gzip
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -107,23 +107,28 @@ def read_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
     files = {
         f"{digest}/{name}": StaticFile.of(content, Path(name).suffix, _IMMUTABLE) for name, content in contents.items()
     }
-    links = b"".join(
-        b'    <link rel="modulepreload" href="./%s">\n' % name.encode() for name in _imports(page, contents)
-    )
-    page = page.replace(b"  </head>", links + b"  </head>").replace(b'"./', f'"{digest}/'.encode())
+    page = _preload(page, contents).replace(b'"./', f'"{digest}/'.encode())
     return {"": StaticFile.of(page, ".html", _REVALIDATED), **files}
 
 
-def _imports(page: bytes, contents: Mapping[str, bytes]) -> Sequence[str]:
-    """Return the files that the modules of a page import, directly or through others, the nearest first."""
-    modules = [name.decode() for name in _MODULE.findall(page)]
-    referred = len(modules)
-    for module in modules:  # grows meanwhile
-        for found in _IMPORT.finditer(contents.get(module, b"")):
-            path = posixpath.normpath(f"{posixpath.dirname(module)}/{found[1].decode()}").lstrip("/")
-            if path in contents and path not in modules:
-                modules.append(path)
-    return modules[referred:]
+def _preload(page: bytes, contents: Mapping[str, bytes]) -> bytes:
+    """Return the page with a link to each module that its modules import, directly or through others.
+
+    The links follow the module that needs them, the nearest first. So a module that is early in the page runs early.
+    """
+    lines = list[bytes]()
+    known = {found[1].decode() for found in _MODULE.finditer(page)}
+    for line in page.splitlines(keepends=True):
+        lines.append(line)
+        modules = [found[1].decode() for found in _MODULE.finditer(line)]
+        for module in modules:  # grows meanwhile
+            for found in _IMPORT.finditer(contents.get(module, b"")):
+                path = posixpath.normpath(f"{posixpath.dirname(module)}/{found[1].decode()}").lstrip("/")
+                if path in contents and path not in known:
+                    known.add(path)
+                    modules.append(path)
+                    lines.append(b'    <link rel="modulepreload" href="./%s">\n' % path.encode())
+    return b"".join(lines)
 
 
 _FILES: Final = read_files()
