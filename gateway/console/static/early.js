@@ -5,8 +5,7 @@
  */
 
 import { configure, prefetch } from "./lib/api.js";
-import { importPage } from "./lib/pages.js";
-import { HOME, parseRoute } from "./lib/route.js";
+import { HOME, importPage, parseRoute } from "./lib/route.js";
 import { readKey } from "./lib/storage.js";
 
 const { page } = parseRoute(location.hash);

@@ -1,7 +1,6 @@
 /** Entry point of the console: opens the session, and renders the shell into `#console`. */
 
-import { importPage } from "./lib/pages.js";
-import { parseRoute } from "./lib/route.js";
+import { importPage, parseRoute } from "./lib/route.js";
 import { html, render } from "./parts/html.js";
 import { openSession } from "./parts/session.js";
 import { Shell } from "./parts/shell.js";

@@ -1,15 +1,12 @@
 /** The frame of all pages: header, navigation, help, the switch of the color scheme, and the key form. */
 
-import { findPage, importPage } from "../lib/pages.js";
-import { link, parseRoute } from "../lib/route.js";
+import { findPage, importPage, link, parseRoute } from "../lib/route.js";
 import { announce, Announcer } from "./announce.js";
 import { Boundary } from "./boundary.js";
-import { Help } from "./help.js";
 import { html, shortcuts, useEffect, useKeys, useMemo, useState, useStore } from "./html.js";
-import { KeyForm } from "./key-form.js";
 import { expectNavigation, Page } from "./page.js";
 import { loadMe, preferences, session, setPreferences } from "./session.js";
-import { asProblem, Loading, ProblemNote } from "./state.js";
+import { asProblem, Late, Loading, ProblemNote } from "./state.js";
 
 /** Pages of the navigation: path, name, second key after `g`, and the right that the caller needs. */
 const NAVIGATION = [
@@ -52,7 +49,7 @@ export function Shell() {
     <${Header} route=${route} me=${me} onHelp=${() => setHelpOpen(true)} scheme=${scheme} />
     <${Content} route=${route} state=${state} />
     <${Announcer} />
-    ${isHelpOpen && html`<${Help} version=${me?.version} onClose=${() => setHelpOpen(false)} />`}`;
+    ${isHelpOpen && html`<${Late} name="Help" load=${() => import("./help.js")} version=${me?.version} onClose=${() => setHelpOpen(false)} />`}`;
 }
 
 /** The link's hash is not a route, so it moves the focus itself. @param {Event} event */
@@ -110,7 +107,7 @@ function Header({ route, me, onHelp, scheme }) {
 /** @param {{route: import("../lib/route.js").Route, state: import("./session.js").Session}} props */
 function Content({ route, state }) {
   if (state.status === "locked" && route.page !== "key") {
-    return html`<${Page} title="This gateway needs an API key" status="error"><${KeyForm} /><//>`;
+    return html`<${Page} title="This gateway needs an API key" status="error"><${Late} name="KeyForm" load=${() => import("./key-form.js")} /><//>`;
   }
   if (state.status === "error") {
     return html`<${Page} title="The console cannot reach its gateway" status="error">

@@ -126,6 +126,16 @@ export function Loaded({ load, rows, children }) {
   ${children(load.value)}`;
 }
 
+/**
+ * A component whose module is imported on first use. Other members are those of the component.
+ *
+ * @param {{name: string, load: () => Promise<any>, [member: string]: any}} props
+ */
+export function Late({ name, load, ...props }) {
+  const module = useLoad(load, [name]);
+  return html`<${Loaded} load=${module} rows=${2}>${(/** @type {any} */ value) => html`<${value[name]} ...${props} />`}<//>`;
+}
+
 const LIVE_WORDS = {
   connecting: ["…", "connecting", ""],
   live: ["●", "live", "ok"],
