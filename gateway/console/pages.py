@@ -117,15 +117,15 @@ def _preload(page: bytes, contents: Mapping[str, bytes]) -> bytes:
     The links follow the module that needs them, the nearest first. So a module that is early in the page runs early.
     """
     lines = list[bytes]()
-    known = {found[1].decode() for found in _MODULE.finditer(page)}
+    linked = {found[1].decode() for found in _MODULE.finditer(page)}
     for line in page.splitlines(keepends=True):
         lines.append(line)
         modules = [found[1].decode() for found in _MODULE.finditer(line)]
         for module in modules:  # grows meanwhile
             for found in _IMPORT.finditer(contents.get(module, b"")):
                 path = posixpath.normpath(f"{posixpath.dirname(module)}/{found[1].decode()}").lstrip("/")
-                if path in contents and path not in known:
-                    known.add(path)
+                if path in contents and path not in linked:
+                    linked.add(path)
                     modules.append(path)
                     lines.append(b'    <link rel="modulepreload" href="./%s">\n' % path.encode())
     return b"".join(lines)
