@@ -6,6 +6,7 @@ files would answer revalidations with 200, derive its ETags from the times of fi
 """
 
 import gzip
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,12 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 """Content types by the suffix of a file. Files with another suffix are not served."""
+_MODULE: Final = re.compile(rb'"\./([^"]+\.js)"')
+"""Reference of the page to a module."""
+_IMPORT: Final = re.compile(
+    rb"""^(?:import\s*|(?:import|export)\b[^'"`;()=]*?\bfrom\s*)['"](\.[^'"]+)['"]""", re.MULTILINE
+)
+"""Import of a module that the browser loads with the importing one."""
 _PATH: Final = re.compile(r"/console(/|/[0-9a-f]{16}(/[\w-][\w.-]*)+)?")
 """Paths that may be those of static files, as the middleware normalizes them."""
 _CONSOLE: Final = re.compile(r"(/agent/[^/]+)?/console(/|$)")
@@ -87,7 +94,8 @@ def _digest(content: bytes) -> str:
 def read_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
     """Return the files of a folder by their paths below `/console/`. That of the page is empty.
 
-    In the page, each reference that begins with `./` gets the digest of all other files.
+    In the page, each reference that begins with `./` gets the digest of all other files. The page preloads everything
+    that its modules import. Otherwise the browser finds imports level by level, and each level takes a round trip.
     """
     contents = {
         path.relative_to(folder).as_posix(): path.read_bytes()
@@ -99,8 +107,28 @@ def read_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
     files = {
         f"{digest}/{name}": StaticFile.of(content, Path(name).suffix, _IMMUTABLE) for name, content in contents.items()
     }
-    page = page.replace(b'"./', f'"{digest}/'.encode())
+    page = _preload(page, contents).replace(b'"./', f'"{digest}/'.encode())
     return {"": StaticFile.of(page, ".html", _REVALIDATED), **files}
+
+
+def _preload(page: bytes, contents: Mapping[str, bytes]) -> bytes:
+    """Return the page with a link to each module that its modules import, directly or through others.
+
+    The links follow the module that needs them, the nearest first. So a module that is early in the page runs early.
+    """
+    lines = list[bytes]()
+    linked = {found[1].decode() for found in _MODULE.finditer(page)}
+    for line in page.splitlines(keepends=True):
+        lines.append(line)
+        modules = [found[1].decode() for found in _MODULE.finditer(line)]
+        for module in modules:  # grows meanwhile
+            for found in _IMPORT.finditer(contents.get(module, b"")):
+                path = posixpath.normpath(f"{posixpath.dirname(module)}/{found[1].decode()}").lstrip("/")
+                if path in contents and path not in linked:
+                    linked.add(path)
+                    modules.append(path)
+                    lines.append(b'    <link rel="modulepreload" href="./%s">\n' % path.encode())
+    return b"".join(lines)
 
 
 _FILES: Final = read_files()
