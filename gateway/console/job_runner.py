@@ -39,6 +39,8 @@ _LINE: Final = 64 * 2**10
 """Maximum length of a line of progress, in bytes. Chosen: the commands cut the text at 200 characters."""
 _ERROR: Final = 1000
 """Maximum length of an error text, in characters."""
+_NOT_STORED: Final = "this job is not stored, and is lost when the gateway stops:"
+"""Begin of the error of a job whose file cannot be written."""
 
 
 @dataclass(slots=True)
@@ -127,17 +129,27 @@ class JobRunner:
         self._store.close()
 
     async def _work(self) -> None:
-        while self._waiting:
-            self._running = pending = self._waiting.popleft()
-            try:
-                await self._run(pending)
-            except Exception as error:
-                log.error("job failed job=%s", pending.record.job, exc_info=error)
-                await self._finish(pending, "failed", "the gateway has failed to run it; its log has the reason")
-            finally:
-                self._running = None
-                _kill(pending.process)
-        self._is_working = False
+        try:
+            while self._waiting:
+                self._running = pending = self._waiting.popleft()
+                try:
+                    await self._run_and_finish(pending)
+                finally:
+                    self._running = None
+                    _kill(pending.process)
+                    pending.ended.set()
+        finally:
+            self._is_working = False
+
+    async def _run_and_finish(self, pending: _Pending) -> None:
+        try:
+            await self._run(pending)
+        except Exception as error:
+            log.error("job failed job=%s", pending.record.job, exc_info=error)
+            reason = "the gateway has failed to run it; its log has the reason"
+            if isinstance(error, OSError):
+                reason = f"the gateway could not run it: {error.strerror or error}"
+            await self._finish(pending, *(pending.ended_by or ("failed", reason)))
 
     async def _run(self, pending: _Pending) -> None:
         record = pending.record
@@ -244,22 +256,38 @@ class JobRunner:
             asyncio.get_running_loop().call_later(_INTERRUPTED, _kill, process)
 
     def _change(self, pending: _Pending, **members: Any) -> None:
-        """Change a job, and store it. A job that cannot be stored continues."""
+        """Change a job, and store it. A job that cannot be stored continues, and says so."""
         before, pending.record = pending.record, msgspec.structs.replace(pending.record, **members)
         try:
             self._store.save(pending.record)
         except OSError as error:
             log.warning("job not stored job=%s error=%s", pending.record.job, error)
+            words = f"{_NOT_STORED} {error.strerror or error}"
+            why = pending.record.error
+            text = words if why is None or why.startswith(_NOT_STORED) else f"{why}; {words}"
+            pending.record = msgspec.structs.replace(pending.record, error=text)
+            self._store.show(pending.record)
         if before.status != pending.record.status:
             self._hub.changes.note_job(pending.record.job, pending.record.status)
 
     async def _finish(self, pending: _Pending, status: JobStatus, error: str | None) -> None:
+        """End a job, also if the disk is full or its folder is gone."""
         ended_at = self._clock.now()
-        await asyncio.to_thread(self._store.measure, pending.record.job)  # before anybody reads that it has ended
-        self._change(pending, status=status, error=error, ended_at=ended_at)
-        await asyncio.to_thread(self._store.prune)
-        log.info("job ended job=%s kind=%s status=%s", pending.record.job, pending.record.kind, status)
-        pending.ended.set()
+        try:
+            # Before anybody reads that it has ended.
+            await self._use_files(pending, self._store.measure, pending.record.job)
+            self._change(pending, status=status, error=error, ended_at=ended_at)
+            await self._use_files(pending, self._store.prune)
+            log.info("job ended job=%s kind=%s status=%s", pending.record.job, pending.record.kind, status)
+        finally:
+            pending.ended.set()
+
+    async def _use_files(self, pending: _Pending, act: Callable[..., None], *arguments: str) -> None:
+        """Do something with files in a thread. Log what fails."""
+        try:
+            await asyncio.to_thread(act, *arguments)
+        except OSError as error:
+            log.warning("files of jobs not read or removed job=%s error=%s", pending.record.job, error)
 
 
 def _kill(process: Process | None) -> None:

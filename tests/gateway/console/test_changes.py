@@ -12,7 +12,7 @@ import pytest
 
 from tests.gateway.admin.administering import ACCESS, ALICE, OPS, two_nodes
 from tests.gateway.console.reading import API, BOB, KEYS, shown
-from tests.gateway.hubs import within
+from tests.gateway.hubs import BOUND, within
 from tests.postgres import empty, url_of
 from tests.running import Running
 
@@ -25,19 +25,19 @@ class Hints:
     def __init__(self, lines: AsyncGenerator[str]) -> None:
         self._lines = lines
 
-    async def next(self) -> Hint:
+    async def next(self, seconds: float = BOUND) -> Hint:
         async def read() -> Hint:
             async for line in self._lines:
                 if line.startswith("data: "):
                     return json.loads(line.removeprefix("data: "))
             raise EOFError
 
-        return await within(read(), "a hint")
+        return await within(read(), "a hint", seconds)
 
-    async def until(self, kind: str, thing: str | None, status: str | None = None) -> Hint:
-        """Return the first hint about a thing with this status."""
+    async def until(self, kind: str, thing: str | None, status: str | None = None, *, seconds: float = BOUND) -> Hint:
+        """Return the first hint about a thing with this status. `seconds` bounds the wait for each hint."""
         while True:
-            hint = await self.next()
+            hint = await self.next(seconds)
             if (hint["kind"], hint["id"]) == (kind, thing) and (status is None or hint["status"] == status):
                 return hint
 
