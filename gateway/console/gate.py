@@ -8,6 +8,7 @@ from litestar import Request, Response
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.gateway.access.policy import Policy
+from babelgate.gateway.console.pages import is_switched
 from babelgate.gateway.settings.console import ConsoleSettings
 from babelgate.gateway.settings.model import Settings
 
@@ -40,18 +41,16 @@ class ConsoleGate:
         """The current settings of the console."""
         return self._settings().console
 
-    def check_enabled(self) -> None:
-        """Raise not_found if the console is off. Raises not_found."""
-        if not self.console.enabled:
+    def check_path(self, path: str) -> None:
+        """Raise not_found for a path of the console, with any method, if the console is off. Raises not_found."""
+        if not self.console.enabled and is_switched(path):
             raise FaultError(FaultCode.NOT_FOUND, _OFF)
 
     def check_request(self, request: AnyRequest) -> None:
-        """Raise an error for a request that a page of another origin may have sent. Raises not_found if the console is
-        off, forbidden, invalid.
+        """Raise an error for a request that a page of another origin may have sent. Raises forbidden, invalid.
 
         A request that changes something needs JSON, which a form of another page cannot send.
         """
-        self.check_enabled()
         headers = dict(request.scope["headers"])
         has_own_origin = b"origin" not in headers or self._is_own_origin(request.scope, headers)  # type: ignore[arg-type]
         if not has_own_origin or headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
@@ -91,15 +90,8 @@ class ConsoleGate:
             )
 
 
-async def check_enabled(request: AnyRequest) -> Response[Any] | None:
-    """Refuse requests for static files if the console is off. Raises not_found."""
-    gate: ConsoleGate = request.scope["state"][GATE]
-    gate.check_enabled()
-    return None
-
-
 async def check_request(request: AnyRequest) -> Response[Any] | None:
-    """Refuse requests to the API that the console itself does not send. Raises not_found, forbidden, invalid."""
+    """Refuse requests to the API that the console itself does not send. Raises forbidden, invalid."""
     gate: ConsoleGate = request.scope["state"][GATE]
     gate.check_request(request)
     return None

@@ -19,6 +19,8 @@ from litestar import Request, Response
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault, FaultCode, FaultError, Principal
+from babelgate.gateway.console.gate import GATE as CONSOLE_GATE
+from babelgate.gateway.console.gate import ConsoleGate
 from babelgate.gateway.console.pages import is_static
 from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.admin_address import AdminAddress
@@ -126,6 +128,9 @@ class GatewayMiddleware:
             inner["state"]["base_url"] = base_url
             if self._admin_address is not None:  # before the credential, so that keys cannot be tried on the other port
                 self._admin_address.check(scope, inner["path"])
+            console: ConsoleGate | None = inner["state"].get(CONSOLE_GATE)
+            if console is not None:
+                console.check_path(inner["path"])
             _check_type(scope)
             front.check_host(scope, headers)
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
