@@ -11,6 +11,7 @@ from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.console.pages import is_switched
 from babelgate.gateway.settings.console import ConsoleSettings
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.auditor import NO_AUDITOR, Auditor
 
 AnyRequest = Request[Any, Any, Any]
 IsOwnOrigin = Callable[[MutableMapping[str, Any], Mapping[bytes, bytes]], bool]
@@ -30,11 +31,18 @@ _READS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 class ConsoleGate:
     """Checks of requests to the console."""
 
-    def __init__(self, settings: Callable[[], Settings], policy: Policy, is_own_origin: IsOwnOrigin) -> None:
-        """Create the gate. `settings` returns the current settings."""
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        policy: Policy,
+        is_own_origin: IsOwnOrigin,
+        auditor: Auditor = NO_AUDITOR,
+    ) -> None:
+        """Create the gate. `settings` returns the current settings. `auditor` receives the refused calls."""
         self._settings = settings
         self._policy = policy
         self._is_own_origin = is_own_origin
+        self._auditor = auditor
 
     @property
     def console(self) -> ConsoleSettings:
@@ -78,10 +86,15 @@ class ConsoleGate:
         return True
 
     def need_operator(self, principal: Principal) -> None:
-        """Raise forbidden if the principal may not operate the gateway. Raises forbidden."""
+        """Raise forbidden if the principal may not operate the gateway, and report it for the audit log. Raises
+        forbidden."""
         settings = self._settings()
         if settings.has_credentials:
-            self._policy.check(principal, "admin", "", "")
+            try:
+                self._policy.check(principal, "admin", "", "")
+            except FaultError as error:
+                self._auditor.note_denial("admin", "", error.fault.message)
+                raise
         elif not settings.is_local:
             raise FaultError(
                 FaultCode.FORBIDDEN,

@@ -76,7 +76,7 @@ class JobHandlers(Handlers):
             info = self._guarded_hub.agent(principal, name)
             if order.at == "server":
                 at_server(self._hub.registry.get(info.name))
-        record = self._runner.submit(order, choices, principal, _own_url(request, self._port.settings()))
+        record = await self._runner.submit(order, choices, principal, _own_url(request, self._port.settings()))
         return json_response({"job": record.job}, status=202)
 
     async def list_jobs(self, request: AnyRequest) -> Response[Any]:
@@ -110,8 +110,9 @@ class JobHandlers(Handlers):
         return await self._file(request, job_id, JUNIT, "application/xml")
 
     async def delete_job(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
-        """Cancel a job, or remove one that has ended. Raises forbidden, not_found."""
+        """Cancel a job, or remove one that has ended. Raises forbidden, not_found, unavailable."""
         record = self._find(request, job_id)
+        await self._runner.record_act("delete" if record.has_ended else "cancel", record)
         if not record.has_ended:
             return json_response(self._encode(await self._runner.cancel(record.job)))
         self.store.remove(record.job)

@@ -163,7 +163,7 @@ def create_app(
         auditor=auditor,
         state={
             GATE: AdminGate(port.settings, policy, auditor),
-            CONSOLE_GATE: ConsoleGate(port.settings, policy, has_own_origin),
+            CONSOLE_GATE: ConsoleGate(port.settings, policy, has_own_origin, auditor),
         },
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,

@@ -25,6 +25,7 @@ from babelgate.gateway.console.job_store import MAX_JOBS, JobStore
 from babelgate.gateway.console.jobs import has_jobs, jobs_folder
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.admin.administering import ALICE, OPS, administered
+from tests.gateway.admin.test_audit_log import flush_refusals, records
 from tests.gateway.console.reading import API
 from tests.gateway.console.test_changes import Hints, following
 from tests.gateway.hubs import PRINCIPAL, eventually, within
@@ -316,7 +317,8 @@ class FullStore(JobStore):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def save(self, record: JobRecord) -> None:
-        self._refuse("save")
+        if record.status != "waiting":
+            self._refuse("save")
         super().save(record)
 
     def measure(self, job_id: str) -> None:
@@ -328,6 +330,24 @@ class FullStore(JobStore):
         super().prune()
 
 
+async def test_acts_and_denials_are_in_the_audit_log(tmp_path: Path) -> None:
+    async with calling_silent_server(tmp_path) as (gateway, _):
+        job_id = await start(gateway, LONG)
+        assert await remove(gateway, job_id) == "cancelled"
+        assert await remove(gateway, job_id) == "removed"
+        for path in ("jobs", "settings", "runs?all=1", "changes?all=1"):
+            assert (await gateway.http.get(f"{API}/{path}", headers=ALICE)).status_code == 403, path
+        await flush_refusals(gateway)
+        *acts, denial = (await records(gateway))[::-1]
+        assert [each["action"] for each in acts] == ["job.create", "job.cancel", "job.delete"]
+        for act in acts:
+            assert (act["actor"]["subject"], act["outcome"], act["protocol"]) == ("key:ops", "allow", "gateway")
+            assert act["target"] == {"kind": "job", "id": job_id, "agent": "silent"}
+            assert act["reason"] == "check of silent at the server"
+        assert (denial["action"], denial["outcome"], denial["count"]) == ("call.admin", "deny", 4)
+        assert denial["actor"]["subject"] == "key:alice"
+
+
 async def test_a_full_disk_stops_no_later_job(tmp_path: Path) -> None:
     """Show that a job is not stored. These jobs need no process, because their agent has no server."""
     async with administered(tmp_path) as gateway:
@@ -337,15 +357,15 @@ async def test_a_full_disk_stops_no_later_job(tmp_path: Path) -> None:
         reason = "at: the agent echo has no server of its own; use at: gateway"
         unstored = "this job is not stored, and is lost when the gateway stops: No space left on device"
         for operation, error in (("save", f"{reason}; {unstored}"), ("measure", reason), ("prune", reason)):
-            jobs = [runner.submit(order, order.read_choices(), PRINCIPAL, gateway.url) for _ in range(2)]
             store.full_for = operation
+            jobs = [await runner.submit(order, order.read_choices(), PRINCIPAL, gateway.url) for _ in range(2)]
             await within(eventually(lambda store=store: all(each.has_ended for each in store.all())), "all ends")
-            store.full_for = None
             assert [(each.status, each.error) for each in map(store.find, (each.job for each in jobs)) if each] == [
                 ("failed", error),
                 ("failed", error),
             ]
-        last = runner.submit(order, order.read_choices(), PRINCIPAL, gateway.url)
+        store.full_for = None
+        last = await runner.submit(order, order.read_choices(), PRINCIPAL, gateway.url)
         shutil.rmtree(tmp_path / "jobs")
         await within(eventually(lambda: all(each.has_ended for each in store.all())), "the end")
         job = store.find(last.job)
