@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final
 
-from litestar import Request, Response
+from litestar import Response
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.gateway.access.policy import Policy
@@ -13,7 +14,6 @@ from babelgate.gateway.settings.console import ConsoleSettings
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.auditor import NO_AUDITOR, Auditor
 
-AnyRequest = Request[Any, Any, Any]
 IsOwnOrigin = Callable[[MutableMapping[str, Any], Mapping[bytes, bytes]], bool]
 """Returns True if the Origin of a request, by its scope and headers, is that of the gateway itself."""
 

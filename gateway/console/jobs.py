@@ -11,6 +11,7 @@ from litestar import Response
 from litestar.params import FromPath
 from litestar.response import Stream
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -23,7 +24,7 @@ from babelgate.gateway.console.job_order import read_order
 from babelgate.gateway.console.job_record import JobRecord, encode_job
 from babelgate.gateway.console.job_runner import JobRunner
 from babelgate.gateway.console.job_store import HTML, JUNIT, REPORT, JobStore
-from babelgate.gateway.console.parameters import AnyRequest, Parameters, encode_page, read_id
+from babelgate.gateway.console.parameters import Parameters, encode_page, read_id
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
 from babelgate.gateway.settings.model import Settings

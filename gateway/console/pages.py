@@ -14,9 +14,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.params import FromPath
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
 
@@ -59,7 +60,6 @@ _HEADERS: Final = {
 }
 _REVALIDATED: Final = "no-cache"
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
-AnyRequest = Request[Any, Any, Any]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any, Final
 from litestar import Request, Response
 
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.console.gate import GATE as CONSOLE_GATE
@@ -31,7 +32,7 @@ from babelgate.gateway.http.verifier import ANONYMOUS
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.storage.auditor import NO_AUDITOR, Auditor
 
-Encode = Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
+Encode = Callable[[Fault, AnyRequest], Response[Any]]
 
 _TYPE_LENGTH: Final = 1024
 """Maximum length of a Content-Type, in bytes.
@@ -149,7 +150,7 @@ class GatewayMiddleware:
         except FaultError as error:
             inner = {**inner, "type": "http", "method": answer.method}
             answer.scope = inner
-            request: Request[Any, Any, Any] = Request(inner)  # type: ignore[arg-type]
+            request: AnyRequest = Request(inner)  # type: ignore[arg-type]
             response = self._encode(error.fault, request)
             await response.to_asgi_response(None, request)(inner, receive, answer)  # type: ignore[arg-type]
             return

@@ -2,13 +2,14 @@
 redirects to their page in the console."""
 
 from collections.abc import Sequence
-from typing import Any, Final, NotRequired
+from typing import Final, NotRequired
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 from typing_extensions import TypedDict
 
 from babelgate.adapters.kit.aside import aside
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.rest import RestDescription, RestOperation
 from babelgate.canonical.value import JsonObject
@@ -17,7 +18,6 @@ from babelgate.gateway.console.pages import DOCS, is_switched
 from babelgate.gateway.http.grants import Share
 from babelgate.gateway.http.openapi import OpenApi, described_protocols
 
-AnyRequest = Request[Any, Any, Any]
 _READER: Final = "console/#/api"
 """Page of the console that shows the documents, relative to `/docs`."""
 
