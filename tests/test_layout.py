@@ -131,6 +131,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
     "gateway/http/openapi_routes.py": "tests/gateway/http/test_openapi.py",
+    "adapters/kit/request.py": "tests/adapters/kit/test_json.py",
     "adapters/kit/server/rest.py": "tests/gateway/http/test_openapi.py",
     "adapters/*/rest.py": "tests/gateway/http/test_openapi.py",
     # Traces cross all layers.

@@ -10,12 +10,13 @@ from litestar import Response
 from litestar.params import FromPath
 
 from babelgate.adapters.kit.json import read_json
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.admin.agent_specs import check_name, check_spec
-from babelgate.gateway.admin.bodies import MAX_BODY, AnyRequest, Disabling, read_body
+from babelgate.gateway.admin.bodies import MAX_BODY, Disabling, read_body
 from babelgate.gateway.agents.detection import Detector, Undetected
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.exchange import current_origin

@@ -1,16 +1,15 @@
 """Bodies of requests to the administration API, and the form of times in its responses."""
 
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
-from litestar import Request
 
 from babelgate.adapters.kit.json import ABSENT, read_json
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.gateway.settings.fields import parse_period
 
-AnyRequest = Request[Any, Any, Any]
 T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_BODY: Final = 2**20

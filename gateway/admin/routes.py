@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from litestar import Response, Router, delete, get, post, put
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.admin.agents import AgentHandlers
 from babelgate.gateway.admin.audit_log import AuditHandlers
-from babelgate.gateway.admin.bodies import AnyRequest
 from babelgate.gateway.admin.configuration import ConfigurationHandlers
 from babelgate.gateway.admin.keys import KeyHandlers
 from babelgate.gateway.admin.usage import UsageHandlers

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from litestar import Response
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import AnyRequest, read_time
+from babelgate.gateway.admin.bodies import read_time
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.runs.run_reports import count_tokens

@@ -7,6 +7,7 @@ from typing import Any, Final
 from litestar import Response
 from litestar.params import FromPath
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -15,7 +16,7 @@ from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.console.gate import is_operator
-from babelgate.gateway.console.parameters import AnyRequest, Parameters, encode_page
+from babelgate.gateway.console.parameters import Parameters, encode_page
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.storage.administration import DisabledAgent
@@ -58,7 +59,7 @@ class AgentOverviewHandlers(Handlers):
         Parameters(request)
         who = caller(request)
         names = [info.name for info in self._guarded_hub.agents(who.principal)]
-        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+        if who.has_single_agent:
             names = [name for name in names if name == who.agent]
         activity = await self._read_activity(request)
         items = [self._encode(self._hub.registry.get(name), activity) for name in names]

@@ -3,15 +3,17 @@
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, Protocol, cast
 
-from litestar import Request, Response
+from litestar import Response
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.gateway.access.policy import Policy
+from babelgate.gateway.console.pages import is_switched
 from babelgate.gateway.settings.console import ConsoleSettings
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.auditor import NO_AUDITOR, Auditor
 
-AnyRequest = Request[Any, Any, Any]
 IsOwnOrigin = Callable[[MutableMapping[str, Any], Mapping[bytes, bytes]], bool]
 """Returns True if the Origin of a request, by its scope and headers, is that of the gateway itself."""
 
@@ -49,13 +51,15 @@ class ConsoleGate:
         settings: Callable[[], Settings],
         policy: Policy,
         is_own_origin: IsOwnOrigin,
+        auditor: Auditor = NO_AUDITOR,
         operator_address: OperatorAddress | None = None,
     ) -> None:
-        """Create the gate. `settings` returns the current settings. `operator_address` is the only address on which
-        callers are operators; by default they are on every address."""
+        """Create the gate. `settings` returns the current settings. `auditor` receives the refused calls.
+        `operator_address` is the only address on which callers are operators; by default they are on every address."""
         self._settings = settings
         self._policy = policy
         self._is_own_origin = is_own_origin
+        self._auditor = auditor
         self._operator_address = operator_address
 
     @property
@@ -63,18 +67,16 @@ class ConsoleGate:
         """The current settings of the console."""
         return self._settings().console
 
-    def check_enabled(self) -> None:
-        """Raise not_found if the console is off. Raises not_found."""
-        if not self.console.enabled:
+    def check_path(self, path: str) -> None:
+        """Raise not_found for a path of the console, with any method, if the console is off. Raises not_found."""
+        if not self.console.enabled and is_switched(path):
             raise FaultError(FaultCode.NOT_FOUND, _OFF)
 
     def check_request(self, request: AnyRequest) -> None:
-        """Raise an error for a request that a page of another origin may have sent. Raises not_found if the console is
-        off, forbidden, invalid.
+        """Raise an error for a request that a page of another origin may have sent. Raises forbidden, invalid.
 
         A request that changes something needs JSON, which a form of another page cannot send.
         """
-        self.check_enabled()
         headers = dict(request.scope["headers"])
         has_own_origin = b"origin" not in headers or self._is_own_origin(request.scope, headers)  # type: ignore[arg-type]
         if not has_own_origin or headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
@@ -89,12 +91,21 @@ class ConsoleGate:
     def is_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> bool:
         """Return True if the principal may operate the gateway with a request."""
         try:
-            self.need_operator(scope, principal)
+            self._check_operator(scope, principal)
         except FaultError:
             return False
         return True
 
     def need_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> None:
+        """Raise forbidden if the principal may not operate the gateway with a request, and report it for the audit log.
+        Raises forbidden."""
+        try:
+            self._check_operator(scope, principal)
+        except FaultError as error:
+            self._auditor.note_denial("admin", "", error.fault.message)
+            raise
+
+    def _check_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> None:
         """Raise forbidden if the principal may not operate the gateway with a request.
 
         With credentials, the policy decides. Without them, every caller is the operator, unless other machines can
@@ -120,15 +131,8 @@ class ConsoleGate:
         return cast("tuple[str, int | None]", scope.get("server") or ("", None))
 
 
-async def check_enabled(request: AnyRequest) -> Response[Any] | None:
-    """Refuse requests for static files if the console is off. Raises not_found."""
-    gate: ConsoleGate = request.scope["state"][GATE]
-    gate.check_enabled()
-    return None
-
-
 async def check_request(request: AnyRequest) -> Response[Any] | None:
-    """Refuse requests to the API that the console itself does not send. Raises not_found, forbidden, invalid."""
+    """Refuse requests to the API that the console itself does not send. Raises forbidden, invalid."""
     gate: ConsoleGate = request.scope["state"][GATE]
     gate.check_request(request)
     return None

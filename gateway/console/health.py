@@ -5,6 +5,7 @@ from typing import Any
 
 from litestar import Response
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -14,7 +15,7 @@ from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.clock import format_time
 from babelgate.gateway.console.gate import is_operator
-from babelgate.gateway.console.parameters import AnyRequest, Parameters
+from babelgate.gateway.console.parameters import Parameters
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
 from babelgate.gateway.registered_agent import RegisteredAgent

@@ -10,18 +10,21 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.params import FromPath
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
 
 PREFIX: Final = "/console"
+DOCS: Final = "/docs"
+"""Path that redirects to the page of the OpenAPI documents."""
 FOLDER: Final = Path(__file__).parent / "static"
 _INDEX: Final = "index.html"
 _TYPES: Final = {
@@ -41,6 +44,7 @@ _IMPORT: Final = re.compile(
 _PATH: Final = re.compile(r"/console(/|/[0-9a-f]{16}(/[\w-][\w.-]*)+)?")
 """Paths that may be those of static files, as the middleware normalizes them."""
 _CONSOLE: Final = re.compile(r"(/agent/[^/]+)?/console(/|$)")
+_SWITCHED: Final = re.compile(r"/+(console(/.*)?|docs/*)", re.DOTALL)
 _POLICY: Final = "; ".join(
     (
         "default-src 'self'",
@@ -63,7 +67,6 @@ _HEADERS: Final = {
 }
 _REVALIDATED: Final = "no-cache"
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
-AnyRequest = Request[Any, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -131,12 +134,21 @@ def _preload(page: bytes, contents: Mapping[str, bytes]) -> bytes:
     return b"".join(lines)
 
 
-_FILES: Final = read_files()
+@cache
+def static_files() -> Mapping[str, StaticFile]:
+    """Return the files of the console. They are read at the first use, so a gateway without it reads none."""
+    return read_files()
 
 
 def is_console(path: str) -> bool:
     """Return True if a path belongs to the console, also below `/agent/{name}`."""
     return _CONSOLE.match(path) is not None
+
+
+def is_switched(path: str) -> bool:
+    """Return True if `console: false` removes a path. It is the path without `/agent/{name}`, as a router reads it:
+    empty segments do not count."""
+    return _SWITCHED.fullmatch(path) is not None
 
 
 def is_static(path: str) -> bool:
@@ -152,11 +164,11 @@ class PageHandlers(Handlers):
         if not request.scope["raw_path"].endswith(b"/"):
             # Relative, because a proxy in front of the gateway may have added a prefix.
             return Response(b"", status_code=307, headers={"location": f"{PREFIX[1:]}/"}, media_type="text/html")
-        return _answer(request, _FILES[""])
+        return _answer(request, static_files()[""])
 
     async def get_file(self, request: AnyRequest, file: FromPath[str]) -> Response[Any]:
         """Return a file. Raises not_found."""
-        found = _FILES.get(file.removeprefix("/"))
+        found = static_files().get(file.removeprefix("/"))
         if found is None:
             raise FaultError(
                 FaultCode.NOT_FOUND, "The console has no such path. After an update of the gateway, reload the page."

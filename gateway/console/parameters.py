@@ -2,18 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from litestar import Request
-
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.state import RunStatus
 from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import JsonObject, is_uuid
 from babelgate.gateway.clock import format_time
 from babelgate.gateway.settings.fields import parse_period
-
-AnyRequest = Request[Any, Any, Any]
 
 MAX_ITEMS: Final = 100
 """Maximum number of items per page. Chosen."""

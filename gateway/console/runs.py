@@ -5,6 +5,7 @@ from typing import Any, Final
 from litestar import Response
 from litestar.params import FromPath
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -14,7 +15,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.console.gate import need_operator
-from babelgate.gateway.console.parameters import AnyRequest, Parameters, encode_ask, encode_page, read_id
+from babelgate.gateway.console.parameters import Parameters, encode_ask, encode_page, read_id
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.folded_log import FoldedRecord
 from babelgate.gateway.storage.run_summaries import RunQuery, RunSummary

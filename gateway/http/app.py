@@ -8,12 +8,13 @@ from os import getpid
 from socket import gethostname
 from typing import Any, Final
 
-from litestar import Litestar, Request, Response, get
+from litestar import Litestar, Response, get
 from litestar.exceptions import HTTPException
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
 from babelgate.adapters import ADAPTERS
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.kit.server.tracing import note_failure
@@ -164,7 +165,7 @@ def create_app(
         auditor=auditor,
         state={
             GATE: AdminGate(port.settings, policy, auditor),
-            CONSOLE_GATE: ConsoleGate(port.settings, policy, has_own_origin, admin_address),
+            CONSOLE_GATE: ConsoleGate(port.settings, policy, has_own_origin, auditor, admin_address),
         },
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
@@ -176,13 +177,14 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
     """Return the handlers that belong to no protocol: the table of URLs and the health checks."""
 
     @get("/")
-    async def index(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    async def index(request: AnyRequest) -> dict[str, Any]:
         client = caller(request)
         agent = client.agent or "agent"
-        is_single = client.base_url.endswith(f"/agent/{agent}")
         return {
             "babelgate": _VERSION,
-            "agents": [agent] if is_single else [info.name for info in guarded_hub.agents(client.principal)],
+            "agents": [agent]
+            if client.has_single_agent
+            else [info.name for info in guarded_hub.agents(client.principal)],
             "protocols": [
                 {"protocol": example.label, "url": example.url, "example": example.curl}
                 for adapter in ADAPTERS
@@ -197,7 +199,7 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
         return Response({"status": "ok"})
 
     @get("/readyz")
-    async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+    async def readyz(request: AnyRequest) -> Response[dict[str, Any]]:
         registry = hub.registry
         registry.detect_broken()
         why = await hub.ready()
@@ -232,7 +234,7 @@ def _health(registered: RegisteredAgent, *, detailed: bool) -> str:
     return "failing: " + ", ".join(f"{url} is {state}" for url, state in failing.items()) if detailed else "failing"
 
 
-def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _answer(request: AnyRequest, error: Exception) -> Response[Any]:
     """Return the response to an error of a handler, in the format of the protocol that the path belongs to."""
     if isinstance(error, FaultError):
         response = _encode(error.fault, request)
@@ -252,7 +254,7 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     return _encode(Fault(code=FaultCode.INTERNAL, message="The gateway failed to answer this."), request)
 
 
-def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+def _encode(fault: Fault, request: AnyRequest) -> Response[Any]:
     note_failure(request.scope, str(fault.code))
     adapter = find_adapter(request.scope["path"])
     if adapter is not None:

@@ -15,7 +15,8 @@ from litestar import Litestar, Request, Response
 from litestar.routes import HTTPRoute
 from litestar.types import Message, Send
 
-AnyRequest = Request[Any, Any, Any]
+from babelgate.adapters.kit.request import AnyRequest
+
 _BODILESS: Final = frozenset({204, 304})
 _JSON: Final = "application/json"
 _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")

@@ -17,8 +17,11 @@ from litestar import Request, Response
 from litestar.utils import normalize_path
 
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault, FaultCode, FaultError, Principal
+from babelgate.gateway.console.gate import GATE as CONSOLE_GATE
+from babelgate.gateway.console.gate import ConsoleGate
 from babelgate.gateway.console.pages import is_static
 from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.admin_address import AdminAddress
@@ -29,7 +32,7 @@ from babelgate.gateway.http.verifier import ANONYMOUS
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.storage.auditor import NO_AUDITOR, Auditor
 
-Encode = Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
+Encode = Callable[[Fault, AnyRequest], Response[Any]]
 
 _TYPE_LENGTH: Final = 1024
 """Maximum length of a Content-Type, in bytes.
@@ -125,6 +128,9 @@ class GatewayMiddleware:
             inner["state"]["base_url"] = base_url
             if self._admin_address is not None:  # before the credential, so that keys cannot be tried on the other port
                 self._admin_address.check(scope, inner["path"])
+            console: ConsoleGate | None = inner["state"].get(CONSOLE_GATE)
+            if console is not None:
+                console.check_path(inner["path"])
             _check_type(scope)
             front.check_host(scope, headers)
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
@@ -143,7 +149,7 @@ class GatewayMiddleware:
         except FaultError as error:
             inner = {**inner, "type": "http", "method": answer.method}
             answer.scope = inner
-            request: Request[Any, Any, Any] = Request(inner)  # type: ignore[arg-type]
+            request: AnyRequest = Request(inner)  # type: ignore[arg-type]
             response = self._encode(error.fault, request)
             await response.to_asgi_response(None, request)(inner, receive, answer)  # type: ignore[arg-type]
             return

@@ -2,20 +2,22 @@
 redirects to their page in the console."""
 
 from collections.abc import Sequence
-from typing import Any, Final, NotRequired
+from typing import Final, NotRequired
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 from typing_extensions import TypedDict
 
 from babelgate.adapters.kit.aside import aside
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.rest import RestDescription, RestOperation
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.console.gate import GATE, ConsoleGate
+from babelgate.gateway.console.pages import DOCS, is_switched
 from babelgate.gateway.http.grants import Share
 from babelgate.gateway.http.openapi import OpenApi, described_protocols
 
-AnyRequest = Request[Any, Any, Any]
 _READER: Final = "console/#/api"
 """Page of the console that shows the documents, relative to `/docs`."""
 
@@ -90,14 +92,17 @@ OWN_REST: Final = RestDescription(
 
 def openapi_routes() -> Sequence[ControllerRouterHandler]:
     """Return the handlers of the documents, which are generated when they are first requested."""
-    generated: list[OpenApi] = []
+    generated: dict[bool, OpenApi] = {}  # with and without the console
     paths = {f"/openapi/{name}.json": name for name in described_protocols()}
 
     async def respond(request: AnyRequest, protocol: str | None) -> Response[JsonObject]:
-        if not generated:
-            generated.append(OpenApi(request.app.routes, OWN_REST))
+        gate: ConsoleGate = request.scope["state"][GATE]
+        has_console = gate.console.enabled
+        if has_console not in generated:
+            routes = [route for route in request.app.routes if has_console or not is_switched(route.path)]
+            generated[has_console] = OpenApi(routes, OWN_REST)
         base_url = caller(request).base_url
-        return Response(await aside(lambda: generated[0].document(base_url, protocol)))
+        return Response(await aside(lambda: generated[has_console].document(base_url, protocol)))
 
     @get("/openapi.json")
     async def openapi(request: AnyRequest) -> Response[JsonObject]:
@@ -109,7 +114,7 @@ def openapi_routes() -> Sequence[ControllerRouterHandler]:
         """Return the OpenAPI document of one protocol."""
         return await respond(request, paths[request.scope["path"]])
 
-    @get("/docs", status_code=302)
+    @get(DOCS, status_code=302)
     async def docs() -> Response[bytes]:
         """Redirect to the page of the console that shows the documents."""
         return Response(b"", status_code=302, headers={"Location": _READER})

@@ -64,7 +64,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 OWNER = "alice"
 PRINCIPAL = Principal.of_owner(OWNER)
-_BOUND = 30.0
+BOUND = 30.0
 """Timeout of every wait, in seconds. It is long because the machine may be busy."""
 _TURNS = 1000
 """Turns of the event loop that `turned` waits for before it sleeps between its checks."""
@@ -72,7 +72,7 @@ _PAUSE = 0.002
 """Seconds between two checks of a condition that takes time."""
 
 
-async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = _BOUND) -> T:
+async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = BOUND) -> T:
     try:
         async with asyncio.timeout(seconds):
             return await awaitable

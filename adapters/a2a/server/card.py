@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from babelgate.adapters.a2a.agents.card import CardForm, card, etag, versions_of
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import a2a_error
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.extended import answer_file
 from babelgate.canonical import FaultCode, FaultError, Hub
@@ -20,8 +21,6 @@ from .call import Answer, Call, requested_version
 
 MAX_AGE = 300
 """Seconds for which a client may cache a card, which changes only with the configuration."""
-
-AnyRequest = Request[Any, Any, Any]
 
 
 async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) -> Answer:

@@ -59,6 +59,23 @@ class Caller(msgspec.Struct, frozen=True):
         """Owner of the data that the caller works on. Empty if the path needs no API key and none was sent."""
         return self.principal.owner
 
+    @property
+    def agent_path(self) -> str:
+        """Path of the single agent that the caller addressed, such as `/agent/echo`. Empty if it addressed the whole
+        gateway."""
+        path = f"/agent/{self.agent}"
+        return path if self.agent is not None and self.base_url.endswith(path) else ""
+
+    @property
+    def has_single_agent(self) -> bool:
+        """True if the caller addressed a single agent. It then sees only that one."""
+        return self.agent_path != ""
+
+    @property
+    def root_url(self) -> str:
+        """Base URL of the whole gateway, also if the caller addressed a single agent."""
+        return self.base_url.removesuffix(self.agent_path)
+
     def need_agent(self) -> str:
         """Return the agent of requests that name none. Raises not_found if there is no such agent."""
         if self.agent is None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.connection import ASGIConnection
 
 from babelgate.adapters.kit.extension import HEADER, URI, is_named
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.listed import Pieces
 from babelgate.canonical import FaultCode, FaultError, Hub
@@ -32,7 +33,7 @@ def confirm(*, active: bool) -> Mapping[str, str]:
     return {HEADER: URI} if active else {}
 
 
-async def answer_file(hub: Hub, request: Request[Any, Any, Any], blob: str) -> Response[Any]:
+async def answer_file(hub: Hub, request: AnyRequest, blob: str) -> Response[Any]:
     """Return a response with a file by its hash. An agent or a caller supplied the file, so a browser must not show it
     as content of the gateway. Raises not_found if there is no such file."""
     if not _BLOB.match(blob):

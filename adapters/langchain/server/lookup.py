@@ -3,9 +3,10 @@
 from functools import partial
 from uuid import UUID
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.langchain.codec.state import assistant_id
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
-from babelgate.adapters.langchain.server.parameters import AnyRequest, path_id, principal_of
+from babelgate.adapters.langchain.server.parameters import path_id, principal_of
 from babelgate.canonical import (
     AgentInfo,
     Assistant,

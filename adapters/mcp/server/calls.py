@@ -141,7 +141,7 @@ class ToolCalls:
     def _tools(self, who: Caller) -> dict[str, AgentTool]:
         """Return the tools by name; below the URL of one agent, only its tool."""
         infos = self._hub.agents(who.principal)
-        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+        if who.has_single_agent:
             infos = [info for info in infos if info.name == who.agent]
         return tools_of(infos)
 

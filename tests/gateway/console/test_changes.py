@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.admin.administering import ACCESS, ALICE, OPS, two_nodes
 from tests.gateway.console.reading import API, BOB, KEYS, shown
-from tests.gateway.hubs import within
+from tests.gateway.hubs import BOUND, within
 from tests.postgres import empty, url_of
 from tests.running import Running
 
@@ -25,7 +25,7 @@ class Hints:
         self._lines = lines
         self._read: list[Hint] = []
 
-    async def next(self) -> Hint:
+    async def next(self, seconds: float = BOUND) -> Hint:
         async def read() -> Hint:
             async for line in self._lines:
                 if line.startswith("data: "):
@@ -33,16 +33,17 @@ class Hints:
                     return self._read[-1]
             raise EOFError
 
-        return await within(read(), "a hint")
+        return await within(read(), "a hint", seconds)
 
-    async def until(self, kind: str, thing: str | None, status: str | None = None) -> Hint:
-        """Return the first hint about a thing with this status. Hints about several things come in any order."""
+    async def until(self, kind: str, thing: str | None, status: str | None = None, *, seconds: float = BOUND) -> Hint:
+        """Return the first hint about a thing with this status. Hints about several things come in any order. `seconds`
+        bounds the wait for each hint."""
 
         def is_wanted(hint: Hint) -> bool:
             return (hint["kind"], hint["id"]) == (kind, thing) and (status is None or hint["status"] == status)
 
         while (found := next(filter(is_wanted, self._read), None)) is None:
-            await self.next()
+            await self.next(seconds)
         return found
 
 
