@@ -32,6 +32,11 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
     yield from find_access_doubts(
         settings.access, agents=list(settings.agents), keys=list(settings.keys), issuers=list(settings.issuers)
     )
+    if settings.signing.keys and settings.public_url is None:
+        yield (
+            ("signing", "keys"),
+            "cards are not signed without public_url, because a signed card names the gateway by it: set public_url",
+        )
     retention = written.get("retention")
     for name, value in cast("JsonObject", retention).items() if isinstance(retention, dict) else ():
         seconds = getattr(settings.retention, name, None)
@@ -41,6 +46,20 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
                 f"{seconds:g} without a unit is {seconds:g} seconds: write {seconds:g}d for days, or {seconds:g}s if "
                 "seconds are meant",
             )
+
+
+def find_wrong_keys(settings: Settings) -> Iterator[Advice]:
+    """Yield a line for each file in `signing.keys` whose key cannot be used."""
+    if not settings.signing.keys:
+        return
+    # Imported late: cryptography takes longer to import than the rest of most commands.
+    from babelgate.gateway.signing_keys import SigningKeyError, read_signing_key
+
+    for number, path in enumerate(settings.signing.keys):
+        try:
+            read_signing_key(path)
+        except SigningKeyError as error:
+            yield ("signing", "keys", str(number)), str(error)
 
 
 def find_missing_files(settings: Settings) -> Iterator[Advice]:
