@@ -5,7 +5,7 @@ out, so a verifier has several candidates.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 import rfc8785
@@ -37,10 +37,9 @@ class _MapOf:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """Message of the protocol: its members, and those without which it means nothing."""
+    """Message of the protocol, by its members."""
 
     members: "Mapping[str, _Kind | _Message | _ListOf | _MapOf]"
-    required: tuple[str, ...] = field(default=())
 
 
 _Type = _Kind | _Message | _ListOf | _MapOf
@@ -74,7 +73,7 @@ _CARD: Final = _Message(
         "supportedInterfaces": _ListOf(
             _Message({"url": "text", "protocolBinding": "text", "tenant": "text", "protocolVersion": "text"})
         ),
-        "provider": _Message({"url": "text", "organization": "text"}, required=("url", "organization")),
+        "provider": _Message({"url": "text", "organization": "text"}),
         "version": "text",
         "documentationUrl": "text",
         "capabilities": _Message(
@@ -143,6 +142,8 @@ def signed_form(card: JsonObject) -> JsonObject:
     whose parameters have no canonical form is left out, too.
     """
     form = cast("JsonObject", _reduce(card, _CARD, only_known=True))
+    if len(form.get("provider", ())) == 1:  # both of its members are REQUIRED
+        del form["provider"]
     capabilities: JsonObject = form.get("capabilities") or {}
     if "extensions" in capabilities:
         extensions = [each for each in capabilities["extensions"] if _is_canonical(each)]
@@ -251,4 +252,4 @@ def _reduce_message(value: Any, message: _Message, *, only_known: bool) -> Any:
         inner = each if kind is None else _reduce(each, kind, only_known=only_known)
         if inner is not _ABSENT:
             reduced[name] = inner
-    return reduced if all(name in reduced for name in message.required) else _ABSENT
+    return reduced
