@@ -169,11 +169,7 @@ class KeySet:
 
     def _replace(self, document: JsonObject) -> None:
         """Replace the keys by the public keys of a key set. Raises KeyFetchError if there are none."""
-        listed: Any = document.get("keys")
-        entries = cast("list[Any]", listed)[:_MAX_KEYS] if isinstance(listed, list) else []
-        keys = [cast("JsonObject", key) for key in entries if _is_for_signatures(key)]
-        if not keys:
-            raise KeyFetchError("the key set has no public key for signatures")
+        keys = find_public_keys(document)
         if keys != self._keys:
             self._keys = keys
             self._prepared = {}
@@ -203,19 +199,20 @@ class KeySet:
 
 
 async def read_key_file(path: Path) -> JsonObject:
+    """Return the key set in a file, like `load_key_file`, from a thread. Raises KeyFetchError, OSError."""
+    return await asyncio.to_thread(load_key_file, path)
+
+
+def load_key_file(path: Path) -> JsonObject:
     """Return the key set in a file: a JSON object, or a public key in PEM. Raises KeyFetchError, OSError."""
-    content = await asyncio.to_thread(_read_file, path)
+    with path.open("rb") as file:
+        content = file.read(MAX_DOCUMENT)
     if content.lstrip().startswith(b"-----BEGIN"):
         try:
             return {"keys": [describe_public_key(load_pem_public_key(content))]}
         except (ValueError, UnsupportedAlgorithm):
             raise KeyFetchError("the file has no public key in PEM that can be used") from None
     return parse_key_set(content)
-
-
-def _read_file(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(MAX_DOCUMENT)
 
 
 def parse_key_set(body: bytes, source: str = "the file") -> JsonObject:
@@ -227,6 +224,16 @@ def parse_key_set(body: bytes, source: str = "the file") -> JsonObject:
     if not isinstance(document, dict):
         raise KeyFetchError(f"{source} is not a JSON object")
     return cast("JsonObject", document)
+
+
+def find_public_keys(document: JsonObject) -> list[JsonObject]:
+    """Return the public keys in a key set that may verify signatures. Raises KeyFetchError if there are none."""
+    listed: Any = document.get("keys")
+    entries = cast("list[Any]", listed)[:_MAX_KEYS] if isinstance(listed, list) else []
+    keys = [cast("JsonObject", key) for key in entries if _is_for_signatures(key)]
+    if not keys:
+        raise KeyFetchError("the key set has no public key for signatures")
+    return keys
 
 
 def _is_for_signatures(key: object) -> bool:

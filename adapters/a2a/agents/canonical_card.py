@@ -28,6 +28,8 @@ class NotCanonical(ValueError):
 @dataclass(frozen=True, slots=True)
 class _ListOf:
     items: "_Kind | _Message"
+    is_kept: bool = False
+    """True if the list is kept although it is empty. Only the payload leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class _Message:
 _Type = _Kind | _Message | _ListOf | _MapOf
 
 _TEXTS: Final = _ListOf("text")
-_REQUIREMENTS: Final = _ListOf(_Message({"schemes": _MapOf(_Message({"list": _TEXTS}))}))
+_REQUIREMENTS: Final = _ListOf(_Message({"schemes": _MapOf(_Message({"list": _ListOf("text", is_kept=True)}))}))
 _SCOPES: Final = _MapOf("text")
 _FLOW: Final[Mapping[str, _Type]] = {"tokenUrl": "text", "refreshUrl": "text", "scopes": _SCOPES}
 _FLOWS: Final = _Message(
@@ -226,11 +228,12 @@ def _reduce(value: Any, kind: _Type, *, only_known: bool) -> Any:
             return value if isinstance(value, bool) else _ABSENT
         case "struct":
             return cast("JsonObject", value) if isinstance(value, dict) else _ABSENT
-        case _ListOf(items):
+        case _ListOf(items, is_kept):
             if not isinstance(value, list):
                 return _ABSENT
             reduced = [_reduce(each, items, only_known=only_known) for each in cast("list[Any]", value)]
-            return [each for each in reduced if each is not _ABSENT] or _ABSENT
+            remaining = [each for each in reduced if each is not _ABSENT]
+            return remaining if remaining or is_kept else _ABSENT
         case _MapOf(values):
             if not isinstance(value, dict):
                 return _ABSENT
