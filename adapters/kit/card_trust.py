@@ -17,7 +17,7 @@ class KeysNotFetched(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CardTrust:
-    """How the cards of one agent's servers are verified."""
+    """Verification of the cards of one agent's servers."""
 
     find_keys: FindKeys
     is_required: bool

@@ -44,11 +44,11 @@ class CardSettings(SettingsSection):
     """Verification of the agent card of a server (A2A 1.0)."""
 
     verify: Annotated[Literal["off", "audit", "require"], BeforeValidator(_read_off)] = "off"
-    """What happens to a card that none of `keys` has signed: `off` does not check, `audit` uses it, with a warning in
-    the log and a record in the audit log, `require` refuses the agent."""
+    """Treatment of a card that none of `keys` has signed: `off` does not check, `audit` uses it, with a warning in the
+    log and a record in the audit log, `require` refuses the agent."""
     keys: tuple[Annotated[str, AfterValidator(_source_of_keys)], ...] = ()
     """Public keys of the operator of the server: files with a key set (JWKS) or with a public key in PEM, and URLs of
-    key sets. URLs in the card itself are never used."""
+    key sets. A URL with a non-public address must be in `network.allow`. URLs in the card itself are never used."""
 
     @property
     def is_checked(self) -> bool:

@@ -138,7 +138,8 @@ async def test_each_sdk_verifies_cards_during_a_rotation(tmp_path: Path, sdks: d
 async def test_the_gateway_verifies_cards_that_an_sdk_signed(
     tmp_path: Path, sdks: dict[str, OfficialClient], algorithm: str
 ) -> None:
-    pair, far = make_pair(tmp_path, algorithm=algorithm), {**FAR, "signatures": []}
+    pair = make_pair(tmp_path, algorithm=algorithm)
+    far: dict[str, Any] = {**FAR, "signatures": []}
     far["capabilities"] = {**FAR["capabilities"], "extensions": FAR["capabilities"]["extensions"][:2]}
     far["supportedInterfaces"] = [{"url": "http://far", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
 

@@ -143,7 +143,7 @@ def signed_form(card: JsonObject) -> JsonObject:
     Other members, and those with a value of another type, are left out, because verifiers do not see them. An extension
     whose parameters have no canonical form is left out, too.
     """
-    form = cast("JsonObject", _reduce(card, _CARD, only_known=True))
+    form = cast("JsonObject", _reduce(card, _CARD, is_closed=True))
     if len(form.get("provider", ())) == 1:  # both of its members are REQUIRED
         del form["provider"]
     capabilities: JsonObject = form.get("capabilities") or {}
@@ -169,15 +169,15 @@ def candidate_forms(card: JsonObject) -> Iterator[tuple[JsonObject, bytes]]:
     """
     _check_depth(card)
     sent = {name: value for name, value in card.items() if name != "signatures"}
-    known = {name: value for name, value in sent.items() if name in _CARD.members}
-    seen, problem = set[bytes](), NotCanonical("it is empty")
+    of_1_0 = {name: value for name, value in sent.items() if name in _CARD.members}
+    payloads, problem = set[bytes](), NotCanonical("it is empty")
     for form in (
         sent,
         _without_empties(sent),
-        _without_empties(_reduce(sent, _CARD, only_known=False)),
-        known,
-        _without_empties(known),
-        _without_empties(_reduce(sent, _CARD, only_known=True)),
+        _without_empties(_reduce(sent, _CARD, is_closed=False)),
+        of_1_0,
+        _without_empties(of_1_0),
+        _without_empties(_reduce(sent, _CARD, is_closed=True)),
     ):
         if not isinstance(form, dict):
             continue
@@ -186,10 +186,10 @@ def candidate_forms(card: JsonObject) -> Iterator[tuple[JsonObject, bytes]]:
         except NotCanonical as error:
             problem = error
             continue
-        if payload not in seen:
-            seen.add(payload)
+        if payload not in payloads:
+            payloads.add(payload)
             yield cast("JsonObject", form), payload
-    if not seen:
+    if not payloads:
         raise problem
 
 
@@ -216,8 +216,8 @@ _ABSENT: Final = object()
 """Result of `_reduce` for a value that is left out."""
 
 
-def _reduce(value: Any, kind: _Type, *, only_known: bool) -> Any:
-    """Return a value without default values (ProtoJSON). With `only_known`, also without members that the protocol does
+def _reduce(value: Any, kind: _Type, *, is_closed: bool) -> Any:
+    """Return a value without default values (ProtoJSON). With `is_closed`, also without members that the protocol does
     not have."""
     match kind:
         case "text":
@@ -231,28 +231,28 @@ def _reduce(value: Any, kind: _Type, *, only_known: bool) -> Any:
         case _ListOf(items, is_kept):
             if not isinstance(value, list):
                 return _ABSENT
-            reduced = [_reduce(each, items, only_known=only_known) for each in cast("list[Any]", value)]
+            reduced = [_reduce(each, items, is_closed=is_closed) for each in cast("list[Any]", value)]
             remaining = [each for each in reduced if each is not _ABSENT]
             return remaining if remaining or is_kept else _ABSENT
         case _MapOf(values):
             if not isinstance(value, dict):
                 return _ABSENT
             entries = cast("JsonObject", value).items()
-            mapped: JsonObject = {name: _reduce(each, values, only_known=only_known) for name, each in entries}
+            mapped: JsonObject = {name: _reduce(each, values, is_closed=is_closed) for name, each in entries}
             return {name: each for name, each in mapped.items() if each is not _ABSENT} or _ABSENT
         case _Message():
-            return _reduce_message(value, kind, only_known=only_known)
+            return _reduce_message(value, kind, is_closed=is_closed)
 
 
-def _reduce_message(value: Any, message: _Message, *, only_known: bool) -> Any:
+def _reduce_message(value: Any, message: _Message, *, is_closed: bool) -> Any:
     if not isinstance(value, dict):
         return _ABSENT
     reduced: JsonObject = {}
     for name, each in cast("JsonObject", value).items():
         kind = message.members.get(name)
-        if kind is None and only_known:
+        if kind is None and is_closed:
             continue
-        inner = each if kind is None else _reduce(each, kind, only_known=only_known)
+        inner = each if kind is None else _reduce(each, kind, is_closed=is_closed)
         if inner is not _ABSENT:
             reduced[name] = inner
     return reduced

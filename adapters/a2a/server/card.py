@@ -45,8 +45,8 @@ def _card(form: CardForm, agent: AgentInfo, who: Caller) -> JsonObject:
 
     The merged card is not: its members of 0.3 have no place in a signature of 1.0.
     """
-    made = card(form, agent, who.base_url, who.authentication)
-    return sign_card(made, who.signer) if form == "1.0" else made
+    unsigned = card(form, agent, who.base_url, who.authentication)
+    return sign_card(unsigned, who.signer) if form == "1.0" else unsigned
 
 
 def _answer(hub: Hub, request: AnyRequest, agent: str, form: CardForm) -> Response[bytes]:

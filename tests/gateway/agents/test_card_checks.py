@@ -20,7 +20,7 @@ ANSWER: Final[dict[str, Any]] = {"message": {"messageId": "m", "role": "ROLE_AGE
 
 def serve_card(far: Far, *pairs: KeyPair, **members: Any) -> None:
     """Make the server show a card with these signatures, and then these members."""
-    card = {**card_1_0(far.url), "signatures": []}
+    card: dict[str, Any] = {**card_1_0(far.url), "signatures": []}
     signed = sign_card(card, SigningKeys([pair.key for pair in pairs], None)) if pairs else card
     far.set(GET_CARD, {**signed, **members})
     far.set("SendStreamingMessage", [ANSWER])
@@ -88,7 +88,7 @@ async def test_other_protocols_are_not_tried_for_a_verified_agent(tmp_path: Path
             assert (await health(gateway)).startswith(f"broken: {far.url}: {REFUSED}the server has no card")
 
 
-async def test_a_key_set_at_a_url_is_fetched_once_until_a_key_is_unknown(tmp_path: Path) -> None:
+async def test_unknown_keys_cause_no_second_fetch_within_thirty_seconds(tmp_path: Path) -> None:
     old, new = make_pair(tmp_path, "old"), make_pair(tmp_path, "new", "EdDSA")
     async with far_server() as far, issuing() as operator:
         operator.keys = [old.key.jwk]
