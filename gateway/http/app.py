@@ -221,7 +221,7 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub, front: Callable[[]
         """Return the public keys by which the gateway signs."""
         keys = front().signing_keys
         if keys is None:
-            raise FaultError(FaultCode.NOT_FOUND, "This gateway signs nothing: signing.keys is not set.")
+            return Response({"keys": []}, headers={"Cache-Control": "no-cache"})
         return Response(keys.jwks, headers={"Cache-Control": f"public, max-age={_JWKS_AGE}"})
 
     return (index, healthz, readyz, jwks)

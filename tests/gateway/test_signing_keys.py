@@ -144,7 +144,8 @@ async def test_without_a_public_url_nothing_is_signed(tmp_path: Path) -> None:
     assert secret not in logs.text
 
 
-async def test_without_keys_there_is_no_key_set(tmp_path: Path) -> None:
+async def test_without_keys_the_key_set_is_empty(tmp_path: Path) -> None:
     async with running(tmp_path, public_url=PUBLIC) as gateway:
-        assert (await gateway.http.get("/.well-known/jwks.json")).status_code == 404
+        keys = await gateway.http.get("/.well-known/jwks.json")
+        assert (keys.json(), keys.headers["cache-control"]) == ({"keys": []}, "no-cache")
         assert "signatures" not in (await gateway.http.get(CARD, headers=V1)).json()

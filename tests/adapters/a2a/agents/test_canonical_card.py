@@ -49,7 +49,7 @@ def test_values_have_the_form_of_rfc_8785(value: Any, text: str) -> None:
 )
 def test_a_value_without_a_canonical_form_is_refused(value: Any) -> None:
     with pytest.raises(NotCanonical):
-        canonicalize([value] if not isinstance(value, dict) else value)
+        canonicalize(value)
 
 
 def test_the_depth_of_a_card_is_bounded() -> None:
@@ -115,7 +115,7 @@ def test_no_required_member_of_a_signed_card_is_empty(access: Authentication) ->
 
 
 def test_candidates_leave_out_what_signers_leave_out() -> None:
-    card: Any = {
+    card: dict[str, Any] = {
         "name": "a",
         "iconUrl": "",
         "x": 1,
@@ -124,7 +124,7 @@ def test_candidates_leave_out_what_signers_leave_out() -> None:
     }
     with_default = {"extensions": [{"uri": "u", "required": False}]}
     without = {"extensions": [{"uri": "u"}]}
-    payloads = [
+    payloads: list[dict[str, Any]] = [
         {"name": "a", "iconUrl": "", "x": 1, "capabilities": with_default},
         {"name": "a", "x": 1, "capabilities": with_default},
         {"name": "a", "x": 1, "capabilities": without},
@@ -138,7 +138,8 @@ def test_candidates_leave_out_what_signers_leave_out() -> None:
 
 
 def test_a_card_without_any_canonical_form_has_no_candidate() -> None:
-    for card in ({"name": 2**53}, {"x": nested(MAX_DEPTH)}):
+    cards: list[dict[str, Any]] = [{"name": 2**53}, {"x": nested(MAX_DEPTH)}]
+    for card in cards:
         with pytest.raises(NotCanonical):
             list(candidate_forms(card))
     assert len(list(candidate_forms({"name": "a", "x": float("nan")}))) == 1
