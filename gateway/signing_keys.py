@@ -45,7 +45,8 @@ _MAX_SIGNED: Final = 4096
 
 
 class SigningKeyError(Exception):
-    """A file whose key cannot be used. The message names the file and the reason, and never its content."""
+    """A file whose key cannot be used. The message is the reason, without the path and the content: a wrong path may be
+    a misplaced key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,10 @@ def read_signing_key(path: Path) -> SigningKey:
     try:
         key: Any = load_pem_private_key(content, None)
     except TypeError:
-        raise SigningKeyError(f"{path}: the key is encrypted with a password: store it without one") from None
+        raise SigningKeyError("the key is encrypted with a password: store it without one") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise SigningKeyError(f"{path}: {_describe_content(content)}") from None
-    algorithm = _algorithm_of(path, key)
+        raise SigningKeyError(_describe_content(content)) from None
+    algorithm = _algorithm_of(key)
     jwk = describe_public_key(key.public_key())
     kid = thumbprint(jwk)
     return SigningKey(algorithm, kid, {**jwk, "kid": kid, "use": "sig", "alg": algorithm}, key)
@@ -81,21 +82,21 @@ def _read(path: Path) -> bytes:
             return file.read(_MAX_FILE)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "its name is not valid"
-        raise SigningKeyError(f"{path}: it cannot be read: {reason}") from None
+        raise SigningKeyError(f"the file cannot be read: {reason}") from None
 
 
 def _describe_content(content: bytes) -> str:
     """Return the reason why a file has no private key."""
     if b"-----BEGIN" not in content:
-        return "it is not a PEM file: expected -----BEGIN PRIVATE KEY-----"
+        return "the file is not PEM: expected -----BEGIN PRIVATE KEY-----"
     try:
         load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm):
-        return "it has no private key in PEM that can be read"
-    return "it has a public key, and a private key is needed"
+        return "the file has no private key in PEM that can be read"
+    return "the file has a public key, and a private key is needed"
 
 
-def _algorithm_of(path: Path, key: object) -> str:
+def _algorithm_of(key: object) -> str:
     match key:
         case EllipticCurvePrivateKey() if isinstance(key.curve, SECP256R1):
             return "ES256"
@@ -105,12 +106,12 @@ def _algorithm_of(path: Path, key: object) -> str:
             return "RS256"
         case RSAPrivateKey():
             raise SigningKeyError(
-                f"{path}: the RSA key has {key.key_size} bits, and {_RSA_BITS} or more are needed: take a P-256 key"
+                f"the RSA key has {key.key_size} bits, and {_RSA_BITS} or more are needed: take a P-256 key"
             )
         case EllipticCurvePrivateKey():
-            raise SigningKeyError(f"{path}: the curve {key.curve.name} is not supported: take a P-256 key")
+            raise SigningKeyError(f"the curve {key.curve.name} is not supported: take a P-256 key")
         case _:
-            raise SigningKeyError(f"{path}: keys of this kind are not supported: take a P-256, Ed25519 or RSA key")
+            raise SigningKeyError("keys of this kind are not supported: take a P-256, Ed25519 or RSA key")
 
 
 def describe_public_key(key: Any) -> JsonObject:

@@ -19,7 +19,7 @@ from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.settings.access import scopes_of
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import Settings
-from babelgate.gateway.signing_keys import SigningKeyError, SigningKeys, read_signing_key
+from babelgate.gateway.signing_keys import SigningKey, SigningKeyError, SigningKeys, read_signing_key
 
 log = logging.getLogger("babelgate")
 
@@ -210,10 +210,12 @@ def _read_signing_keys(paths: Sequence[Path], public_url: str | None) -> Signing
     """Read the private keys of the settings, and log their ids. Raises invalid."""
     if not paths:
         return None
-    try:
-        keys = [read_signing_key(path) for path in paths]
-    except SigningKeyError as error:
-        raise FaultError(FaultCode.INVALID, f"signing.keys: {error}") from None
+    keys: list[SigningKey] = []
+    for number, path in enumerate(paths):
+        try:
+            keys.append(read_signing_key(path))
+        except SigningKeyError as error:
+            raise FaultError(FaultCode.INVALID, f"signing.keys.{number}: {error}") from None
     signing_keys = SigningKeys(keys, None if public_url is None else f"{public_url}{JWKS_PATH}")
     log.info("signing keys read kids=%s", ",".join(signing_keys.kids))
     if public_url is None:

@@ -86,8 +86,8 @@ def _find_wrong_card_keys(name: str, agent: AgentSettings) -> Iterator[Advice]:
         try:
             find_public_keys(load_key_file(path))
         except (KeyFetchError, OSError) as error:
-            reason = f"it cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-            yield ("agents", name, "card", "keys", str(number)), f"{path}: {reason}"
+            reason = f"the file cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+            yield ("agents", name, "card", "keys", str(number)), reason
 
 
 def _is_plain(value: float | str) -> bool:

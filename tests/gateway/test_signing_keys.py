@@ -61,11 +61,11 @@ def wrong_files() -> dict[str, tuple[bytes | None, str]]:
     public = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n"
     public += b"-----END PUBLIC KEY-----\n"
     return {
-        "missing": (None, "it cannot be read: No such file or directory"),
-        "empty": (b"", "it is not a PEM file: expected -----BEGIN PRIVATE KEY-----"),
-        "der": (b"\x30\x81\x87", "it is not a PEM file: expected -----BEGIN PRIVATE KEY-----"),
-        "cut": (pem[:80], "it has no private key in PEM that can be read"),
-        "public": (public, "it has a public key, and a private key is needed"),
+        "missing": (None, "the file cannot be read: No such file or directory"),
+        "empty": (b"", "the file is not PEM: expected -----BEGIN PRIVATE KEY-----"),
+        "der": (b"\x30\x81\x87", "the file is not PEM: expected -----BEGIN PRIVATE KEY-----"),
+        "cut": (pem[:80], "the file has no private key in PEM that can be read"),
+        "public": (public, "the file has a public key, and a private key is needed"),
         "encrypted": (
             to_pem(make_private_key("ES256"), BestAvailableEncryption(b"secret")),
             "the key is encrypted with a password: store it without one",
@@ -86,12 +86,12 @@ def wrong_files() -> dict[str, tuple[bytes | None, str]]:
 
 
 @pytest.mark.parametrize("name", wrong_files())
-def test_a_wrong_file_is_named_with_the_reason(tmp_path: Path, name: str) -> None:
+def test_the_reason_for_a_wrong_file_is_exact(tmp_path: Path, name: str) -> None:
     content, reason = wrong_files()[name]
     file = tmp_path / "key.pem"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(SigningKeyError, match=re.escape(f"{file}: {reason}")):
+    with pytest.raises(SigningKeyError, match=f"^{re.escape(reason)}$"):
         read_signing_key(file)
 
 
@@ -129,7 +129,7 @@ async def test_a_reload_reads_the_keys_again(tmp_path: Path) -> None:
         assert (await gateway.http.get("/.well-known/jwks.json")).json() == {"keys": [new.key.jwk]}
         new.file.write_text("no key")
         report = await reload(gateway, signing=signing)
-        assert report.mistakes == (f"signing.keys: {new.file}: {wrong_files()['empty'][1]}",)
+        assert report.mistakes == (f"signing.keys.0: {wrong_files()['empty'][1]}",)
         assert (await gateway.http.get(CARD, headers=V1)).json() == after.json()
 
 

@@ -33,8 +33,8 @@ def test_a_key_that_cannot_sign_is_a_mistake(file: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         load(file)
     assert raised.value.problems == (
-        f"{file}: signing.keys.1: other.pem: it is not a PEM file: expected -----BEGIN PRIVATE KEY-----",
-        f"{file}: signing.keys.2: missing.pem: it cannot be read: No such file or directory",
+        f"{file}: signing.keys.1: the file is not PEM: expected -----BEGIN PRIVATE KEY-----",
+        f"{file}: signing.keys.2: the file cannot be read: No such file or directory",
     )
 
 
@@ -91,7 +91,7 @@ def test_files_with_pinned_keys_are_checked_by_validate(file: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         check_files(file)
     assert raised.value.problems == (
-        f"{file}: agents.far.card.keys.2: empty.json: the key set has no public key for signatures",
-        f"{file}: agents.far.card.keys.3: key.pem: the file has no public key in PEM that can be used",
-        f"{file}: agents.far.card.keys.4: missing.json: it cannot be read: No such file or directory",
+        f"{file}: agents.far.card.keys.2: the key set has no public key for signatures",
+        f"{file}: agents.far.card.keys.3: the file has no public key in PEM that can be used",
+        f"{file}: agents.far.card.keys.4: the file cannot be read: No such file or directory",
     )
