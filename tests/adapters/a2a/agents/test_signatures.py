@@ -148,3 +148,14 @@ async def test_keys_that_cannot_be_fetched_are_the_reason(pair: KeyPair) -> None
 async def test_members_that_no_signature_covers_are_left_out(pair: KeyPair) -> None:
     card = {**signed(pair), "url": "http://evil.example", "protocolVersion": "0.3", "x": 1}
     assert not {"url", "protocolVersion", "x", "signatures"} & (await verify_card(card, Pinned(pair).find)).keys()
+
+
+@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256"])
+async def test_a_malformed_signature_is_refused(tmp_path: Path, algorithm: str) -> None:
+    pair = make_pair(tmp_path, algorithm=algorithm)
+    card = signed(pair)
+    values = [encode_base64url(b"x" * length) for length in (0, 1, 63, 64, 65, 256, 600)]
+    for value in (*values, "=", "€", "a", None, 7, ["x"], "x" * 100_000):
+        card["signatures"] = [{**card["signatures"][0], "signature": value}]
+        with pytest.raises(UnverifiedCard, match=CHANGED):
+            await verify_card(card, Pinned(pair).find)
