@@ -618,19 +618,22 @@ async def _upstream(name: str, settings: AgentSettings, trust: CardTrust | None,
     headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
     by_url: dict[str, tuple[AgentInfo, str, Detected]] = {}
     missing: _Broken | None = None
+    servers_to_call = list(settings.servers)
     for url in settings.servers:
         try:
             server = await _detect_named(name, detector, url, headers, settings, trust)
             by_url[url] = (*_pick_agent(name, settings.agent, url, server), server)
         except _Broken as error:
             missing = error
+            if trust is not None and trust.is_required and not error.may_work:
+                servers_to_call.remove(url)  # its card is refused
     if not by_url:
         raise missing or _Broken("it has no URL")
     if missing is not None:  # a server without the agent may have it later
         log.warning("server of an agent not usable agent=%s reason=%s", name, missing)
     info, first, detected = next(iter(by_url.values()))
     servers: list[FailoverServer] = []
-    for url in settings.servers:
+    for url in servers_to_call:
         server_info, at, server = by_url.get(url, (info, url, detected))
         servers.append(_server(server.upstream, at, server_info, settings, headers, trust))
     log.info("protocol detected agent=%s reason=%s", name, detected.summary)

@@ -132,3 +132,14 @@ async def test_a_changed_key_file_counts_at_once(tmp_path: Path) -> None:
         assert await run(gateway) == "refused"
         assert pair.write_key_set() == file
         assert await run(gateway) == "completed"
+
+
+async def test_a_server_with_a_refused_card_is_left_out(tmp_path: Path) -> None:
+    pair = make_pair(tmp_path)
+    async with far_server() as far, far_server() as other:
+        serve_card(far, pair)
+        serve_card(other)
+        card = {"verify": "require", "keys": [pair.write_key_set()]}
+        async with running(tmp_path, configured={"far": {"urls": [other.url, far.url], "card": card}}) as gateway:
+            assert [await run(gateway) for _ in range(4)] == ["completed"] * 4
+        assert other.calls() == []
