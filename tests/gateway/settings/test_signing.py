@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from babelgate.gateway.settings.load import ConfigError, advise, check_files, load
+from babelgate.gateway.settings.redaction import redact
 from tests.gateway.card_keys import make_pair
 from tests.gateway.settings.problems import problem
 
@@ -20,7 +21,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_keys_are_files_below_the_working_directory(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_pair(file.parent)
     file.write_text("signing: {keys: [key.pem]}\npublic_url: https://agents.example.com")
-    assert load(file).signing.keys == (Path("key.pem"),)
+    settings = load(file)
+    assert settings.signing.keys == (Path("key.pem"),)
+    assert redact(settings)["signing"] == {"keys": ["key.pem"]}
     assert advise(file) == []
     monkeypatch.setenv("BABELGATE_SIGNING__KEYS", "key.pem,key.pem")
     assert load(file).signing.keys == (Path("key.pem"), Path("key.pem"))
