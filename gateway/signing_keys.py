@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -40,8 +40,8 @@ _ALGORITHMS: Final[Mapping[type, str]] = {
     RSAPublicKey: "RS256",
 }
 """One algorithm for each kind of public key, by which PyJWT writes it as a JSON Web Key."""
-_MAX_SIGNED: Final = 4096
-"""Maximum number of payloads whose signatures are kept. Chosen: one per agent and base URL, 1 KB each."""
+_MAX_DOCUMENTS: Final = 1024
+"""Maximum number of signed documents that are kept. Chosen: two cards per agent, of some KB each."""
 
 
 class SigningKeyError(Exception):
@@ -132,13 +132,14 @@ def thumbprint(jwk: JsonObject) -> str:
 
 
 class SigningKeys:
-    """Private keys of one generation of the settings. It signs, and keeps the signatures."""
+    """Private keys of one generation of the settings. They sign documents, and keep them."""
 
     def __init__(self, keys: Sequence[SigningKey], jwks_url: str | None) -> None:
         """Create the keys. `jwks_url` is where others get the public keys; None if the gateway does not know it."""
         self._keys = keys
         self._headers = [encode_protected(_header_of(each, jwks_url)) for each in keys]
-        self._signed: OrderedDict[bytes, Sequence[Mapping[str, str]]] = OrderedDict()
+        self._documents: OrderedDict[bytes, JsonObject] = OrderedDict()
+        """Signed documents by the digest of the unsigned ones."""
         self.jwks: JsonObject = {"keys": [each.jwk for each in keys]}
         """Public keys (RFC 7517)."""
 
@@ -149,17 +150,19 @@ class SigningKeys:
 
     def sign(self, payload: bytes) -> Sequence[Mapping[str, str]]:
         """Return a signature by each key, in the order of the settings. The same payload has the same signatures."""
-        digest = hashlib.sha256(payload).digest()
-        signatures = self._signed.get(digest)
-        if signatures is None:
-            signatures = [
-                {"protected": header, "signature": encode_base64url(_sign(key, signing_input(header, payload)))}
-                for key, header in zip(self._keys, self._headers, strict=True)
-            ]
-            self._signed[digest] = signatures
-            if len(self._signed) > _MAX_SIGNED:
-                self._signed.popitem(last=False)
-        return signatures
+        return [
+            {"protected": header, "signature": encode_base64url(_sign(key, signing_input(header, payload)))}
+            for key, header in zip(self._keys, self._headers, strict=True)
+        ]
+
+    def find_signed(self, digest: bytes, make: Callable[[], JsonObject]) -> JsonObject:
+        """Return the signed document for a digest of the unsigned one. It is made once, as long as the keys stay."""
+        document = self._documents.get(digest)
+        if document is None:
+            document = self._documents[digest] = make()
+            if len(self._documents) > _MAX_DOCUMENTS:
+                self._documents.popitem(last=False)
+        return document
 
 
 def _header_of(key: SigningKey, jwks_url: str | None) -> JsonObject:

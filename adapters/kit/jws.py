@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from jwt.algorithms import get_default_algorithms
@@ -24,6 +24,10 @@ class PayloadSigner(Protocol):
     def sign(self, payload: bytes) -> Sequence[Mapping[str, str]]:
         """Return a signature by each key, in the order of the settings. Each has the members `protected` and
         `signature`."""
+        ...
+
+    def find_signed(self, digest: bytes, make: Callable[[], JsonObject]) -> JsonObject:
+        """Return the signed document for a digest of the unsigned one. It is made once, as long as the keys stay."""
         ...
 
 

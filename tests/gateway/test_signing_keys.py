@@ -56,6 +56,18 @@ def test_the_public_key_verifies_repeatable_signatures(tmp_path: Path, algorithm
     assert "private" not in repr(pair.key).lower()
 
 
+def test_a_document_is_signed_once_and_the_number_is_bounded(tmp_path: Path) -> None:
+    keys = SigningKeys([make_pair(tmp_path).key], None)
+    calls: list[int] = []
+
+    def find(number: int) -> None:
+        keys.find_signed(bytes([number % 256, number // 256]), lambda: {"n": calls.append(number)})
+
+    for number in (*range(1025), 1024, 1, 0):
+        find(number)
+    assert calls == [*range(1025), 0]
+
+
 def wrong_files() -> dict[str, tuple[bytes | None, str]]:
     pem = to_pem(make_private_key("ES256"))
     public = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n"
