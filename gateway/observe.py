@@ -166,6 +166,9 @@ class GatewayObserver:
     def note_failover(self, agent: str) -> None:
         """Report that another server is tried, because one could not be reached."""
 
+    def note_card_checked(self, agent: str, result: str) -> None:
+        """Report the verification of the card of an agent's server. `result` is `verified` or `unverified`."""
+
     # Storage and webhooks
 
     def note_commit(self, commands: int, seconds: float) -> None:

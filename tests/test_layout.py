@@ -121,6 +121,10 @@ RAISES_BY_KIND: Final[Mapping[str, str]] = {
 """Modules whose public functions need no list of raised codes."""
 
 TESTED_BY: Final[Mapping[str, str]] = {
+    # Signed cards are one subject: the signature, the keys, and what a failure means.
+    "adapters/kit/card_trust.py": "tests/gateway/agents/test_card_checks.py",
+    "adapters/kit/jws.py": "tests/adapters/a2a/agents/test_signatures.py",
+    "gateway/key_set.py": "tests/gateway/http/test_issuer_keys.py",
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
     "gateway/generation.py": "tests/gateway/http/test_generations.py",

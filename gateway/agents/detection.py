@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from babelgate.adapters import UPSTREAMS
+from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, read_answer
 from babelgate.adapters.kit.client.calls import Hook
 from babelgate.adapters.kit.client.status import UNAVAILABLE
@@ -67,6 +68,10 @@ class Undetected(Exception):
         self.answers = answers
 
 
+_Key = tuple[str, str, str | None, Networks | None, CardTrust | None]
+"""URL, headers, protocol, networks and verification of a detection."""
+
+
 class Detector:
     """Detector of protocols. It caches the result for each server."""
 
@@ -76,7 +81,7 @@ class Detector:
         self._bound = bound
         self._clients: dict[Networks | None, httpx.AsyncClient] = {}
         self._instances: dict[str, str] = {}
-        self._detections: dict[tuple[str, str, str | None, Networks | None], asyncio.Future[Detected]] = {}
+        self._detections: dict[_Key, asyncio.Future[Detected]] = {}
 
     async def __aenter__(self) -> "Detector":
         return self
@@ -101,26 +106,42 @@ class Detector:
             self._instances[_origin(str(response.request.url))] = match[1].lower()
 
     async def detect(
-        self, url: str, headers: Mapping[str, str], protocol: str | None = None, networks: Networks | None = None
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        protocol: str | None = None,
+        networks: Networks | None = None,
+        trust: CardTrust | None = None,
     ) -> Detected:
         """Detect the protocol and the agents of a server. `protocol` restricts the detection to one protocol, and
-        `networks` the addresses to which it connects.
+        `networks` the addresses to which it connects. With `trust`, only protocols with signed cards are tried, and the
+        cards are verified.
 
         Raises Undetected.
         """
-        key = (url, repr(sorted(headers.items())), protocol, networks)
+        key = (url, repr(sorted(headers.items())), protocol, networks, trust)
         if key not in self._detections:
-            self._detections[key] = asyncio.ensure_future(self._detect(url, headers, protocol, self._http(networks)))
+            detection = self._detect(url, headers, protocol, self._http(networks), trust)
+            self._detections[key] = asyncio.ensure_future(detection)
         return await self._detections[key]
 
     async def _detect(
-        self, url: str, headers: Mapping[str, str], protocol: str | None, http: httpx.AsyncClient
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        protocol: str | None,
+        http: httpx.AsyncClient,
+        trust: CardTrust | None,
     ) -> Detected:
-        candidates = [each for each in self._upstreams if protocol in (None, each.protocol)]
-        answers = await asyncio.gather(*(self._ask(candidate, url, headers, http) for candidate in candidates))
+        candidates = [
+            each
+            for each in self._upstreams
+            if protocol in (None, each.protocol) and (trust is None or each.discover_signed is not None)
+        ]
+        answers = await asyncio.gather(*(self._ask(candidate, url, headers, http, trust) for candidate in candidates))
         instance = self._instances.get(_origin(url))
         if instance is not None and protocol is None:
-            gateway = await self._detect_gateway(url, headers, instance, http)
+            gateway = await self._detect_gateway(url, headers, instance, http, trust)
             if gateway is not None:
                 return gateway
         pairs = list(zip(candidates, answers, strict=True))
@@ -139,12 +160,20 @@ class Detector:
         return Detected(upstream, [(info, url) for info in infos], because, instance)
 
     async def _ask(
-        self, upstream: Upstream, url: str, headers: Mapping[str, str], http: httpx.AsyncClient
+        self,
+        upstream: Upstream,
+        url: str,
+        headers: Mapping[str, str],
+        http: httpx.AsyncClient,
+        trust: CardTrust | None,
     ) -> "Sequence[AgentInfo] | _Refusal":
         """Return the agents that a server lists in one protocol, or the reason why it lists none."""
         try:
             async with asyncio.timeout(self._bound):
-                infos = await upstream.discover(url, http, headers)
+                if trust is not None and upstream.discover_signed is not None:
+                    infos = await upstream.discover_signed(url, http, headers, trust)
+                else:
+                    infos = await upstream.discover(url, http, headers)
         except FaultError as error:
             return _Refusal(error.fault.message, answers=_answers(error.fault))
         except TimeoutError:
@@ -154,7 +183,12 @@ class Detector:
         return infos or _Refusal("it has no agents", answers=True)
 
     async def _detect_gateway(
-        self, url: str, headers: Mapping[str, str], instance: str, http: httpx.AsyncClient
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        instance: str,
+        http: httpx.AsyncClient,
+        trust: CardTrust | None,
     ) -> Detected | None:
         """Return the agents of another Babelgate, or None if the URL is not its root.
 
@@ -170,7 +204,7 @@ class Detector:
         if best is None or best.own_path is None or not names:
             return None
         urls = [url.rstrip("/") + best.own_path.format(agent=name) for name in names]
-        answers = await asyncio.gather(*(self._ask(best, each, headers, http) for each in urls))
+        answers = await asyncio.gather(*(self._ask(best, each, headers, http, trust) for each in urls))
         agents = [(answer[0], at) for answer, at in zip(answers, urls, strict=True) if not isinstance(answer, _Refusal)]
         if not agents:
             return None

@@ -41,11 +41,17 @@ class ConfigSource:
         """Digest of the files when they were last read."""
         self.sources: Mapping[str, str] = {}
         """Source of each setting that has no default value, by its key, when they were last read without a mistake."""
+        self._key_files: Sequence[Path] = ()
+        """Files in `signing.keys` when the settings were last read."""
 
     def load_for_start(self) -> Settings:
         """Read and check the settings. Raises ConfigError. An agent whose file is missing is listed as broken later."""
         self.digest = self.compute_digest()
         settings = load(self.path, self._flags)
+        if settings.signing.keys != self._key_files:  # only the settings name them: they are not in the digest yet
+            self._key_files = settings.signing.keys
+            self.digest = self.compute_digest()
+            settings = load(self.path, self._flags)
         check_exposure(settings)
         self.sources = find_sources(self.path, self._flags)
         return settings
@@ -59,19 +65,22 @@ class ConfigSource:
     def compute_digest(self) -> bytes:
         """Return a digest of the files as they are now. A file that cannot be read is like an empty one."""
         digest = hashlib.sha256()
-        for path in list_files(self.path):
+        for path in self._list_files():
             content = b""
             with suppress(OSError):
                 content = path.read_bytes()
             digest.update(hashlib.sha256(content).digest())
         return digest.digest()
 
+    def _list_files(self) -> Sequence[Path]:
+        return [*list_files(self.path), *self._key_files]
+
     def list_folders(self) -> Sequence[Path]:
         """Return the folders whose changes can change the files.
 
         The folder of a file is watched, and not the file: a rename or a new target of a link replaces the file.
         """
-        folders = {folder for path in list_files(self.path) for folder in (path.parent, path.resolve().parent)}
+        folders = {folder for path in self._list_files() for folder in (path.parent, path.resolve().parent)}
         return sorted(folder.absolute() for folder in folders if folder.is_dir())
 
 

@@ -31,6 +31,7 @@ from babelgate.gateway.console.routes import console_routes
 from babelgate.gateway.http import grants
 from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.direct import DirectApp
+from babelgate.gateway.http.front import JWKS_PATH, Front
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.http.openapi_routes import openapi_routes
@@ -44,6 +45,8 @@ from babelgate.gateway.storage.blob_store import open_blobs
 
 log = logging.getLogger("babelgate")
 
+_JWKS_AGE: Final = 3600
+"""Seconds for which others may keep the public keys. A new key must be listed for as long before it signs alone."""
 _VERSION: Final = version("babelgate")
 _STATUS: Final = {
     FaultCode.NOT_FOUND: 404,
@@ -150,7 +153,7 @@ def create_app(
     def has_own_origin(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         return generations.front().has_own_origin(scope, headers)
 
-    handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub)]
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub, generations.front), *grants.routes(own_hub)]
     handlers += [admin_routes(hub, port), *console_routes(hub, own_hub, port), *openapi_routes()]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
@@ -173,8 +176,8 @@ def create_app(
     )
 
 
-def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
-    """Return the handlers that belong to no protocol: the table of URLs and the health checks."""
+def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub, front: Callable[[], Front]) -> Sequence[Any]:
+    """Return the handlers that belong to no protocol: the table of URLs, the health checks, and the public keys."""
 
     @get("/")
     async def index(request: AnyRequest) -> dict[str, Any]:
@@ -216,7 +219,15 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
             body["configuration"] = comparison if others else "ok"
         return Response(body, status_code=200 if why is None else 503)
 
-    return (index, healthz, readyz)
+    @get(JWKS_PATH)
+    async def jwks() -> Response[dict[str, Any]]:
+        """Return the public keys by which the gateway signs."""
+        keys = front().signing_keys
+        if keys is None:
+            return Response({"keys": []}, headers={"Cache-Control": "no-cache"})
+        return Response(keys.jwks, headers={"Cache-Control": f"public, max-age={_JWKS_AGE}"})
+
+    return (index, healthz, readyz, jwks)
 
 
 def _health(registered: RegisteredAgent, *, detailed: bool) -> str:

@@ -1,9 +1,11 @@
 """Settings of one generation for requests: credentials, host names, origins, and the base URL of responses."""
 
 import ipaddress
+import logging
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from babelgate.adapters import ADAPTERS
@@ -17,9 +19,15 @@ from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.settings.access import scopes_of
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.signing_keys import SigningKey, SigningKeyError, SigningKeys, read_signing_key
 
+log = logging.getLogger("babelgate")
+
+JWKS_PATH: Final = "/.well-known/jwks.json"
+"""Path of the public keys of the gateway, which need no credential."""
 _OPEN: Final = tuple(
-    path.split("/") for path in ("/healthz", "/readyz", *(path for adapter in ADAPTERS for path in adapter.open_paths))
+    path.split("/")
+    for path in ("/healthz", "/readyz", JWKS_PATH, *(path for adapter in ADAPTERS for path in adapter.open_paths))
 )
 """Paths that need no credential, split into segments."""
 _LOGIN: Final = tuple(path.split("/") for adapter in ADAPTERS for path in adapter.login_paths)
@@ -37,6 +45,8 @@ class Front:
     registry: Registry
     verifier: Verifier
     authentication: Authentication
+    signing_keys: SigningKeys | None
+    """Keys in `signing.keys`; None without any."""
     hosts: Hosts
     origins: Set[str]
     """Origins whose pages may call the gateway. If empty, these are the origins of this machine."""
@@ -52,13 +62,14 @@ class Front:
 
     @classmethod
     def of(cls, settings: Settings, registry: Registry, verifier: Verifier) -> "Front":
-        """Return the front of a gateway with these settings and agents."""
+        """Return the front of a gateway with these settings and agents. Raises invalid for a wrong key file."""
         public_url = settings.public_url.rstrip("/") if settings.public_url else None
         authentication = _authentication_of(settings)
         return cls(
             registry=registry,
             verifier=verifier,
             authentication=authentication,
+            signing_keys=_read_signing_keys(settings.signing.keys, public_url),
             hosts=Hosts.of(settings),
             origins=frozenset(settings.cors),
             public_url=public_url,
@@ -73,6 +84,12 @@ class Front:
                 "authentication": authentication,
             },
         )
+
+    @property
+    def signer(self) -> SigningKeys | None:
+        """Signer of cards. None without keys, and without `public_url`: a signed card must not contain a URL that
+        follows from the request."""
+        return None if self.public_url is None else self.signing_keys
 
     def is_open(self, path: str) -> bool:
         """Return True if a path needs no credential. `{agent}` in an open path matches any name."""
@@ -187,6 +204,23 @@ class Front:
         if self.origins:
             return origin in self.origins or "*" in self.origins
         return _LOOPBACK.fullmatch(origin) is not None
+
+
+def _read_signing_keys(paths: Sequence[Path], public_url: str | None) -> SigningKeys | None:
+    """Read the private keys of the settings, and log their ids. Raises invalid."""
+    if not paths:
+        return None
+    keys: list[SigningKey] = []
+    for number, path in enumerate(paths):
+        try:
+            keys.append(read_signing_key(path))
+        except SigningKeyError as error:
+            raise FaultError(FaultCode.INVALID, f"signing.keys.{number}: {error}") from None
+    signing_keys = SigningKeys(keys, None if public_url is None else f"{public_url}{JWKS_PATH}")
+    log.info("signing keys read kids=%s", ",".join(signing_keys.kids))
+    if public_url is None:
+        log.warning("cards not signed reason=%r", "public_url is not set")
+    return signing_keys
 
 
 def _within(address: str, networks: Sequence[IPNetwork]) -> bool:

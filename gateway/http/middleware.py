@@ -156,7 +156,13 @@ class GatewayMiddleware:
         sent = {name: headers[name.encode()].decode("latin-1") for name in front.forwarded if name.encode() in headers}
         reads_only = answer.method == "HEAD" or front.is_foreign(headers)
         inner["state"]["caller"] = Caller(
-            principal, base_url, agent, sent, authentication=front.authentication, reads_only=reads_only
+            principal,
+            base_url,
+            agent,
+            sent,
+            authentication=front.authentication,
+            signer=front.signer,
+            reads_only=reads_only,
         )
         if scope["type"] == "http":
             inner["method"] = _STAND_INS.get(answer.method, answer.method)

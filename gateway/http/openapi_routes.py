@@ -53,12 +53,19 @@ class ReadinessReport(TypedDict):
     configuration: NotRequired[str]
 
 
+class KeySetDocument(TypedDict):
+    """Public keys (RFC 7517)."""
+
+    keys: list[JsonObject]
+
+
 OWN_REST: Final = RestDescription(
     error=GatewayError,
     operations={
         "index": RestOperation(returns=Examples),
         "healthz": RestOperation(returns=Health),
         "readyz": RestOperation(returns=ReadinessReport),
+        "jwks": RestOperation(returns=KeySetDocument),
         "give": RestOperation(body=Share, returns=JsonObject),
         "remove": RestOperation(query={"thread_id": "string", "grantee": "string"}),
         "list_grants": RestOperation(returns=JsonObject, query={"thread_id": "string"}),

@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.access import find_access_doubts
-from babelgate.gateway.settings.model import RETRY_JITTER, Settings
+from babelgate.gateway.settings.model import RETRY_JITTER, AgentSettings, Settings
 
 _KEY_LENGTH: Final = 16
 """Minimum length of an API key, in characters. Chosen: 16 hexadecimal digits are 64 bits, too many to guess over
@@ -35,6 +35,11 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
     yield from find_access_doubts(
         settings.access, agents=list(settings.agents), keys=list(settings.keys), issuers=list(settings.issuers)
     )
+    if settings.signing.keys and settings.public_url is None:
+        yield (
+            ("signing", "keys"),
+            "cards are not signed without public_url, because a signed card names the gateway by it: set public_url",
+        )
     retention = written.get("retention")
     for name, value in cast("JsonObject", retention).items() if isinstance(retention, dict) else ():
         seconds = getattr(settings.retention, name, None)
@@ -53,15 +58,46 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
         )
 
 
+def find_wrong_keys(settings: Settings) -> Iterator[Advice]:
+    """Yield a line for each file in `signing.keys` whose key cannot be used."""
+    if not settings.signing.keys:
+        return
+    # Imported late: cryptography takes longer to import than the rest of most commands.
+    from babelgate.gateway.signing_keys import SigningKeyError, read_signing_key
+
+    for number, path in enumerate(settings.signing.keys):
+        try:
+            read_signing_key(path)
+        except SigningKeyError as error:
+            yield ("signing", "keys", str(number)), str(error)
+
+
 def find_missing_files(settings: Settings) -> Iterator[Advice]:
-    """Yield advice for each agent whose file does not exist. Relative paths start from the working directory."""
+    """Yield advice for each agent whose file does not exist, or has no keys. Relative paths start from the working
+    directory."""
     for name, agent in settings.agents.items():
+        yield from _find_wrong_card_keys(name, agent)
         place = (agent.graph or "").rpartition(":")[0]
         if place.endswith(".py") and not Path(place).is_file():
             yield (
                 ("agents", name, "graph"),
                 f"there is no file {Path(place).resolve()}: correct the path, which starts from the working directory",
             )
+
+
+def _find_wrong_card_keys(name: str, agent: AgentSettings) -> Iterator[Advice]:
+    files = [(number, Path(each)) for number, each in enumerate(agent.card.keys) if "://" not in each]
+    if not files:
+        return
+    # Imported late: cryptography takes longer to import than the rest of most commands.
+    from babelgate.gateway.key_set import KeyFetchError, find_public_keys, load_key_file
+
+    for number, path in files:
+        try:
+            find_public_keys(load_key_file(path))
+        except (KeyFetchError, OSError) as error:
+            reason = f"the file cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+            yield ("agents", name, "card", "keys", str(number)), reason
 
 
 def _is_plain(value: float | str) -> bool:

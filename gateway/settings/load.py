@@ -18,7 +18,7 @@ from pydantic_settings import EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.settings.advice import find_doubts, find_missing_files
+from babelgate.gateway.settings.advice import find_doubts, find_missing_files, find_wrong_keys
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.settings.place import SourceFinder, format_location, keys_of
 from babelgate.gateway.settings.secret_files import SecretFileError, file_variables, locate, read_secret, read_variables
@@ -59,6 +59,8 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
     if settings.default_agent not in (None, *settings.agents) and "agents" not in (flags or {}):
         where = place.of(("default_agent",))
         raise ConfigError(f"{where}: there is no such agent; there are {', '.join(settings.agents)}")
+    if wrong_keys := [f"{place.of(loc)}: {text}" for loc, text in find_wrong_keys(settings)]:
+        raise ConfigError(*wrong_keys)
     return settings
 
 

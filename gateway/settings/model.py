@@ -56,6 +56,7 @@ from babelgate.gateway.settings.fields import (
     parse_list,
     split_listen,
 )
+from babelgate.gateway.settings.signing import CardSettings, SigningSettings
 from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
@@ -146,6 +147,7 @@ class AgentSettings(SettingsSection):
     `call.input.headers`, a graph from `configurable`. API keys of the gateway are never forwarded."""
     timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Period | Timeout)] = Timeout()
     """Maximum duration of one run, in seconds or as text such as `1h`, or `{connect, read, total}`."""
+    card: CardSettings = CardSettings()
     concurrency: PositiveInt | None = None
     """Maximum number of active runs. By default there is no limit."""
     continuable: bool = False
@@ -203,6 +205,8 @@ class AgentSettings(SettingsSection):
             for name in ("protocol", "agent", "headers", "options"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has {configured[0]}")
+        if self.card.is_checked and (self.target is not None or self.protocol not in (None, "a2a")):
+            raise ValueError("card.verify is for agents with a url whose protocol is a2a: others have no signed card")
         return self
 
     @property
@@ -449,6 +453,7 @@ class Settings(BaseSettings):
     of this machine, the address in `host` and the name in `public_url` are always allowed. With `keys` or `issuers`,
     any name is allowed unless `hosts` is set."""
     network: Network = Network()
+    signing: SigningSettings = SigningSettings()
     webhook_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
     """Secret that signs requests to webhooks according to Standard Webhooks: `webhook-id`, `webhook-timestamp` and
     `webhook-signature`. After the prefix `whsec_` the secret is base64; without it, plain text."""

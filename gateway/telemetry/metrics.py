@@ -130,6 +130,9 @@ class Metrics(GatewayObserver):
         self._jwks_fetches = self._counter(
             "jwks_fetches_total", "Fetches of the keys of issuers.", ("issuer", "result")
         )
+        self._cards = self._counter(
+            "card_signatures_total", "Verifications of the cards of agents' servers.", ("agent", "result")
+        )
         self._runs = self._counter("runs_total", "Ended runs.", ("agent", "protocol", "outcome"))
         self._failures = self._counter(
             "upstream_failures_total", "Failed attempts on the servers of agents.", ("agent", "fault")
@@ -227,6 +230,9 @@ class Metrics(GatewayObserver):
 
     def note_jwks_fetch(self, issuer: str, result: str) -> None:
         self._jwks_fetches[self._issuers[issuer], result].inc()
+
+    def note_card_checked(self, agent: str, result: str) -> None:
+        self._cards[self._agents[agent], result].inc()
 
     def note_run_started(self, agent: str, waited: float | None) -> None:
         if waited is not None:

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.http.front import JWKS_PATH
 from babelgate.gateway.http.openapi import described_protocols
 from tests import loopback
 from tests.gateway.http.issuing import Issuing
@@ -37,7 +38,7 @@ RULES: Final = [
 ]
 EVENTS: Final = ("", "/events")
 DOCUMENTS: Final = ("/docs", "/openapi.json", *(f"/openapi/{name}.json" for name in described_protocols()))
-OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping", "/", *METADATA_PATHS, *PAGE_PATHS, *DOCUMENTS}
+OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping", "/", JWKS_PATH, *METADATA_PATHS, *PAGE_PATHS, *DOCUMENTS}
 """Paths that need no right."""
 QUERIES: Final[Mapping[str, str]] = dict.fromkeys(
     ("/store/items", "/agent-protocol/store/items"), "?key=k&namespace=a"

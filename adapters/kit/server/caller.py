@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from litestar.connection import ASGIConnection
 
+from babelgate.adapters.kit.jws import PayloadSigner
 from babelgate.canonical import FaultCode, FaultError, Principal, Receipt, Task
 from babelgate.canonical.printable import printable
 from babelgate.canonical.thread import Loss, losses_by_feature
@@ -50,6 +51,8 @@ class Caller(msgspec.Struct, frozen=True):
     """Headers of the request that may be forwarded to agents' servers, by lower-case name."""
     authentication: Authentication = Authentication()
     """The credentials that the gateway accepts. If it needs one, extended cards are declared."""
+    signer: PayloadSigner | None = None
+    """Signer of the agents' cards. None if they are not signed."""
     reads_only: bool = False
     """True for a HEAD request, and for a request that a page of another site may have caused in a browser. A GET then
     changes nothing, even if its parameters request a change."""

@@ -55,6 +55,7 @@ agents:
   count: {{python: "agents_that_count:count"}}
   ask: {{python: "babelgate.gateway.demo:ask"}}
   both: {{urls: ["{dead}/acp", "{far}/acp"], protocol: acp, agent: echo}}
+  carded: {{url: "{far}/a2a/echo", card: {{verify: audit, keys: ["{dead}/keys"]}}}}
 """
 TOKEN: Final = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ"
 
