@@ -64,7 +64,7 @@ def hide_in_log(secrets: Iterable[str]) -> None:
     forms = {
         form
         for each in secrets
-        for form in (each, json.dumps(each, ensure_ascii=False)[1:-1], printable(each, len(each)))
+        for form in (each, json.dumps(each, ensure_ascii=False)[1:-1], printable(each, _LINE_LENGTH))
     }
     HidingFormatter.secrets = tuple(sorted((form for form in forms if len(form) >= _SHORTEST), key=len, reverse=True))
 

@@ -17,9 +17,10 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 import click
 import uvicorn
@@ -429,13 +430,10 @@ class GatewayServer(uvicorn.Server):
 
     async def _start_tls(self, tls: ServerTls, sockets: Sequence[socket.socket]) -> None:
         """Accept connections with TLS, as `uvicorn.Server.startup` does, but with a limit for the handshake."""
-        loop = asyncio.get_running_loop()
-
-        def create_protocol() -> asyncio.Protocol:
-            return self.config.http_protocol_class(  # type: ignore[call-arg]
-                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-            )
-
+        loop, make = asyncio.get_running_loop(), cast("Any", self.config.http_protocol_class)
+        create_protocol = partial(
+            make, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
         self.servers = [
             await loop.create_server(
                 create_protocol, sock=each, ssl=tls.context, ssl_handshake_timeout=HANDSHAKE_TIMEOUT

@@ -44,7 +44,7 @@ class LiveContext(ssl.SSLContext):
 
     current: ssl.SSLContext
 
-    def __new__(cls, *_: object) -> "LiveContext":
+    def __new__(cls, current: ssl.SSLContext) -> "LiveContext":
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
     def __init__(self, current: ssl.SSLContext) -> None:

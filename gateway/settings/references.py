@@ -41,8 +41,6 @@ def _hide(value: object, location: Sequence[str], word: str) -> object:
     text, is hidden as a whole."""
     if isinstance(value, Mapping):
         members = cast("Mapping[str, object]", value)
-        if location and location[0] not in members:
-            return value
         return {
             name: _hide(each, location[1:], word) if not location or name == location[0] else each
             for name, each in members.items()
