@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import click
 import httpx
 
+from babelgate.adapters.kit.client.tls import default_context
 from babelgate.gateway.cli.errors import USAGE, CliError
 
 _TIMEOUT: Final = 10.0
@@ -19,7 +20,7 @@ def show_console(url: str, *, opens: bool) -> None:
     base = _without_credentials(url)
     page = f"{base}/console/"
     try:
-        status = httpx.get(page, timeout=_TIMEOUT).status_code
+        status = httpx.get(page, timeout=_TIMEOUT, verify=default_context()).status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error) or type(error).__name__
         raise CliError(

@@ -17,6 +17,7 @@ from babelgate.gateway.console.job_order import BenchChoices, CheckChoices, Choi
 from babelgate.gateway.console.job_record import JobRecord
 from babelgate.gateway.console.job_store import HTML, JUNIT, REPORT
 from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.tls import TlsSettings
 
 OUT: Final = "out"
 """Folder of a benchmark's files."""
@@ -37,6 +38,8 @@ class JobEndpoint:
     settings: Mapping[str, Any]
     """Settings of the agent, as in `agents` of the configuration, without headers."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    ca: Path | None = None
+    """File with CAs or certificates to trust, besides those of the system."""
 
     @property
     def url(self) -> str:
@@ -58,8 +61,11 @@ class JobCommand:
             (folder / _CONFIG).write_text(self.config, encoding="utf-8")
 
 
-def through_gateway(base_url: str, name: str, protocol: str | None, key: str | None) -> JobEndpoint:
-    """Return where this gateway serves an agent, in a protocol or in those that the URL of the agent shows."""
+def through_gateway(
+    base_url: str, name: str, protocol: str | None, key: str | None, tls: TlsSettings | None = None
+) -> JobEndpoint:
+    """Return where this gateway serves an agent, in a protocol or in those that the URL of the agent shows. `tls` are
+    the settings of TLS on its port."""
     url = agent_url = f"{base_url}/agent/{name}"
     if protocol is not None:
         for example in (each for adapter in ADAPTERS for each in adapter.examples(agent_url, name)):
@@ -67,7 +73,8 @@ def through_gateway(base_url: str, name: str, protocol: str | None, key: str | N
             if f"{title}-".startswith(f"{protocol}-") or f"{protocol}-".startswith(f"{title}-"):
                 url = example.url
                 break
-    return JobEndpoint(name, {"url": url}, {} if key is None else {"Authorization": f"Bearer {key}"})
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    return JobEndpoint(name, {"url": url}, headers, None if tls is None else tls.cert.absolute())
 
 
 def at_server(registered: RegisteredAgent) -> JobEndpoint:
@@ -76,7 +83,10 @@ def at_server(registered: RegisteredAgent) -> JobEndpoint:
     if settings is not None and settings.servers:
         members = {"url", "urls", "agent", "protocol", "options"}
         headers = {name: secret.get_secret_value() for name, secret in settings.headers.items()}
-        return JobEndpoint(name, settings.model_dump(mode="json", include=members, exclude_defaults=True), headers)
+        values = settings.model_dump(mode="json", include=members, exclude_defaults=True)
+        paths = {} if settings.tls is None else {key: str(path.absolute()) for key, path in settings.tls.paths.items()}
+        ca = None if settings.tls is None or settings.tls.ca is None else settings.tls.ca.absolute()
+        return JobEndpoint(name, {**values, "tls": paths} if paths else values, headers, ca)
     if registered.server is not None:
         described = registered.described or registered.info
         return JobEndpoint(name, {"url": registered.server, "agent": described.name})
@@ -98,7 +108,7 @@ def _check(record: JobRecord, choices: CheckChoices, endpoint: JobEndpoint, fold
     else:
         arguments += [f"--junit={JUNIT}", *_options({"protocol": record.protocol, "version": choices.version})]
     arguments += _options({"only": choices.only, "triggers": choices.triggers, "never": choices.never})
-    arguments += _options({"timeout": choices.timeout})
+    arguments += _options({"timeout": choices.timeout, "ca": endpoint.ca})
     arguments += [f"--trigger={behaviour}={text}" for behaviour, text in choices.trigger.items()]
     headers = "\n".join(f"{name}: {value}" for name, value in endpoint.headers.items())
     variables = {_HEADERS: headers} if headers else {}
@@ -119,6 +129,8 @@ def _bench(choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path
             "max-cost": choices.max_cost,
         }
     )
+    # Each agent of a bench through the gateway is at the same server.
+    arguments += _options({"ca": next((each.ca for each in endpoints if "tls" not in each.settings), None)})
     variables: dict[str, str] = {}
     agents: JsonObject = {}
     for endpoint in endpoints:
