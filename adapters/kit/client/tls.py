@@ -71,9 +71,11 @@ def _refuse_passphrase() -> str:
     raise OSError("the key has a passphrase")
 
 
-def explain_failure(error: BaseException, url: str, tls: ClientTls | None = None) -> str | None:
+def explain_failure(
+    error: BaseException, url: str, tls: ClientTls | None = None, *, remedy: str = "set tls.ca"
+) -> str | None:
     """Return why the TLS to a server failed, in one line that begins with `tls:`. Return None if the error has another
-    cause. The line names the URL and files, so it is for the operator."""
+    cause. The line names the URL and files, so it is for the operator. `remedy` is how another CA can be trusted."""
     failure = next((each for each in _causes(error) if _is_of_openssl(each)), None)
     if not isinstance(failure, ssl.SSLError):
         return None
@@ -83,7 +85,7 @@ def explain_failure(error: BaseException, url: str, tls: ClientTls | None = None
         return f"tls: {url} {words}"
     code = failure.verify_code
     if code in _UNTRUSTED:
-        signer = "a CA of this system: set tls.ca" if tls is None or tls.ca is None else f"a CA in {tls.ca}"
+        signer = f"a CA of this system: {remedy}" if tls is None or tls.ca is None else f"a CA in {tls.ca}"
         return f"tls: the certificate of {url} is not signed by {signer}"
     if code == _EXPIRED:
         return f"tls: the certificate of {url} has expired"
