@@ -468,7 +468,7 @@ class Settings(BaseSettings):
     """Format of log lines on stderr: `text`, or `json` with one object per line."""
     telemetry: TelemetrySettings = TelemetrySettings()
     watch: bool = False
-    """True to reload the configuration whenever its file, or a file that it names by `${file:…}`, changes."""
+    """True to reload the configuration whenever its file changes, or a file that it names by `${file:…}` or `tls`."""
     drain: Period = 300.0
     """Maximum time for which runs continue whose agent a reload has removed or changed, in seconds or as text such as
     `5m`. Then they fail, and the connections to the agent are closed."""
