@@ -32,7 +32,7 @@ _INSTANCE: Final = re.compile(r"instance=([0-9a-fA-F-]{36})")
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How the gateway connects to the servers of an agent."""
+    """Restrictions and certificates for connections to the servers of an agent."""
 
     networks: Networks | None = None
     """Networks in which the servers must be; None for anywhere."""

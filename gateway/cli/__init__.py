@@ -52,7 +52,7 @@ def _header(text: str, *, name: str = "--header", envvar: str | None = None) -> 
 
 
 def _trust(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Trust the certificates in the file of `--ca`. Raises click.BadParameter."""
+    """Load the certificates in the file of `--ca`. Raises CliError."""
     if path is not None:
         from babelgate.gateway.cli.trust import trust_file
 

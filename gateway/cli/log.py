@@ -29,7 +29,7 @@ _LINE_LENGTH: Final = 16 * 1024
 """Characters of one line. Chosen: journald cuts lines at 48 KiB, Docker at 16 KiB."""
 
 HIDDEN: Final = "***"
-"""Text in the place of a secret."""
+"""Text that replaces a secret."""
 _SHORTEST: Final = 4
 """Minimum length of a secret that is hidden, in characters. A shorter one would also hide other words."""
 

@@ -9,7 +9,7 @@ from babelgate.gateway.cli.errors import USAGE, CliError
 
 
 def trust_file(path: Path) -> None:
-    """Trust the certificates in a file for all connections of this command. Raises CliError."""
+    """Make all connections of this command trust the certificates in a file. Raises CliError."""
     try:
         ssl.create_default_context(cafile=path)
     except ssl.SSLError:

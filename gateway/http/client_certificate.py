@@ -68,8 +68,8 @@ def read_client_certificate(transport: BaseTransport) -> ClientCertificate | Non
 
 
 def name_of(described: Mapping[str, Any]) -> str:
-    """Return the name of a caller by its certificate, as `ssl.SSLSocket.getpeercert` describes it. Return "" if there
-    is none that can be used.
+    """Return the name of a caller by its certificate, as `ssl.SSLSocket.getpeercert` describes it. Return "" if no
+    name can be used.
 
     A SPIFFE ID is used before other URIs. A certificate with a SPIFFE ID has exactly one URI (X509-SVID, section 2).
     """

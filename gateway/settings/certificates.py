@@ -83,7 +83,7 @@ def load_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:
 
 
 def load_authorities(context: ssl.SSLContext, name: str, path: Path) -> None:
-    """Trust the CAs in a file. `name` is the key of the file in its section. Raises CertificateError."""
+    """Make a context trust the CAs in a file. `name` is the key of the file in its section. Raises CertificateError."""
     try:
         context.load_verify_locations(cafile=path)
     except OSError as error:

@@ -7,7 +7,7 @@ from typing import Final, cast
 from babelgate.canonical.value import JsonObject
 
 _LONG: Final = 16
-"""Minimum length of one line of a file that counts as a secret of its own, in characters. Chosen."""
+"""Minimum length of one line of a file that counts as a separate secret, in characters. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pydantic import PrivateAttr, model_validator
 from babelgate.gateway.settings.fields import SettingsSection
 
 MTLS: Final = "mtls"
-"""Name in the place of an issuer: a caller with a client certificate is `user:mtls:NAME`, its owner `mtls:NAME`."""
+"""Name that replaces an issuer: a caller with a client certificate is `user:mtls:NAME`, its owner `mtls:NAME`."""
 
 
 class CertificateFiles(SettingsSection):

@@ -27,7 +27,7 @@ _REFUSED: Final = {
     "WRONG_VERSION_NUMBER": "does not speak TLS: its URL may begin with http://",
     "RECORD_LAYER_FAILURE": "does not speak TLS: its URL may begin with http://",
 }
-"""What a server does, by the reason of an error of OpenSSL."""
+"""Words for the operator, by the reason of an error of OpenSSL."""
 _ATTRIBUTES: Final = ("certificate_error", "os_error")
 
 
@@ -109,12 +109,12 @@ def _is_of_openssl(error: BaseException) -> bool:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and its causes, each once."""
-    seen, left = set[int](), [error]
+    visited_ids, left = set[int](), [error]
     while left:
         each = left.pop()
-        if id(each) in seen:
+        if id(each) in visited_ids:
             continue
-        seen.add(id(each))
+        visited_ids.add(id(each))
         yield each
         # aiohttp keeps the error of a connection in an attribute.
         inner = (each.__cause__, each.__context__, *(getattr(each, name, None) for name in _ATTRIBUTES))

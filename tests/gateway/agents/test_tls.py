@@ -32,7 +32,7 @@ def tls_of(authority: Authority, pair: Pair | None) -> dict[str, str]:
 
 
 async def test_each_protocol_uses_the_files_of_its_agent(tmp_path: Path) -> None:
-    """A gateway that requires client certificates is the server. Changed files make another client."""
+    """Serve a gateway that requires client certificates. Changed files make another client."""
     authority = Authority(tmp_path)
     server, client = authority.issue("server", "127.0.0.1"), authority.issue("client", "front.example.com")
     (tmp_path / "back").mkdir()

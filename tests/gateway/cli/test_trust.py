@@ -71,7 +71,9 @@ def test_run_names_the_reason_and_the_option(tmp_path: Path, gateway: Served) ->
         assert done.stderr.startswith(f"babelgate: --ca {file}: {reason}")
 
 
-def test_the_support_bundle_reaches_its_own_gateway(tmp_path: Path, authority: Authority, gateway: Served) -> None:
+def test_the_support_bundle_reaches_a_gateway_by_its_settings(
+    tmp_path: Path, authority: Authority, gateway: Served
+) -> None:
     port = gateway.url.rpartition(":")[2]
     config = authority.path.parent / "babelgate.yaml"
     done = babelgate(tmp_path, "support-bundle", "--out", "b.zip", "--config", str(config), BABELGATE_PORT=port)

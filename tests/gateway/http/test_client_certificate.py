@@ -80,7 +80,7 @@ def test_the_name_of_a_caller_follows_an_order(names: list[tuple[str, str]], sub
 
 
 async def test_each_mode_accepts_its_callers(tmp_path: Path, authority: Authority) -> None:
-    """Status by mode and caller. `none` means that the connection is closed."""
+    """Compare the statuses by mode and caller. None means that the connection is closed."""
     stranger = Authority(tmp_path, "stranger").issue("eve", "eve.example.com")
     callers = {"nobody": None, "alice": authority.issue("alice", "alice.example.com"), "eve": stranger}
     expired = authority.issue("late", "late.example.com", days=-1)
@@ -157,7 +157,7 @@ async def test_websockets_have_the_certificate_too(tmp_path: Path, authority: Au
 async def test_pages_cannot_use_the_certificate_of_a_browser(
     tmp_path: Path, authority: Authority, headers: Mapping[str, str], status: int
 ) -> None:
-    """A browser presents its certificate also for a page of another origin, so such a page must not call agents."""
+    """Send what a browser sends: it presents its certificate also for a page of another origin."""
     alice = authority.issue("alice", "alice.example.com")
     async with secure(tmp_path, authority, "optional", keys={"bob": KEY}) as gateway, gateway.client(alice) as http:
         sent = {name: value.replace("SELF", gateway.url) for name, value in headers.items()}
