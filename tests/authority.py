@@ -1,8 +1,9 @@
 """Private certificate authorities for servers and clients on loopback."""
 
+import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trustme
 from cryptography import x509
@@ -84,3 +85,12 @@ class Authority:
     def _pair(self, name: str, folder: Path | None) -> Pair:
         folder = folder or self._folder
         return Pair(folder / f"{name}.crt", folder / f"{name}.key")
+
+
+def serving_options(context: ssl.SSLContext) -> dict[str, Any]:
+    """Return the options of uvicorn for a server with this context."""
+
+    def make(config: Any, default: Any) -> ssl.SSLContext:
+        return context
+
+    return {"ssl_context_factory": make}

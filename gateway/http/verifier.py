@@ -86,7 +86,7 @@ class Verifier:
     async def verify(self, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None = None) -> Principal:
         """Return the principal of a request. `headers` have lower-case names.
 
-        A key or token in the headers wins over the certificate of the connection: a program may call for another caller.
+        A key or token in the headers wins over the certificate of the connection: a program may call for others.
         Raises unauthenticated, or unavailable if the keys of the token's issuer are not known.
         """
         if not self.is_required:

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from babelgate.gateway.http.connection import protocol_options
 from babelgate.gateway.http.tls import ServerTls
-from tests.authority import Authority
+from tests.authority import Authority, serving_options
 from tests.interop.driver import start_client
 from tests.interop.test_access import CALLS
 from tests.opened import opened
@@ -36,7 +36,7 @@ async def address(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[tu
             assert gateway.settings.tls is not None
             context = ServerTls(gateway.settings.tls).context
             options = protocol_options(gateway.settings)
-            async with serving(gateway.app, ssl_context_factory=lambda *_: context, **options) as plain_url:
+            async with serving(gateway.app, **serving_options(context), **options) as plain_url:
                 yield plain_url.replace("http:", "https:"), authority.path
                 gateway.hub.close_readers()
 

@@ -15,7 +15,7 @@ from babelgate.gateway.http.connection import protocol_options
 from babelgate.gateway.http.tls import ServerTls
 from babelgate.gateway.settings.administration import AdminSettings
 from babelgate.gateway.settings.load import load
-from tests.authority import Authority, Pair
+from tests.authority import Authority, Pair, serving_options
 from tests.opened import opened
 from tests.serving import serving
 
@@ -41,7 +41,7 @@ async def test_each_protocol_uses_the_files_of_its_agent(tmp_path: Path) -> None
         assert back.settings.tls is not None
         context = ServerTls(back.settings.tls).context
         options = protocol_options(back.settings)
-        async with serving(back.app, ssl_context_factory=lambda *_: context, **options) as plain_url:
+        async with serving(back.app, **serving_options(context), **options) as plain_url:
             url = plain_url.replace("http:", "https:")
             paths = {each.protocol: each.own_path.format(agent="echo") for each in UPSTREAMS if each.own_path}
             agents: dict[str, Any] = {

@@ -16,7 +16,7 @@ from babelgate.gateway.http.client_certificate import name_of
 from babelgate.gateway.http.connection import protocol_options
 from babelgate.gateway.http.tls import ServerTls
 from babelgate.gateway.settings.model import Settings
-from tests.authority import Authority, Pair
+from tests.authority import Authority, Pair, serving_options
 from tests.opened import Opened, opened
 from tests.serving import serving
 
@@ -54,7 +54,7 @@ async def secure(folder: Path, authority: Authority, mode: str, **settings: Any)
         assert gateway.settings.tls is not None
         context = ServerTls(gateway.settings.tls).context
         options = protocol_options(gateway.settings)
-        async with serving(gateway.app, ssl_context_factory=lambda *_: context, **options) as url:
+        async with serving(gateway.app, **serving_options(context), **options) as url:
             yield Secure(url.replace("http:", "https:"), authority, gateway)
             gateway.hub.close_readers()
 

@@ -24,7 +24,7 @@ def test_changed_files_and_modes_apply_without_a_restart(tmp_path: Path) -> None
     authority.issue("server", "localhost")
     renewed = read(**pair._asdict())
     mutual = read(**pair._asdict(), client_ca=authority.path, client="optional")
-    cases = [
+    cases: list[tuple[Settings, Settings, list[str]]] = [
         (before, before, []),
         (before, renewed, ["tls.cert", "tls.key"]),
         (renewed, mutual, ["tls.client_ca", "tls.client"]),

@@ -13,7 +13,7 @@ import pytest
 from babelgate.adapters.kit.client.calls import Calls, open_http
 from babelgate.adapters.kit.client.tls import EXTRA_CA, ClientTls, explain_failure, has_dropped_client
 from babelgate.canonical import FaultError
-from tests.authority import Authority, Pair
+from tests.authority import Authority, Pair, serving_options
 from tests.serving import serving
 
 
@@ -31,7 +31,7 @@ async def server(pair: Pair | None, client_ca: Path | None = None) -> AsyncGener
     if client_ca is not None:
         context.load_verify_locations(client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
-    options: dict[str, Any] = {} if pair is None else {"ssl_context_factory": lambda *_: context}
+    options: dict[str, Any] = {} if pair is None else serving_options(context)
     async with serving(answer, **options) as url:
         yield url.replace("http:", "https:")
 
