@@ -1,5 +1,6 @@
 """TLS of the requests to a judged server."""
 
+import os
 import ssl
 from contextvars import ContextVar
 from functools import cache
@@ -12,10 +13,27 @@ EXTRA_CA: Final[ContextVar[Path | None]] = ContextVar("judged_extra_ca", default
 """File with CAs or certificates of servers that are trusted in addition to those of the system."""
 
 
+PINNED: Final = "BABELGATE_PINNED_CERTIFICATE"
+"""Variable with the file of the only certificate that is trusted, at any address. A gateway sets it for the programs
+that call it: its certificate has the name for callers, and not the address of its process."""
+_END: Final = "-----END CERTIFICATE-----"
+
+
 def open_context() -> ssl.SSLContext:
     """Return the TLS context for requests in this context. It trusts the CAs of the system, or those of SSL_CERT_FILE.
     Raises OSError if a file cannot be used."""
-    return _open(EXTRA_CA.get())
+    pinned = os.environ.get(PINNED)
+    return _open(EXTRA_CA.get()) if pinned is None else pin_certificate(Path(pinned))
+
+
+def pin_certificate(path: Path) -> ssl.SSLContext:
+    """Return a context that trusts the first certificate in a file alone, at any address. Raises OSError if the file
+    cannot be used."""
+    leaf = path.read_text(encoding="ascii", errors="replace").partition(_END)[0] + _END
+    context = ssl.create_default_context(cadata=leaf)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
 
 
 @cache

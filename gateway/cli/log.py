@@ -60,12 +60,9 @@ class HidingFormatter(logging.Formatter):
 
 def hide_in_log(secrets: Iterable[str]) -> None:
     """Hide these texts in all further lines of this process, and no others."""
-    # A line escapes some characters: those of JSON, or those that would end the line.
-    forms = {
-        form
-        for each in secrets
-        for form in (each, json.dumps(each, ensure_ascii=False)[1:-1], printable(each, _LINE_LENGTH))
-    }
+    # A line escapes some characters: those that would end the line, and then those of JSON.
+    texts = {form for each in secrets for form in (each, printable(each, _LINE_LENGTH))}
+    forms = {form for each in texts for form in (each, json.dumps(each, ensure_ascii=False)[1:-1])}
     HidingFormatter.secrets = tuple(sorted((form for form in forms if len(form) >= _SHORTEST), key=len, reverse=True))
 
 

@@ -24,6 +24,7 @@ import yaml
 
 from babelgate.adapters.kit.client.tls import default_context
 from babelgate.canonical.value import JsonObject
+from babelgate.conformance.wire.tls import pin_certificate
 from babelgate.gateway.cli.database import connect_to_any, reason_of
 from babelgate.gateway.cli.errors import CliError
 from babelgate.gateway.cli.listener import is_loopback
@@ -164,21 +165,16 @@ def _get_readiness(settings: Settings, options: BundleOptions) -> str:
     scheme = "http" if settings.tls is None else "https"
     url = options.url or f"{scheme}://{_reachable(settings.host)}:{settings.port}"
     headers = {} if options.key is None else {"X-Api-Key": options.key}
-    tls = _own_context(settings.tls) if options.url is None and settings.tls is not None else None
+    tls = _pin(settings.tls) if options.url is None and settings.tls is not None else None
     return _get(f"{url.rstrip('/')}/readyz", headers, accepted=(200, 503), tls=tls)
 
 
-def _own_context(settings: TlsSettings) -> ssl.SSLContext:
+def _pin(settings: TlsSettings) -> ssl.SSLContext:
     """Return a context that trusts the certificate of the gateway alone, at any address. Raises MissingPart."""
-    end = "-----END CERTIFICATE-----\n"
     try:
-        leaf = settings.cert.read_text(encoding="utf-8").partition(end)[0] + end
-        context = ssl.create_default_context(cadata=leaf)
-    except (OSError, ValueError) as error:
-        raise MissingPart(f"tls.cert: {settings.cert} cannot be read: {error}") from None
-    context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return context
+        return pin_certificate(settings.cert)
+    except OSError as error:
+        raise MissingPart(f"tls.cert: {settings.cert} cannot be used: {error.strerror}") from None
 
 
 def _get_from_metrics(settings: Settings, path: str) -> str:

@@ -23,6 +23,8 @@ OUT: Final = "out"
 """Folder of a benchmark's files."""
 _CONFIG: Final = "agents.yaml"
 _HEADERS: Final = "BABELGATE_HEADERS"
+_PINNED: Final = "BABELGATE_PINNED_CERTIFICATE"
+"""Variable of `babelgate.conformance.wire.tls`."""
 _INHERITED: Final = (
     *("PATH", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"),
@@ -40,6 +42,8 @@ class JobEndpoint:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     ca: Path | None = None
     """File with CAs or certificates to trust, besides those of the system."""
+    pinned: Path | None = None
+    """File with the only certificate to trust, at any address."""
 
     @property
     def url(self) -> str:
@@ -74,7 +78,7 @@ def through_gateway(
                 url = example.url
                 break
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    return JobEndpoint(name, {"url": url}, headers, None if tls is None else tls.cert.absolute())
+    return JobEndpoint(name, {"url": url}, headers, pinned=None if tls is None else tls.cert.absolute())
 
 
 def at_server(registered: RegisteredAgent) -> JobEndpoint:
@@ -112,7 +116,8 @@ def _check(record: JobRecord, choices: CheckChoices, endpoint: JobEndpoint, fold
     arguments += [f"--trigger={behaviour}={text}" for behaviour, text in choices.trigger.items()]
     headers = "\n".join(f"{name}: {value}" for name, value in endpoint.headers.items())
     variables = {_HEADERS: headers} if headers else {}
-    return JobCommand([*arguments, "--", endpoint.url], {**_environment(folder), **variables})
+    environment = {**_environment(folder), **_pin([endpoint]), **variables}
+    return JobCommand([*arguments, "--", endpoint.url], environment)
 
 
 def _bench(choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path) -> JobCommand:
@@ -129,8 +134,6 @@ def _bench(choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path
             "max-cost": choices.max_cost,
         }
     )
-    # Each agent of a bench through the gateway is at the same server.
-    arguments += _options({"ca": next((each.ca for each in endpoints if "tls" not in each.settings), None)})
     variables: dict[str, str] = {}
     agents: JsonObject = {}
     for endpoint in endpoints:
@@ -142,7 +145,14 @@ def _bench(choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path
         escaped = json.loads(json.dumps(endpoint.settings).replace("${", "$${"))
         agents[endpoint.name] = {**escaped, **({"headers": headers} if headers else {})}
     arguments += ["--", choices.suite, *(endpoint.name for endpoint in endpoints)]
-    return JobCommand(arguments, {**_environment(folder), **variables}, json.dumps({"agents": agents}))
+    environment = {**_environment(folder), **_pin(endpoints), **variables}
+    return JobCommand(arguments, environment, json.dumps({"agents": agents}))
+
+
+def _pin(endpoints: Sequence[JobEndpoint]) -> Mapping[str, str]:
+    """Return the variable with the certificate that a job trusts. All agents behind a gateway have the same one."""
+    pinned = next((each.pinned for each in endpoints if each.pinned is not None), None)
+    return {} if pinned is None else {_PINNED: str(pinned)}
 
 
 def _options(values: Mapping[str, object]) -> Sequence[str]:

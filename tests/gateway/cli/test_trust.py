@@ -1,14 +1,16 @@
 """Tests of `--ca` and SSL_CERT_FILE: commands that call a gateway with a certificate of a private CA."""
 
 import json
+import ssl
 from collections.abc import Generator
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
 from tests.authority import Authority
-from tests.gateway.command import Served, babelgate, served
+from tests.gateway.command import BOUND, Served, babelgate, served
 
 KEY = "bob-0123456789abcdef"
 
@@ -22,7 +24,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def gateway(authority: Authority) -> Generator[Served]:
     folder = authority.path.parent
     pair = authority.issue("server", "127.0.0.1")
-    settings = {"tls": {name: str(path) for name, path in pair._asdict().items()}, "keys": {"bob": KEY}}
+    settings = {
+        "tls": {name: str(path) for name, path in pair._asdict().items()},
+        "keys": {"bob": KEY},
+        "access": [{"who": "*", "allow": "*"}],
+    }
     (folder / "babelgate.yaml").write_text(yaml.safe_dump(settings))
     with served(folder) as running:
         yield running
@@ -78,3 +84,20 @@ def test_the_support_bundle_finds_a_gateway_with_tls(tmp_path: Path, authority: 
     done = babelgate(tmp_path, "support-bundle", "--out", "b.zip", "--config", str(config), BABELGATE_PORT=port)
     assert "readyz.json" in done.stdout
     assert json.dumps(done.stderr).count("readyz.json") == 0
+
+
+def test_a_job_of_the_console_trusts_its_gateway(authority: Authority, gateway: Served) -> None:
+    job = {"kind": "check", "agents": ["echo"], "protocol": "aief", "options": {"only": ["aief-v1/step.execute"]}}
+    trust = ssl.create_default_context(cafile=authority.path)
+    headers = {"X-Api-Key": KEY}
+    with (
+        httpx.Client(base_url=f"{gateway.url}/console/api/v1", headers=headers, verify=trust, timeout=BOUND) as http,
+        http.stream("GET", "/changes", params={"all": 1}) as changes,
+    ):
+        job_id = http.post("/jobs", json=job).json()["job"]
+        for line in changes.iter_lines():
+            if job_id in line and http.get(f"/jobs/{job_id}").json()["status"] not in ("queued", "running"):
+                break
+        found = http.get(f"/jobs/{job_id}").json()
+    assert found["status"] == "done", str(found)
+    assert (found["status"], found["summary"]["passed"], found["summary"]["failed"]) == ("done", 1, 0)
