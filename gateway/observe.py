@@ -138,7 +138,8 @@ class GatewayObserver:
         """Report a connection that was refused. `reason` is the limit: `address` or `total`."""
 
     def note_auth(self, method: str, result: str) -> None:
-        """Report a check of a caller's credential. `method` is `key`, `token`, or `none` if none was sent. `result` is
+        """Report a check of a caller's credential. `method` is `key`, `token`, `certificate`, or `none` if none was
+        sent. `result` is
         `accepted`, `refused`, or `unavailable` if the keys of the token's issuer are not known."""
 
     def note_jwks_fetch(self, issuer: str, result: str) -> None:
@@ -185,6 +186,9 @@ class GatewayObserver:
     def note_reload(self, mistakes: int) -> None:
         """Report the start, or a reload of the configuration, and the number of its mistakes. With any, nothing was
         changed."""
+
+    def note_certificate(self, expires_at: float) -> None:
+        """Report the certificate of the gateway, and the time at which it ends, in seconds since 1970."""
 
 
 NO_OBSERVER: Final = GatewayObserver()

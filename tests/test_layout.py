@@ -128,6 +128,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
     "gateway/generation.py": "tests/gateway/http/test_generations.py",
+    "gateway/settings/references.py": "tests/gateway/settings/test_secret_files.py",
+    "conformance/wire/tls.py": "tests/gateway/cli/test_trust.py",
     "gateway/settings/listens.py": "tests/gateway/http/test_admin_address.py",
     "gateway/http/front.py": "tests/gateway/http/test_middleware.py",
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",

@@ -7,11 +7,9 @@ of the protocol: for example an intentionally invalid request, or a page of anot
 import asyncio
 import contextlib
 import json
-import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from functools import cache
 from typing import Any, Final
 
 import httpx
@@ -21,6 +19,7 @@ from babelgate.conformance.wire.credentials import origin_of
 from babelgate.conformance.wire.exchange import CheckedMessage, Exchange, InvalidJson, SseFrame, parse_json
 from babelgate.conformance.wire.schema import Schemas, Violation
 from babelgate.conformance.wire.sse import SseParser
+from babelgate.conformance.wire.tls import open_context
 
 Receives = str | Mapping[int, str] | None
 """Definition for the response: one for all, or one for each status (200) or class of statuses (2, 4, 5)."""
@@ -90,7 +89,7 @@ class Wire:
             timeout=timeout,
             # Each request opens a connection. A request that met the end of a reused connection would be lost, and
             # would look like a failure of the agent.
-            transport=ConnectionPool(_tls()),
+            transport=ConnectionPool(open_context()),
         )
 
     async def aclose(self) -> None:
@@ -320,15 +319,6 @@ class StreamExchange:
         except (httpx.HTTPError, TimeoutError) as error:
             self.exchange.error = _reason(error, bound)
             raise Unanswered(self.exchange.error, self.exchange) from None
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    """Return the TLS context, which is created once: loading the certificates takes longer than many requests. It
-    trusts the certificates of SSL_CERT_FILE and SSL_CERT_DIR, as other clients of the agent do."""
-    context = httpx.create_ssl_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 def _schema_for(receives: Receives, status: int) -> str | None:

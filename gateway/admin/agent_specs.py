@@ -46,6 +46,11 @@ async def check_spec(spec: JsonObject, admin: AdminSettings) -> None:
                 f"{kind}: an agent of the administration API has a url, because the name of a module would execute "
                 "code. Put this agent into the configuration file.",
             )
+    if "tls" in spec:
+        raise FaultError(
+            FaultCode.INVALID,
+            "tls: it names files of the gateway's machine. Put this agent into the configuration file.",
+        )
     for url in resolve_spec(spec, admin).servers:
         await _check_host(url, admin.agent_networks)
 

@@ -17,7 +17,7 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.admin.agent_specs import check_name, check_spec
 from babelgate.gateway.admin.bodies import MAX_BODY, Disabling, read_body
-from babelgate.gateway.agents.detection import Detector, Undetected
+from babelgate.gateway.agents.detection import Detector, Reach, Undetected
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.exchange import current_origin
 from babelgate.gateway.hub import GatewayHub
@@ -190,7 +190,7 @@ async def _probe_all(settings: AgentSettings) -> list[dict[str, Any]]:
             began = time.perf_counter()
             try:
                 detail, is_ok = (
-                    (await detector.detect(url, headers, settings.protocol, settings.networks)).summary,
+                    (await detector.detect(url, headers, settings.protocol, Reach.of(settings))).summary,
                     True,
                 )
             except Undetected as error:

@@ -18,15 +18,38 @@ from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, read_answer
 from babelgate.adapters.kit.client.calls import Hook
 from babelgate.adapters.kit.client.status import UNAVAILABLE
+from babelgate.adapters.kit.client.tls import ClientTls, explain_failure, has_dropped_client
 from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import AgentInfo, Fault, FaultError
 from babelgate.gateway.agents.networks import Networks, open_client
+from babelgate.gateway.settings.model import AgentSettings
 
 _REQUEST_TIMEOUT: Final = httpx.Timeout(5.0)
 """Timeout of each request phase (connect, write, read), in seconds."""
 _PROTOCOL_TIMEOUT: Final = 10.0
 """Time limit of all requests of one protocol, in seconds."""
 _INSTANCE: Final = re.compile(r"instance=([0-9a-fA-F-]{36})")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Restrictions and certificates for connections to the servers of an agent."""
+
+    networks: Networks | None = None
+    """Networks in which the servers must be; None for anywhere."""
+    tls: ClientTls | None = None
+    """Certificates for https; None for those of the system."""
+
+    @classmethod
+    def of(cls, settings: AgentSettings) -> "Reach":
+        """Return how the gateway connects to the servers of an agent with these settings."""
+        files = settings.tls
+        if files is None:
+            return cls(settings.networks)
+        return cls(settings.networks, ClientTls(files.ca, files.cert, files.key, tuple(sorted(files.digests.items()))))
+
+
+ANYWHERE: Final = Reach()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +72,10 @@ class _Refusal:
     reason: str
     answers: bool = False
     """True if the server works, but its response was not a list of agents."""
+    is_tls: bool = False
+    """True if no TLS connection to the server could be opened."""
+    is_dropped: bool = False
+    """True if the server ended the connection without a response."""
 
     def __str__(self) -> str:
         return self.reason
@@ -68,8 +95,8 @@ class Undetected(Exception):
         self.answers = answers
 
 
-_Key = tuple[str, str, str | None, Networks | None, CardTrust | None]
-"""URL, headers, protocol, networks and verification of a detection."""
+_Key = tuple[str, str, str | None, Reach, CardTrust | None]
+"""URL, headers, protocol, restrictions and verification of a detection."""
 
 
 class Detector:
@@ -79,7 +106,7 @@ class Detector:
         """Create a detector. `bound` is the time limit of all requests of one protocol, in seconds."""
         self._upstreams = upstreams
         self._bound = bound
-        self._clients: dict[Networks | None, httpx.AsyncClient] = {}
+        self._clients: dict[Reach, httpx.AsyncClient] = {}
         self._instances: dict[str, str] = {}
         self._detections: dict[_Key, asyncio.Future[Detected]] = {}
 
@@ -92,13 +119,13 @@ class Detector:
     async def aclose(self) -> None:
         await asyncio.gather(*(client.aclose() for client in self._clients.values()))
 
-    def _http(self, networks: Networks | None) -> httpx.AsyncClient:
-        """Return the HTTP client for the servers in some networks, or anywhere. It is created on first use: loading its
-        certificates takes longer than the rest of a startup."""
-        if networks not in self._clients:
+    def _http(self, reach: Reach) -> httpx.AsyncClient:
+        """Return the HTTP client for some servers. It is created on first use: loading its certificates takes longer
+        than the rest of a startup. Raises OSError if the files of TLS cannot be used."""
+        if reach not in self._clients:
             hooks: dict[str, list[Hook]] = {"response": [self._record_instance]}
-            self._clients[networks] = open_client(networks, _REQUEST_TIMEOUT, hooks)
-        return self._clients[networks]
+            self._clients[reach] = open_client(reach.networks, _REQUEST_TIMEOUT, hooks, reach.tls)
+        return self._clients[reach]
 
     async def _record_instance(self, response: httpx.Response) -> None:
         match = _INSTANCE.search(response.headers.get("babelgate", ""))
@@ -110,35 +137,35 @@ class Detector:
         url: str,
         headers: Mapping[str, str],
         protocol: str | None = None,
-        networks: Networks | None = None,
+        reach: Reach = ANYWHERE,
         trust: CardTrust | None = None,
     ) -> Detected:
         """Detect the protocol and the agents of a server. `protocol` restricts the detection to one protocol, and
-        `networks` the addresses to which it connects. With `trust`, only protocols with signed cards are tried, and the
+        `reach` the addresses to which it connects. With `trust`, only protocols with signed cards are tried, and the
         cards are verified.
 
         Raises Undetected.
         """
-        key = (url, repr(sorted(headers.items())), protocol, networks, trust)
+        key = (url, repr(sorted(headers.items())), protocol, reach, trust)
         if key not in self._detections:
-            detection = self._detect(url, headers, protocol, self._http(networks), trust)
-            self._detections[key] = asyncio.ensure_future(detection)
+            self._detections[key] = asyncio.ensure_future(self._detect(url, headers, protocol, reach, trust))
         return await self._detections[key]
 
     async def _detect(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        protocol: str | None,
-        http: httpx.AsyncClient,
-        trust: CardTrust | None,
+        self, url: str, headers: Mapping[str, str], protocol: str | None, reach: Reach, trust: CardTrust | None
     ) -> Detected:
+        try:
+            http = self._http(reach)
+        except OSError as error:
+            raise Undetected(f"tls: a file cannot be used: {error}") from None
         candidates = [
             each
             for each in self._upstreams
             if protocol in (None, each.protocol) and (trust is None or each.discover_signed is not None)
         ]
-        answers = await asyncio.gather(*(self._ask(candidate, url, headers, http, trust) for candidate in candidates))
+        answers = await asyncio.gather(
+            *(self._ask(candidate, url, headers, http, reach, trust) for candidate in candidates)
+        )
         instance = self._instances.get(_origin(url))
         if instance is not None and protocol is None:
             gateway = await self._detect_gateway(url, headers, instance, http, trust)
@@ -147,6 +174,13 @@ class Detector:
         pairs = list(zip(candidates, answers, strict=True))
         matches = [(candidate, answer) for candidate, answer in pairs if not isinstance(answer, _Refusal)]
         if not matches:
+            refusals = [answer for answer in answers if isinstance(answer, _Refusal)]
+            if (tls := next((each.reason for each in refusals if each.is_tls), None)) is not None:
+                raise Undetected(tls)
+            has_certificate = reach.tls is not None and reach.tls.cert is not None
+            if url.startswith("https://") and not has_certificate and all(each.is_dropped for each in refusals):
+                words = "ends each connection: it may need a client certificate, which is set by tls.cert and tls.key"
+                raise Undetected(f"tls: {url} {words}")
             attempts = "; ".join(f"{candidate.title}: {answer}" for candidate, answer in pairs)
             if len(candidates) == 1:
                 answered = any(isinstance(answer, _Refusal) and answer.answers for answer in answers)
@@ -165,6 +199,7 @@ class Detector:
         url: str,
         headers: Mapping[str, str],
         http: httpx.AsyncClient,
+        reach: Reach,
         trust: CardTrust | None,
     ) -> "Sequence[AgentInfo] | _Refusal":
         """Return the agents that a server lists in one protocol, or the reason why it lists none."""
@@ -175,7 +210,9 @@ class Detector:
                 else:
                     infos = await upstream.discover(url, http, headers)
         except FaultError as error:
-            return _Refusal(error.fault.message, answers=_answers(error.fault))
+            if (reason := explain_failure(error, url, reach.tls)) is not None:
+                return _Refusal(reason, is_tls=True)
+            return _Refusal(error.fault.message, answers=_answers(error.fault), is_dropped=has_dropped_client(error))
         except TimeoutError:
             return _Refusal(f"no answer within {self._bound:g} seconds")
         except UnicodeError:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 import httpx
 
+from babelgate.adapters.kit.client.tls import ClientTls, explain_failure
 from babelgate.adapters.kit.upstream import FORWARDED, Client
 from babelgate.canonical import Event, Fault, FaultCode, FaultError, Invocation
 from babelgate.canonical.agent import Introspectable
@@ -122,6 +123,8 @@ class FailoverServer:
     protocol: str = ""
     http: httpx.AsyncClient | None = None
     """HTTP client of the protocol's client, if that has no connections itself."""
+    tls: ClientTls | None = None
+    """Certificates for its connections; None for those of the system."""
 
     async def aclose(self) -> None:
         await self.client.aclose()
@@ -259,7 +262,7 @@ class _FailoverRun:
                     server.breaker.record_failure()
                 else:
                     server.breaker.record_success()
-                self._log_failure(server, error.fault)
+                self._log_failure(server, error.fault, explain_failure(error, server.url, server.tls))
                 if self._has_started or not _is_unconnected(error):
                     raise
                 self._failed, self._events = error, None
@@ -281,7 +284,8 @@ class _FailoverRun:
         if self._span is not None:
             self._span.end(None, None if fault is None else str(fault.code))
 
-    def _log_failure(self, server: FailoverServer, fault: Fault) -> None:
+    def _log_failure(self, server: FailoverServer, fault: Fault, reason: str | None = None) -> None:
+        """Log and report a failed attempt. `reason` is text for the operator instead of that for callers."""
         call, details = self._call, fault.details
         self._observer.note_upstream_failed(call.agent, str(fault.code))
         log.warning(
@@ -295,7 +299,7 @@ class _FailoverRun:
             call.thread_id,
             call.task_id,
             call.run_id,
-            printable(fault.message, _REASON_LENGTH),
+            printable(reason or fault.message, _REASON_LENGTH),
             details.get("body", ""),
             extra={"fault": fault},
         )

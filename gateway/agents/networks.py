@@ -14,6 +14,7 @@ from types import MappingProxyType
 import httpx
 
 from babelgate.adapters.kit.client.calls import Hook, open_http
+from babelgate.adapters.kit.client.tls import ClientTls, default_context
 from babelgate.gateway.settings.fields import IPNetwork
 
 log = logging.getLogger("babelgate.registry")
@@ -25,11 +26,14 @@ def open_client(
     networks: Networks | None,
     timeout: httpx.Timeout | float = 5.0,
     event_hooks: Mapping[str, list[Hook]] = MappingProxyType({}),
+    tls: ClientTls | None = None,
 ) -> httpx.AsyncClient:
-    """Return an HTTP client that connects only to addresses in the networks, or to any address if they are None."""
-    if networks is None:
-        return httpx.AsyncClient(timeout=timeout, event_hooks=event_hooks)
-    return open_http(partial(_check_connection, networks=networks), timeout=timeout, event_hooks=event_hooks)
+    """Return an HTTP client that connects only to addresses in the networks, or to any address if they are None. `tls`
+    has the certificates for https. Raises OSError if its files cannot be used."""
+    if networks is None and tls is None:
+        return httpx.AsyncClient(timeout=timeout, event_hooks=event_hooks, verify=default_context())
+    check = None if networks is None else partial(_check_connection, networks=networks)
+    return open_http(check, timeout=timeout, event_hooks=event_hooks, tls=tls)
 
 
 def _check_connection(address: str, networks: Networks) -> None:

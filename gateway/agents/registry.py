@@ -31,13 +31,14 @@ from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.card_checks import CardChecks
-from babelgate.gateway.agents.detection import Detected, Detector, Undetected
+from babelgate.gateway.agents.detection import ANYWHERE, Detected, Detector, Reach, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
-from babelgate.gateway.agents.networks import Networks, open_client
+from babelgate.gateway.agents.networks import open_client
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import Describe, Detect, RegisteredAgent
+from babelgate.gateway.settings.certificates import CertificateError, check_files
 from babelgate.gateway.settings.model import AgentSettings, Settings
 
 log = logging.getLogger("babelgate.registry")
@@ -53,7 +54,18 @@ _DESCRIPTION_DELAYS: Final = (0.0, 5.0, 30.0, 120.0, 600.0)
 _MAX_DESCRIBED: Final = 50
 """Maximum number of agents of one server whose schemas are fetched. Chosen."""
 _CONNECTION: Final = (
-    *("python", "graph", "url", "urls", "protocol", "options", "agent", "headers", "replay", "networks", "card"),
+    "python",
+    "graph",
+    "url",
+    "urls",
+    "protocol",
+    "options",
+    "agent",
+    "headers",
+    "tls",
+    "replay",
+    "networks",
+    "card",
 )
 """Settings whose change needs a new client of an agent. Others are applied to the client that it has."""
 _DESCRIPTION_TIMEOUT: Final = 60.0
@@ -615,6 +627,11 @@ async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agen
 
 
 async def _upstream(name: str, settings: AgentSettings, trust: CardTrust | None, detector: Detector) -> RegisteredAgent:
+    if settings.tls is not None:
+        try:
+            check_files(settings.tls)
+        except CertificateError as error:
+            raise _Broken(f"tls.{error.key}: {error}") from None
     headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
     by_url: dict[str, tuple[AgentInfo, str, Detected]] = {}
     missing: _Broken | None = None
@@ -642,19 +659,19 @@ async def _upstream(name: str, settings: AgentSettings, trust: CardTrust | None,
         server_pool(servers),
         instance=detected.instance,
         detection=detected.summary,
-        describe=_describe_later(detected, first, info, headers, settings.networks),
+        describe=_describe_later(detected, first, info, headers, Reach.of(settings)),
     )
 
 
 def _describe_later(
-    detected: Detected, url: str, info: AgentInfo, headers: Mapping[str, str], networks: Networks | None = None
+    detected: Detected, url: str, info: AgentInfo, headers: Mapping[str, str], reach: Reach = ANYWHERE
 ) -> Describe | None:
     fetch = detected.upstream.describe
     if fetch is None:
         return None
 
     async def describe() -> Mapping[str, JsonObject]:
-        async with open_client(networks, timeout=_DESCRIPTION_TIMEOUT) as http:
+        async with open_client(reach.networks, timeout=_DESCRIPTION_TIMEOUT, tls=reach.tls) as http:
             return await fetch(url, http, headers, info)
 
     return describe
@@ -673,7 +690,7 @@ async def _detect_named(
     Raises _Broken.
     """
     try:
-        return await detector.detect(url, headers, settings.protocol, settings.networks, trust)
+        return await detector.detect(url, headers, settings.protocol, Reach.of(settings), trust)
     except Undetected as error:
         if error.answers and trust is not None and trust.is_required:  # without a verified card, nothing is assumed
             raise _Broken(str(error), error.instance, may_work=False) from None
@@ -719,11 +736,12 @@ def _server(
         if value not in allowed:
             raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
-    http = None if settings.networks is None else open_client(settings.networks)
+    reach = Reach.of(settings)
+    http = None if reach == ANYWHERE else open_client(reach.networks, tls=reach.tls)
     connection: dict[str, Any] = {"headers": headers, "timeout": timeout} | ({} if http is None else {"http": http})
     connection |= {} if trust is None else {"trust": trust}
     client = upstream.client(url, upstream.name_of(info), **connection, **settings.options)
-    return FailoverServer(url, client, protocol=upstream.protocol, http=http)
+    return FailoverServer(url, client, protocol=upstream.protocol, http=http, tls=reach.tls)
 
 
 def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:

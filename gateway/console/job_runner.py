@@ -211,7 +211,8 @@ class JobRunner:
         record = pending.record
         if record.at == "server":
             return [at_server(self._hub.registry.get(name)) for name in record.agents]
-        return [through_gateway(pending.base_url, name, record.protocol, key) for name in record.agents]
+        tls = self._port.settings().tls
+        return [through_gateway(pending.base_url, name, record.protocol, key, tls) for name in record.agents]
 
     async def _follow(self, pending: _Pending, process: Process) -> Sequence[str]:
         """Follow the progress of a command until it has ended, and return the other lines of its stderr."""

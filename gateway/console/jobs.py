@@ -172,4 +172,5 @@ def _own_url(request: AnyRequest, settings: Settings) -> str:
         raise FaultError(FaultCode.INVALID, "at: this gateway listens on no TCP port; use at: server")
     if settings.host in _ANY:
         host = "::1" if ":" in host and "." not in host else "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if settings.tls is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

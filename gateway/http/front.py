@@ -35,6 +35,8 @@ _LOGIN: Final = tuple(path.split("/") for adapter in ADAPTERS for path in adapte
 _ORIGIN_CHECKED: Final = tuple(prefix for adapter in ADAPTERS if adapter.checks_origin for prefix in adapter.prefixes)
 _LOOPBACK: Final = re.compile(r"^https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
 _LOOPBACK_HOST: Final = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$", re.IGNORECASE)
+_HTTP_SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+"""Schemes of URLs in responses, by the scheme of a request."""
 _PREFIX: Final = re.compile(r"(/[\w.-]+)*")
 
 
@@ -125,17 +127,20 @@ class Front:
             hosts.append(headers.get(b"x-forwarded-host", b"").split(b",")[0].strip())
         return hosts
 
-    def is_foreign(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Return True if the request may come from a page that is not allowed to call the gateway.
+    def is_foreign(self, headers: Mapping[bytes, bytes], *, is_ambient: bool = False) -> bool:
+        """Return True if the request may come from a page that is not allowed to call the gateway. `is_ambient` is true
+        for a caller that is known by its client certificate, which browsers present for every page.
 
         A GET for an image or for a new window has no Origin. But browsers send whether it comes from the same origin
         (Fetch Metadata §2.3).
         """
-        if self.verifier.is_required or b"origin" in headers:
+        if (self.verifier.is_required and not is_ambient) or b"origin" in headers:
             return False
         return headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin")
 
-    def check_origin(self, scope: Scope, path: str, headers: Mapping[bytes, bytes]) -> None:
+    def check_origin(
+        self, scope: Scope, path: str, headers: Mapping[bytes, bytes], *, is_ambient: bool = False
+    ) -> None:
         """Raise unauthenticated, with the `reason` `origin`, if a page of this origin may not call the gateway.
 
         Without API keys, every page that is open in a browser on this machine could call the gateway, because a POST of
@@ -143,13 +148,17 @@ class Front:
 
         With API keys, a page has no key to send. The origin is checked only for protocols that require it. There, pages
         from the host that they call are allowed, too.
+
+        `is_ambient` is true for a caller that is known by its client certificate alone: a page needs no key then. The
+        host is that of the gateway, as the browser has verified the gateway's certificate.
         """
         origin = headers.get(b"origin")
         if origin is None or self._is_permitted(origin.decode("latin-1")):
             return
-        if not self.hosts.is_open and not self._is_elsewhere(scope, headers, origin):
+        if (is_ambient or not self.hosts.is_open) and not self._is_elsewhere(scope, headers, origin):
             return  # the gateway's own page, the console: `check_host` has accepted the name
-        if self.verifier.is_required and not (_checks_origin(path) and self._is_elsewhere(scope, headers, origin)):
+        is_keyed = self.verifier.is_required and not is_ambient
+        if is_keyed and not (_checks_origin(path) and self._is_elsewhere(scope, headers, origin)):
             return
         raise FaultError(
             FaultCode.UNAUTHENTICATED,
@@ -175,7 +184,7 @@ class Front:
         """
         if self.public_url is not None:
             return self.public_url
-        scheme = scope.get("scheme", "http")
+        scheme = _HTTP_SCHEMES.get(scope.get("scheme", "http"), "http")
         host = headers.get(b"host", b"").decode("latin-1")
         if self._is_proxied(scope):
             proto = headers.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").split(",")[0].strip()

@@ -25,11 +25,13 @@ from babelgate.gateway.console.gate import ConsoleGate
 from babelgate.gateway.console.pages import is_static
 from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.admin_address import AdminAddress
+from babelgate.gateway.http.client_certificate import ClientCertificate, certificate_of
 from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
 from babelgate.gateway.http.response import Handshake, RequestReports, ResponseWrapper, Scope
 from babelgate.gateway.http.verifier import ANONYMOUS
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
+from babelgate.gateway.settings.tls import MTLS
 from babelgate.gateway.storage.auditor import NO_AUDITOR, Auditor
 
 Encode = Callable[[Fault, AnyRequest], Response[Any]]
@@ -136,8 +138,10 @@ class GatewayMiddleware:
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
                 await _preflight(answer, headers, is_granted=front.is_granted(scope["path"], headers))
                 return
-            front.check_origin(scope, inner["path"], headers)
-            principal = await self._principal(front, inner["path"], headers)
+            certificate = certificate_of(scope)
+            is_ambient = front.verifier.is_ambient(headers, certificate)
+            front.check_origin(scope, inner["path"], headers, is_ambient=is_ambient)
+            principal = await self._principal(front, inner["path"], headers, certificate)
             answer.principal = principal
             self._reports.note_caller(answer, principal, named, headers)
             if agent is not None and not self._can_discover(principal, agent, inner["path"]):
@@ -154,7 +158,7 @@ class GatewayMiddleware:
             await response.to_asgi_response(None, request)(inner, receive, answer)  # type: ignore[arg-type]
             return
         sent = {name: headers[name.encode()].decode("latin-1") for name in front.forwarded if name.encode() in headers}
-        reads_only = answer.method == "HEAD" or front.is_foreign(headers)
+        reads_only = answer.method == "HEAD" or front.is_foreign(headers, is_ambient=is_ambient)
         inner["state"]["caller"] = Caller(
             principal,
             base_url,
@@ -168,21 +172,24 @@ class GatewayMiddleware:
             inner["method"] = _STAND_INS.get(answer.method, answer.method)
         await self.app(inner, receive, answer)
 
-    async def _principal(self, front: Front, path: str, headers: Mapping[bytes, bytes]) -> Principal:
+    async def _principal(
+        self, front: Front, path: str, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None
+    ) -> Principal:
         """Return the principal of the request's credential. Raises unauthenticated or unavailable."""
         verifier = front.verifier
         try:
-            principal = await verifier.verify(headers)
+            principal = await verifier.verify(headers, certificate)
         except FaultError as error:
             if front.is_open(path):
                 return ANONYMOUS
             result = "unavailable" if error.fault.code is FaultCode.UNAVAILABLE else "refused"
-            self._reports.note_auth(verifier.method_of(headers), result)
+            self._reports.note_auth(verifier.method_of(headers, certificate), result)
             if error.fault.code is FaultCode.UNAUTHENTICATED:
                 self._auditor.note_failed_login(error.fault.message)
             raise
         if verifier.is_required:
-            self._reports.note_auth("token" if principal.issuer else "key", "accepted")
+            kind = "certificate" if principal.issuer == MTLS else "token" if principal.issuer else "key"
+            self._reports.note_auth(kind, "accepted")
         return principal
 
 

@@ -9,7 +9,9 @@ from typing import Final, cast
 
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.access import find_access_doubts
+from babelgate.gateway.settings.certificates import CertificateError, check_files, find_expired, sections_of
 from babelgate.gateway.settings.model import RETRY_JITTER, AgentSettings, Settings
+from babelgate.gateway.settings.tls import MTLS
 
 _KEY_LENGTH: Final = 16
 """Minimum length of an API key, in characters. Chosen: 16 hexadecimal digits are 64 bits, too many to guess over
@@ -32,14 +34,16 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
                 f"the key of entry {number} has {length} character{'s' if length > 1 else ''} and can be guessed: take "
                 f"{_KEY_LENGTH} or more, such as the output of `openssl rand -hex 32`",
             )
+    issuers = [*settings.issuers, *((MTLS,) if settings.has_client_certificates else ())]
     yield from find_access_doubts(
-        settings.access, agents=list(settings.agents), keys=list(settings.keys), issuers=list(settings.issuers)
+        settings.access, agents=list(settings.agents), keys=list(settings.keys), issuers=issuers
     )
     if settings.signing.keys and settings.public_url is None:
         yield (
             ("signing", "keys"),
             "cards are not signed without public_url, because a signed card names the gateway by it: set public_url",
         )
+    yield from find_expired(settings)
     retention = written.get("retention")
     for name, value in cast("JsonObject", retention).items() if isinstance(retention, dict) else ():
         seconds = getattr(settings.retention, name, None)
@@ -70,6 +74,18 @@ def find_wrong_keys(settings: Settings) -> Iterator[Advice]:
             read_signing_key(path)
         except SigningKeyError as error:
             yield ("signing", "keys", str(number)), str(error)
+
+
+def find_bad_certificates(settings: Settings, *, is_server: bool = False) -> Iterator[Advice]:
+    """Yield advice for each file of certificates that cannot be used: with `is_server`, only for those of the gateway's
+    own port."""
+    for location, files in sections_of(settings):
+        if is_server and location != ("tls",):
+            continue
+        try:
+            check_files(files)
+        except CertificateError as error:
+            yield (*location, error.key), str(error)
 
 
 def find_missing_files(settings: Settings) -> Iterator[Advice]:

@@ -56,7 +56,9 @@ from babelgate.gateway.settings.fields import (
     parse_list,
     split_listen,
 )
+from babelgate.gateway.settings.references import FileReferences
 from babelgate.gateway.settings.signing import CardSettings, SigningSettings
+from babelgate.gateway.settings.tls import MTLS, AgentTls, TlsSettings
 from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
@@ -145,6 +147,7 @@ class AgentSettings(SettingsSection):
     forward: tuple[str, ...] = ()
     """Names of the caller's headers to forward to the server. An agent in this process reads them from
     `call.input.headers`, a graph from `configurable`. API keys of the gateway are never forwarded."""
+    tls: AgentTls | None = None
     timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Period | Timeout)] = Timeout()
     """Maximum duration of one run, in seconds or as text such as `1h`, or `{connect, read, total}`."""
     card: CardSettings = CardSettings()
@@ -202,11 +205,13 @@ class AgentSettings(SettingsSection):
         if len(configured) != 1:
             raise ValueError("an agent has one of python: module:name, graph: module:name and url: http://…")
         if self.target is not None:
-            for name in ("protocol", "agent", "headers", "options"):
+            for name in ("protocol", "agent", "headers", "options", "tls"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has {configured[0]}")
         if self.card.is_checked and (self.target is not None or self.protocol not in (None, "a2a")):
             raise ValueError("card.verify is for agents with a url whose protocol is a2a: others have no signed card")
+        if self.tls is not None and not all(url.startswith("https://") for url in self.servers):
+            raise ValueError("tls is for agents whose URLs begin with https://")
         return self
 
     @property
@@ -412,6 +417,7 @@ class Settings(BaseSettings):
     """Port to listen on; 0 selects a free port."""
     public_url: HttpUrl | None = None
     """URL at which callers reach the gateway. Every URL in its responses begins with it."""
+    tls: TlsSettings | None = None
     database: Annotated[str, Field(pattern=r"^(sqlite:///.+|postgres(ql)?://.+)$")] = "sqlite:///babelgate.db"
     """URL of the database that stores everything but files: `sqlite:///` and a file, or `postgresql://user@host/name`."""
     pooler: Annotated[str, Field(pattern=r"^postgres(ql)?://.+$")] | None = None
@@ -472,7 +478,7 @@ class Settings(BaseSettings):
     """Format of log lines on stderr: `text`, or `json` with one object per line."""
     telemetry: TelemetrySettings = TelemetrySettings()
     watch: bool = False
-    """True to reload the configuration whenever its file, or a file that it names by `${file:…}`, changes."""
+    """True to reload the configuration whenever its file changes, or a file that it names by `${file:…}` or `tls`."""
     drain: Period = 300.0
     """Maximum time for which runs continue whose agent a reload has removed or changed, in seconds or as text such as
     `5m`. Then they fail, and the connections to the agent are closed."""
@@ -480,6 +486,18 @@ class Settings(BaseSettings):
     console: ConsoleSetting = ConsoleSettings()
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
     """Agents by name. Without agents, the gateway serves its ten demo agents."""
+    _references: FileReferences = PrivateAttr(FileReferences())
+
+    @property
+    def references(self) -> FileReferences:
+        """References to files of secrets in the configuration. What comes from them is never shown."""
+        return self._references
+
+    def with_references(self, references: FileReferences) -> "Settings":
+        """Return these settings with other references to files."""
+        settings = self.model_copy()
+        settings._references = references
+        return settings
 
     @classmethod
     def settings_customise_sources(
@@ -511,7 +529,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _separate_owners(self) -> "Settings":
-        check_owners(self.keys, self.issuers)
+        check_owners(self.keys, self.issuers, reserved=(MTLS,) if self.has_client_certificates else ())
         return self
 
     @model_validator(mode="after")
@@ -549,8 +567,13 @@ class Settings(BaseSettings):
 
     @property
     def has_credentials(self) -> bool:
-        """True if callers need a credential: an API key, or a token of an issuer."""
-        return bool(self.keys or self.issuers)
+        """True if callers need a credential: an API key, a token of an issuer, or a client certificate."""
+        return bool(self.keys or self.issuers) or self.has_client_certificates
+
+    @property
+    def has_client_certificates(self) -> bool:
+        """True if a client certificate is a credential."""
+        return self.tls is not None and self.tls.has_client_certificates
 
     @property
     def is_local(self) -> bool:

@@ -105,8 +105,15 @@ def keys_of(loc: Sequence[str]) -> Sequence[str]:
         fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
         arguments = get_args(model)
         item = arguments[0] if get_origin(model) is tuple else next(iter(arguments[1:]), None)
-        model = fields[step].annotation if step in fields else item
+        model = _section_of(fields[step].annotation if step in fields else item)
     return tuple(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else ()
+
+
+def _section_of(annotation: Any) -> Any:
+    """Return the section of a key whose value may also be None, or the type of any other key."""
+    kinds = [each for each in get_args(annotation) if each is not type(None)]
+    is_optional = len(kinds) < len(get_args(annotation)) and len(kinds) == 1
+    return kinds[0] if is_optional else annotation
 
 
 @cache

@@ -199,6 +199,12 @@ class Metrics(GatewayObserver):
         self._reload_ok = self._gauge(
             "config_reload_ok", "1 if the configuration had no mistakes when it was last read, else 0.", mode="livemin"
         )
+        self._certificate = self._gauge(
+            "tls_certificate_expiry_timestamp_seconds",
+            "End of the gateway's certificate, in seconds since 1970. +Inf without TLS.",
+            mode="livemin",
+        )
+        self._certificate.set(float("inf"))
         self.webhooks_pending = self._gauge("webhooks_pending", "Webhooks that have not received everything.")
 
     def label_of(self, agent: str) -> str:
@@ -272,6 +278,9 @@ class Metrics(GatewayObserver):
         self._reload_ok.set(int(not mistakes))
         if not mistakes:
             self._reloaded_at.set_to_current_time()
+
+    def note_certificate(self, expires_at: float) -> None:
+        self._certificate.set(expires_at)
 
     def note_lag(self, seconds: float) -> None:
         """Report by how much a timer of the event loop was late."""

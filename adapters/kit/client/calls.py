@@ -1,5 +1,6 @@
 """HTTP calls to an agent's server: transport errors become faults, and no response grows beyond its limit."""
 
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
@@ -15,6 +16,7 @@ from babelgate.adapters.kit.client.answers import ANSWER_LIMIT, ERROR_RESPONSE_L
 from babelgate.adapters.kit.client.error_response import read_excerpt, response_error
 from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
 from babelgate.adapters.kit.client.status import fault_code
+from babelgate.adapters.kit.client.tls import ClientTls, default_context
 from babelgate.adapters.kit.tracing import CALL_TRACER, CallTracer, TracedOperation
 from babelgate.adapters.kit.upstream import FORWARDED
 from babelgate.canonical import Fault, FaultCode, FaultError
@@ -75,21 +77,28 @@ def open_http(
     *,
     timeout: httpx.Timeout | float = 5.0,
     event_hooks: Mapping[str, Sequence[Hook]] = MappingProxyType({}),
+    tls: ClientTls | None = None,
 ) -> httpx.AsyncClient:
     """Return an HTTP client for calls to agents' servers. `check_address` refuses addresses; then no proxy is used,
-    because the proxy would resolve the names."""
+    because the proxy would resolve the names. `tls` has the certificates for https; the default trusts those of the
+    system. Raises OSError if its files cannot be used through a proxy of the environment."""
     from babelgate.adapters.kit.client.transport import HttpTransport
 
     # httpx itself must handle a proxy of the environment.
     is_proxied = check_address is None and any(map(getproxies().get, ("http", "https", "all")))
     return httpx.AsyncClient(
-        transport=None if is_proxied else HttpTransport(_LIMITS, check_address),
+        transport=None if is_proxied else HttpTransport(_LIMITS, check_address, tls),
+        verify=_verification(tls) if is_proxied else True,
         limits=_LIMITS,
         timeout=timeout,
         # No cookies: those of one caller would be sent with another caller's requests.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         event_hooks={name: [*each] for name, each in (event_hooks or EVENT_HOOKS.get()).items()},
     )
+
+
+def _verification(tls: ClientTls | None) -> ssl.SSLContext:
+    return default_context() if tls is None else tls.open_context()
 
 
 class Calls:
