@@ -119,8 +119,8 @@ class RunStarted(_Event):
         return self.attempt > 1 and not self.resumed
 
     def is_void(self, message_id: str | None) -> bool:
-        """Return True if this start makes the run's content in a message void; `message_id` None means content outside
-        messages."""
+        """Return True if this start voids what earlier attempts of the run sent in a message. A `message_id` of None
+        means content outside messages."""
         return self.is_restart and (self.void is None or message_id in self.void)
 
 

@@ -24,7 +24,7 @@ _MILLION: Final = 1_000_000
 
 
 class PriceError(Exception):
-    """Error with a one-line message: what is wrong with a price."""
+    """Raised for an invalid price or an invalid price file. The message is one line."""
 
 
 class Price(BaseModel):

@@ -25,14 +25,14 @@ class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     expires: str | None = None
-    """A date or a time in ISO 8601, or a period from now, such as `90d`."""
+    """Expiry of the key: a date or a time in ISO 8601, or a period from now, such as `90d`. None means never."""
 
 
 class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of a request that rotates an API key."""
 
     grace: str | int | float = 0
-    """Period for which the key before is still accepted, such as `1h`."""
+    """Period for which the previous key is still accepted, such as `1h`, or a number of seconds."""
 
 
 class Disabling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

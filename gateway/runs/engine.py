@@ -120,7 +120,7 @@ class Engine:
 
     @property
     def active(self) -> Sequence[StartedRun]:
-        """Runs with a running agent, without those that were abandoned."""
+        """Active runs of this node, without those whose pumps were abandoned (`pumps`)."""
         return [pump.start for pump in self.pumps()]
 
     async def idle(self) -> None:
@@ -180,12 +180,16 @@ class Engine:
             pump.task.cancel(DETACH)
 
     def pumps(self) -> Sequence[Pump]:
-        """Return the pumps of running agents, without those that were abandoned."""
+        """Return the pumps of the active runs.
+
+        Abandoned pumps are left out: the run has ended, was erased or was taken over by another node, but its agent is
+        still running here.
+        """
         return [pump for pump in self._pumps.values() if not pump.abandoned]
 
     def pump_on(self, pk: int) -> Pump | None:
-        """Return the pump of the run that is running on the thread with the key `pk`. Return None if no run is running,
-        or if it was abandoned."""
+        """Return the pump of the active run on the thread with the key `pk`. Return None if there is no active run, or
+        if its pump was abandoned."""
         pump = self._by_thread.get(pk)
         return None if pump is None or pump.abandoned else pump
 

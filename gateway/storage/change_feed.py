@@ -62,7 +62,8 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 class HintStream:
-    """Hints for one reader: those of one owner, or of all owners. It is a context, within which it gets hints."""
+    """Stream of hints for one reader, about the runs and threads of one owner or of all owners. It is a context
+    manager, and receives hints while it is entered."""
 
     __slots__ = ("_is_closed", "_is_wanted", "_pending", "_streams", "_waiter", "is_operator", "owner")
 
@@ -108,7 +109,7 @@ class HintStream:
         self._wake()
 
     def close(self) -> None:
-        """End the stream."""
+        """Close the stream, which ends `read`. Pending hints are dropped."""
         self._is_closed = True
         self._wake()
 
@@ -117,7 +118,7 @@ class HintStream:
             self._waiter.set_result(None)
 
     async def read(self) -> AsyncGenerator[Hint]:
-        """Yield the hints, with pauses, until the stream ends."""
+        """Yield the hints until the stream is closed, with a pause of `PAUSE` seconds after each."""
         while not self._is_closed:
             if not self._pending:
                 await self._wait(None)

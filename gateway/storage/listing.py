@@ -155,7 +155,7 @@ def _conditions(owner: str, where: ThreadFilter, shared: Set[int]) -> list[Colum
 
 
 def has_only_agents(agents: Set[str]) -> ColumnElement[bool]:
-    """Return the condition that no other agent ran on a thread."""
+    """Return the SQL condition that all tasks of a thread are requests to these agents."""
     return ~exists().where(_TASK.c.thread_pk == _THREAD.c.pk, _TASK.c.agent.not_in(sorted(agents)))
 
 

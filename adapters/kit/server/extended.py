@@ -16,7 +16,7 @@ from babelgate.adapters.kit.server.listed import Pieces
 from babelgate.canonical import FaultCode, FaultError, Hub
 
 _BLOB: Final = re.compile(r"[0-9a-f]{64}\Z")
-"""Hash of a file."""
+"""Pattern of a file's id: the SHA-256 hash of its bytes, in lower-case hexadecimal digits."""
 _NAME_LENGTH: Final = 255
 """Maximum length of a file's name, in characters. No file system holds longer names."""
 _TYPE_LENGTH: Final = 255

@@ -139,7 +139,8 @@ class ToolCalls:
         self._hub = hub
 
     def _tools(self, who: Caller) -> dict[str, AgentTool]:
-        """Return the tools by name; below the URL of one agent, only its tool."""
+        """Return the tools that the caller may see, by name. A request to the URL of one agent sees only the tool of
+        that agent."""
         infos = self._hub.agents(who.principal)
         if who.has_single_agent:
             infos = [info for info in infos if info.name == who.agent]
@@ -481,8 +482,9 @@ class ToolCalls:
 
 
 def _writer(task: Task, since: int, run_id: str | None, peer: Peer) -> ResultWriter:
-    """Return the writer of a result, for the run `run_id` or, if it is None, for the next run of the task. If the
-    caller activated the extension, it also collects records."""
+    """Return the writer of a result with the output after the record `since`. The result ends with the run `run_id`, or
+    with the next run that ends if `run_id` is None. If the caller activated the extension, the writer also collects
+    records."""
     writer = ResultWriter(task, since, run_id)
     if peer.has_extension:
         writer.records = Slice()
