@@ -61,12 +61,12 @@ _LANGCHAIN: Final = {
     409: {"conflict", "not_awaiting", "task_ended"},
     413: {"too_large"},
     422: {"invalid", "unsupported", "unsupported_type"},
-    429: {"queue_full"},
+    429: {"queue_full", "limited"},
 }
 """Codes of the Agent Protocol's errors by status. Its document defines no codes."""
 _OPENAI: Final = {
     **dict.fromkeys((400, 401, 403, 404, 405, 409, 410, 413), frozenset({"invalid_request_error"})),
-    429: frozenset({"rate_limit_error"}),
+    429: frozenset({"rate_limit_error", "insufficient_quota"}),
 }
 _RUNTIME: Final = {400, 401, 403, 404, 405, 409, 413, 415, 422, 429}
 _COMMAND: Final = {
