@@ -17,6 +17,7 @@ from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
 from babelgate.gateway.runs.fault_counts import FaultCounts
+from babelgate.gateway.runs.rates import MemoryRates, RateLimiter
 from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
@@ -39,6 +40,7 @@ from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.overview import Overview
 from babelgate.gateway.storage.reads import JournalReads
+from babelgate.gateway.storage.shared_rates import SharedRates
 
 _EXPIRY_HEARTBEATS: Final = 30
 """Number of a leader's heartbeats between two checks for threads that expire."""
@@ -150,6 +152,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     commits.connect(reads, expiry, threads, reports, cluster)
     store = items.ItemStore(journal, clock, lambda: current.limits().input)
     switches = Switches(engine)
+    rates = _create_rates(journal, current, options)
     parts = Parts(
         generation=generation,
         journal=journal,
@@ -160,10 +163,11 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         engine=engine,
         faults=faults,
         submissions=_create_submissions(
-            journal, reads, blobs, current, engine, threads, deliverer, drain, switches, options.observer.traces
+            journal, reads, blobs, current, engine, threads, deliverer, drain, switches, rates, options.observer.traces
         ),
         administration=AdministeredState(journal),
         switches=switches,
+        rates=rates,
         auditor=CountingAuditor(journal) if options.audits else NO_AUDITOR,
         threads=threads,
         webhooks=WebhookRegistry(journal, reads, current.check_url, deliverer, current.limits),
@@ -195,6 +199,7 @@ def _create_submissions(
     deliverer: Deliverer,
     drain: Drain,
     switches: Switches,
+    rates: RateLimiter,
     traces: GatewayTraces | None,
 ) -> Submissions:
     return Submissions(
@@ -210,8 +215,16 @@ def _create_submissions(
         current.limits,
         drain.check,
         switches.check,
+        rates,
         traces,
     )
+
+
+def _create_rates(journal: Journal, current: Current, options: HubOptions) -> RateLimiter:
+    clock = options.clock
+    memory = MemoryRates(lambda: clock.steady() / 1e6)
+    store = memory if options.cluster is None else SharedRates(journal.database)
+    return RateLimiter(lambda: current.limits().rate, store, clock, options.observer)
 
 
 def _create_journal(database: str, commits: CommitHandler, options: HubOptions) -> Journal:

@@ -26,6 +26,7 @@ from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
 from babelgate.gateway.runs.fault_counts import FaultCounts
 from babelgate.gateway.runs.output_schema import find_schema_error
+from babelgate.gateway.runs.rates import RateLimiter
 from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
@@ -83,6 +84,7 @@ class Parts:
     submissions: Submissions
     administration: AdministeredState
     switches: Switches
+    rates: RateLimiter
     auditor: Auditor
     threads: ThreadCommands
     webhooks: WebhookRegistry
@@ -335,6 +337,7 @@ class GatewayHub:
             parts.administration,
             parts.grants,
             parts.switches,
+            parts.rates,
             parts.crons,
             parts.expiry,
             parts.retention,

@@ -23,6 +23,7 @@ from babelgate.gateway.runs import submission as command
 from babelgate.gateway.runs.answer_schema import fit_answers
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.forks import Base, find_base
+from babelgate.gateway.runs.rates import RateLimiter, RunCaller
 from babelgate.gateway.runs.submission import Cancelled, Ids, Submitted
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import keep_messages
@@ -82,6 +83,7 @@ class Submissions:
         limits: Callable[[], Limits],
         check_accepting: Callable[[], None],
         check_enabled: Callable[[str], None],
+        rates: RateLimiter,
         traces: GatewayTraces | None = None,
     ) -> None:
         """Create the commands.
@@ -89,7 +91,7 @@ class Submissions:
         `find_agent` and `reach_agent` raise not_found; the second one reconnects to a broken agent first.
         `check_url` raises invalid for a webhook's URL that may not be called. `limits` returns the current limits.
         `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for the name
-        of an agent that is disabled.
+        of an agent that is disabled. `rates` limits how many runs may start in a time.
         """
         self._journal = journal
         self._reads = reads
@@ -103,6 +105,7 @@ class Submissions:
         self._limits = limits
         self._check_accepting = check_accepting
         self._check_enabled = check_enabled
+        self._rates = rates
         self._traces = traces
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
@@ -111,7 +114,26 @@ class Submissions:
         limits = self._limits()
         check_input(limits, submission.input, history=submission.history)
         check_size(limits.metadata, submission.thread_metadata)
-        self._check_enabled(self._find(submission.agent).info.name)
+        agent = self._find(submission.agent).info.name
+        self._check_enabled(agent)
+        if await self._is_repeat(owner, submission):
+            return await self._submit(owner, submission)
+        charge = await self._rates.take(RunCaller(submission.subject or f"owner:{owner}", owner), agent)
+        try:
+            return await self._submit(owner, submission)
+        except FaultError:
+            await self._rates.give_back(charge)
+            raise
+
+    async def _is_repeat(self, owner: str, submission: Submission) -> bool:
+        """Return True if the task or run that a caller names exists already, so that no run will be created."""
+        task_id, run_id = submission.task_id, submission.run_id
+        if task_id is not None and await self._journal.row(Task, owner, task_id) is not None:
+            return True
+        return run_id is not None and await self._journal.row(Run, owner, run_id) is not None
+
+    async def _submit(self, owner: str, submission: Submission) -> Receipt:
+        limits = self._limits()
         registered = await self._reach(submission.agent)
         if registered.agent is None:
             raise registered.refuse()
@@ -171,7 +193,7 @@ class Submissions:
             run_input = prepared.input
             if run_input.checkpoint is not None:
                 run_input = run_input.replace(checkpoint=checkpoint)
-            return await self.submit(owner, replace(prepared, input=run_input, fork=None, state={}))
+            return await self._submit(owner, replace(prepared, input=run_input, fork=None, state={}))
         except BaseException:
             if is_new:
                 await self._threads.delete(owner, thread_id)
@@ -194,6 +216,15 @@ class Submissions:
         check_input(limits, answers.input, values=[answers.values, answers.bare])
         task = await self._reads.task(owner, answers.task_id)
         self._check_enabled(task.agent)
+        charge = await self._rates.take(RunCaller(answers.subject or f"owner:{owner}", owner), task.agent)
+        try:
+            return await self._answer(owner, answers, task)
+        except FaultError:
+            await self._rates.give_back(charge)
+            raise
+
+    async def _answer(self, owner: str, answers: Answers, task: Task) -> Receipt:
+        limits = self._limits()
         answers = await fit_answers(await self._reads.open_interrupts(owner, answers.task_id), answers)
         if answers.webhook is not None:
             await self._check_url(answers.webhook.url)

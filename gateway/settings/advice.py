@@ -6,6 +6,7 @@ from typing import Final, cast
 
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.access import find_access_doubts
+from babelgate.gateway.settings.limits import find_limit_doubts
 from babelgate.gateway.settings.model import Settings
 
 _KEY_LENGTH: Final = 16
@@ -32,6 +33,7 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
     yield from find_access_doubts(
         settings.access, agents=list(settings.agents), keys=list(settings.keys), issuers=list(settings.issuers)
     )
+    yield from find_limit_doubts(settings.limits.rate, list(settings.agents))
     retention = written.get("retention")
     for name, value in cast("JsonObject", retention).items() if isinstance(retention, dict) else ():
         seconds = getattr(settings.retention, name, None)

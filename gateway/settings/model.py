@@ -55,6 +55,7 @@ from babelgate.gateway.settings.fields import (
     Window,
     parse_list,
 )
+from babelgate.gateway.settings.limits import RateLimit
 from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
@@ -309,6 +310,8 @@ class Limits(SettingsSection):
     """Maximum number of webhooks of one task."""
     connections: Connections = Connections()
     queue: Queue = Queue()
+    rate: tuple[RateLimit, ...] = ()
+    """Rates at which runs may start, by key, owner or agent. A run must be within all of them."""
 
 
 class Shutdown(SettingsSection):

@@ -443,6 +443,15 @@ class DisabledAgentRow(TableRow, table=True):
     changed_by: str
 
 
+class RateRow(TableRow, table=True):
+    """State of one rate limit, shared by the nodes of a cluster. A single gateway keeps it in memory."""
+
+    key: str = Field(primary_key=True)
+    """The rule, and the caller, owner or agent whose runs are counted."""
+    tat: float
+    """Time at which the earlier runs are used up, in seconds since 1970, UTC."""
+
+
 class AuditRow(TableRow, table=True):
     """A record of the audit log. Triggers refuse every UPDATE, and a DELETE of a record of the last 30 days."""
 

@@ -224,6 +224,12 @@ CREATE TABLE node (
 	PRIMARY KEY (node_id)
 );
 
+CREATE UNLOGGED TABLE rate (
+	key VARCHAR COLLATE "C" NOT NULL,
+	tat DOUBLE PRECISION NOT NULL,
+	PRIMARY KEY (key)
+);
+
 CREATE TABLE remnant (
 	thread_pk BIGINT NOT NULL,
 	PRIMARY KEY (thread_pk)

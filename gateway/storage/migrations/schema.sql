@@ -366,4 +366,10 @@ CREATE INDEX run_created ON run (owner, created_at, run_id) WHERE created_at > 0
 
 CREATE INDEX run_newest ON run (created_at, owner, run_id);
 
-CREATE INDEX run_erred ON run (owner, created_at, run_id) WHERE status IN ('error', 'timeout')
+CREATE INDEX run_erred ON run (owner, created_at, run_id) WHERE status IN ('error', 'timeout');
+
+CREATE TABLE rate (
+	"key" VARCHAR NOT NULL, 
+	tat FLOAT NOT NULL, 
+	PRIMARY KEY ("key")
+)
