@@ -71,6 +71,7 @@ class HubGeneration:
                 attempts=limits.attempts,
                 patience=settings.patience,
                 wire=settings.wire,
+                owner_concurrency=limits.concurrency.per_owner,
                 window=Window(limits.window if has_own_window else _SHARED_WINDOW),
             ),
             delivery=DeliveryRules(

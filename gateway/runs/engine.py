@@ -80,7 +80,7 @@ class Engine:
         self._reach = reach
         self._rules = rules
         self._reports = reports or RunReports(NO_OBSERVER)
-        self.slots = Slots(find, self._start_next)
+        self.slots = Slots(find, self._start_next, find_owner_limit=lambda: rules().owner_concurrency)
         self.exchanges = RunExchanges()
         """Exchanges of runs with the servers of their agents."""
         self._pumps: dict[RunKey, Pump] = {}
@@ -108,12 +108,12 @@ class Engine:
             log.warning("next run of a thread not started thread=%s error=%s", thread_id, error)
             claimed = None
         except BaseException:
-            self.slots.release(agent)
+            self.slots.release(agent, owner)
             raise
         if isinstance(claimed, StartedRun):
             self.begin(claimed)
             return
-        self.slots.release(agent)
+        self.slots.release(agent, owner)
         self.slots.offer_next(owner, thread_id, claimed)
 
     # Pumps
@@ -360,7 +360,7 @@ class Engine:
         if pump.detached and stopped is None and outcome is not None and outcome.status is not RunStatus.SUCCESS:
             outcome = None
         if pump.abandoned or outcome is None:  # already ended, or left to the next start
-            self.slots.release(agent)
+            self.slots.release(agent, pump.start.owner)
             return
         self._tasks.spawn(self._end(pump, outcome, releases=agent), f"end {pump.start.run.run_id}")
 
@@ -390,7 +390,7 @@ class Engine:
         finally:
             self._ending.discard(pump.key)
             if releases is not None:
-                self.slots.release(releases)
+                self.slots.release(releases, start.owner)
         self.slots.offer_next(start.owner, start.thread_id, later)
 
     async def _close_log(self, start: StartedRun) -> list[Entry]:
@@ -565,7 +565,7 @@ class Engine:
 
     async def _resume(self, lost: StartedRun, seq: int, past: Past) -> None:
         start = await self._journal.write(lifecycle.restart, lost, seq)
-        self.slots.take(start.task.agent)
+        self.slots.take(start.task.agent, start.owner)
         self.begin(start, past)
 
 

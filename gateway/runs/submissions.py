@@ -155,7 +155,7 @@ class Submissions:
             return await self._submit_with_state(owner, submission, base)
         is_fork = base is not None or bool(submission.state)
         ids = _fork_ids() if is_fork else _ids()
-        is_reserved = self._engine.slots.reserve(agent)
+        is_reserved = self._engine.slots.reserve(agent, owner)
         commit = self._journal.write(
             command.submit,
             owner,
@@ -230,7 +230,7 @@ class Submissions:
             await self._check_url(answers.webhook.url)
         run_input = await self._store_input(self._find_agent(task.agent), answers.input)
         answers = replace(answers, input=run_input)
-        is_reserved = self._engine.slots.reserve(task.agent)
+        is_reserved = self._engine.slots.reserve(task.agent, owner)
         commit = self._journal.write(command.answer, owner, answers, _ids(), limits, may_start=is_reserved)
         return await self._await_dispatch(owner, task.agent, answers.webhook, is_reserved, commit)
 
@@ -277,7 +277,7 @@ class Submissions:
             self._engine.begin(submitted.start)
             return
         if is_reserved:
-            self._engine.slots.release(agent)
+            self._engine.slots.release(agent, owner)
         if submitted is not None and submitted.idle:
             self._engine.slots.offer(owner, submitted.receipt.thread_id, agent)
 

@@ -49,6 +49,13 @@ class RateLimit(SettingsSection):
         return fnmatchcase(name, self.agent)
 
 
+class ConcurrencyLimit(SettingsSection):
+    """Maximum numbers of active runs. Further runs wait. The maximum of an agent is `agents.NAME.concurrency`."""
+
+    per_owner: PositiveInt | None = None
+    """Maximum number of active runs of one owner in one process of the gateway. By default there is no limit."""
+
+
 def find_limit_doubts(rates: Sequence[RateLimit], agents: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield location and text for each rule that probably does not apply to what it was written for."""
     for number, rule in enumerate(rates):

@@ -55,7 +55,7 @@ from babelgate.gateway.settings.fields import (
     Window,
     parse_list,
 )
-from babelgate.gateway.settings.limits import RateLimit
+from babelgate.gateway.settings.limits import ConcurrencyLimit, RateLimit
 from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
@@ -312,6 +312,7 @@ class Limits(SettingsSection):
     queue: Queue = Queue()
     rate: tuple[RateLimit, ...] = ()
     """Rates at which runs may start, by key, owner or agent. A run must be within all of them."""
+    concurrency: ConcurrencyLimit = ConcurrencyLimit()
 
 
 class Shutdown(SettingsSection):
