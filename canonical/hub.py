@@ -145,6 +145,8 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the caller's API key. The guard of the hub sets it."""
     subject: str = ""
     """Subject of the caller (`babelgate.canonical.principal.Principal`). The guard of the hub sets it."""
+    may_raise: bool = False
+    """True if the caller may let a run continue although a budget is used up. The guard of the hub sets it."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from babelgate.canonical.fault import FaultError
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.hub import Drain, GatewayHub, Parts
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver, GatewayTraces
 from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs.budgets import Budgets
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.commits import CommitHandler
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
@@ -30,6 +32,7 @@ from babelgate.gateway.runs.switches import Switches
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.runs.webhooks import Deliverer, DeliveryRules, WebhookRegistry, WriterFactory
+from babelgate.gateway.settings.limits import BudgetSettings, PriceSettings
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.settings.model import Retention as RetentionPolicy
 from babelgate.gateway.storage import assistants, items
@@ -89,6 +92,17 @@ class Current:
     def delivery(self) -> DeliveryRules:
         return self.generation().delivery
 
+    def budgets(self) -> Mapping[str, BudgetSettings]:
+        return self.generation().budgets
+
+    def find_price(self, agent: str) -> PriceSettings | None:
+        """Return the prices of an agent, or None if it has none."""
+        try:
+            settings = self.generation().registry.get_for_run(agent).settings
+        except FaultError:  # removed from the configuration
+            return None
+        return None if settings is None else settings.price
+
     def in_process(self) -> Sequence[InProcess]:
         return self.generation().in_process
 
@@ -125,8 +139,16 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     faults = FaultCounts(clock)
     reports = RunReports(options.observer, faults)
     reads = JournalReads(journal, blobs, current.limits)
+    budgets = Budgets(current.budgets, current.find_price, clock, options.observer)
     engine = Engine(
-        journal, blobs, reads, current.find_for_run, current.reach_for_run, rules=current.rules, reports=reports
+        journal,
+        blobs,
+        reads,
+        current.find_for_run,
+        current.reach_for_run,
+        rules=current.rules,
+        reports=reports,
+        budgets=budgets,
     )
     threads = _create_threads(journal, reads, engine, blobs, current, long_thread_erased)
     deliverer = _create_deliverer(journal, reads, current, options)
@@ -163,11 +185,23 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         engine=engine,
         faults=faults,
         submissions=_create_submissions(
-            journal, reads, blobs, current, engine, threads, deliverer, drain, switches, rates, options.observer.traces
+            journal,
+            reads,
+            blobs,
+            current,
+            engine,
+            threads,
+            deliverer,
+            drain,
+            switches,
+            rates,
+            budgets,
+            options.observer.traces,
         ),
         administration=AdministeredState(journal),
         switches=switches,
         rates=rates,
+        budgets=budgets,
         auditor=CountingAuditor(journal) if options.audits else NO_AUDITOR,
         threads=threads,
         webhooks=WebhookRegistry(journal, reads, current.check_url, deliverer, current.limits),
@@ -200,6 +234,7 @@ def _create_submissions(
     drain: Drain,
     switches: Switches,
     rates: RateLimiter,
+    budgets: Budgets,
     traces: GatewayTraces | None,
 ) -> Submissions:
     return Submissions(
@@ -216,6 +251,7 @@ def _create_submissions(
         drain.check,
         switches.check,
         rates,
+        budgets,
         traces,
     )
 

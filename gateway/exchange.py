@@ -36,7 +36,7 @@ def enter_exchange(
     """Store the connection of a request for `hang_up`, also for the tasks that its handler starts.
 
     `describe` returns the origin of the acts that the request causes. It is called only if there is such an act.
-    `headers` takes what `note_headers` adds to the response; None if the request has no response of its own.
+    `headers` takes what `note_headers` adds to the response; None if it has no response.
     """
     _HANG_UP.set(scope.get(SCOPE_KEY))
     _DESCRIBE.set(describe)

@@ -20,6 +20,7 @@ from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.observe import GatewayObserver
+from babelgate.gateway.runs.budgets import Budgets
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
@@ -85,6 +86,7 @@ class Parts:
     administration: AdministeredState
     switches: Switches
     rates: RateLimiter
+    budgets: Budgets
     auditor: Auditor
     threads: ThreadCommands
     webhooks: WebhookRegistry

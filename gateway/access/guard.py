@@ -413,7 +413,13 @@ class GuardedHub:
         methods = ("answer",) if answers.webhook is None else ("answer", "set_webhook")
         owner = await self._gate.check_task(principal, answers.task_id, *methods)
         return await self._hub.answer(
-            owner, msgspec.structs.replace(answers, key_id=principal.key_id, subject=principal.subject)
+            owner,
+            msgspec.structs.replace(
+                answers,
+                key_id=principal.key_id,
+                subject=principal.subject,
+                may_raise=self._gate.may_operate(principal),
+            ),
         )
 
     async def check_answers(self, principal: Principal, answers: Answers) -> None:

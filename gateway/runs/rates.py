@@ -176,6 +176,11 @@ class RateLimiter:
         self._observer = observer
         self._compiled: tuple[Sequence[RateLimit], Sequence[RateRule]] = ((), ())
 
+    @property
+    def is_active(self) -> bool:
+        """True if there is a limit."""
+        return bool(self._limits())
+
     async def take(self, caller: RunCaller, agent: str) -> RateCharge | None:
         """Charge a run to all rules that count it. Return None if none does. Raises limited, and unavailable.
 
@@ -184,24 +189,24 @@ class RateLimiter:
         rules = self._find_rules()
         if not rules:
             return None
-        asked = [(rule, each) for rule in rules if (each := rule.find_demand(caller, agent)) is not None]
-        if not asked:
+        counted = [(rule, each) for rule in rules if (each := rule.find_demand(caller, agent)) is not None]
+        if not counted:
             return None
-        demands = [demand for _, demand in asked]
+        demands = [demand for _, demand in counted]
         is_charged, used = await self._store.take(demands)
         now = [before + each.cost if is_charged else before for each, before in zip(demands, used, strict=True)]
         note_headers(
             {
-                "ratelimit-policy": ", ".join(rule.policy for rule, _ in asked),
-                "ratelimit": ", ".join(rule.encode_state(each) for (rule, _), each in zip(asked, now, strict=True)),
+                "ratelimit-policy": ", ".join(rule.policy for rule, _ in counted),
+                "ratelimit": ", ".join(rule.encode_state(each) for (rule, _), each in zip(counted, now, strict=True)),
             }
         )
         if is_charged:
             return RateCharge(demands)
-        waits = [rule.find_wait(demand, before) for (rule, demand), before in zip(asked, used, strict=True)]
+        waits = [rule.find_wait(demand, before) for (rule, demand), before in zip(counted, used, strict=True)]
         longest = max(range(len(waits)), key=waits.__getitem__)
         self._observer.note_limited("rate")
-        raise asked[longest][0].refuse(caller, agent, waits[longest], self._clock.now())
+        raise counted[longest][0].refuse(caller, agent, waits[longest], self._clock.now())
 
     async def give_back(self, charge: RateCharge | None) -> None:
         """Take back a charge, because the run was not created."""

@@ -21,6 +21,7 @@ from babelgate.gateway.outbound import CheckUrl
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import submission as command
 from babelgate.gateway.runs.answer_schema import fit_answers
+from babelgate.gateway.runs.budgets import Budgets, RunAccount, trace_id_of
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.forks import Base, find_base
 from babelgate.gateway.runs.rates import RateLimiter, RunCaller
@@ -84,6 +85,7 @@ class Submissions:
         check_accepting: Callable[[], None],
         check_enabled: Callable[[str], None],
         rates: RateLimiter,
+        budgets: Budgets,
         traces: GatewayTraces | None = None,
     ) -> None:
         """Create the commands.
@@ -91,7 +93,8 @@ class Submissions:
         `find_agent` and `reach_agent` raise not_found; the second one reconnects to a broken agent first.
         `check_url` raises invalid for a webhook's URL that may not be called. `limits` returns the current limits.
         `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for the name
-        of an agent that is disabled. `rates` limits how many runs may start in a time.
+        of an agent that is disabled. `rates` limits how many runs may start in a time, and `budgets` what
+        they may cost.
         """
         self._journal = journal
         self._reads = reads
@@ -106,6 +109,7 @@ class Submissions:
         self._check_accepting = check_accepting
         self._check_enabled = check_enabled
         self._rates = rates
+        self._budgets = budgets
         self._traces = traces
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
@@ -116,7 +120,7 @@ class Submissions:
         check_size(limits.metadata, submission.thread_metadata)
         agent = self._find(submission.agent).info.name
         self._check_enabled(agent)
-        if await self._is_repeat(owner, submission):
+        if not self._rates.is_active or await self._is_repeat(owner, submission):
             return await self._submit(owner, submission)
         charge = await self._rates.take(RunCaller(submission.subject or f"owner:{owner}", owner), agent)
         try:
@@ -165,6 +169,7 @@ class Submissions:
             may_start=is_reserved,
             stateful=info.stateful,
             base=base,
+            account=self._open_account(owner, submission.subject, agent, run_input),
         )
         return await self._await_dispatch(owner, agent, submission.webhook, is_reserved, commit)
 
@@ -231,8 +236,17 @@ class Submissions:
         run_input = await self._store_input(self._find_agent(task.agent), answers.input)
         answers = replace(answers, input=run_input)
         is_reserved = self._engine.slots.reserve(task.agent, owner)
-        commit = self._journal.write(command.answer, owner, answers, _ids(), limits, may_start=is_reserved)
+        account = self._open_account(owner, answers.subject, task.agent, run_input)
+        commit = self._journal.write(
+            command.answer, owner, answers, _ids(), limits, may_start=is_reserved, account=account
+        )
         return await self._await_dispatch(owner, task.agent, answers.webhook, is_reserved, commit)
+
+    def _open_account(self, owner: str, subject: str, agent: str, run_input: RunInput) -> RunAccount | None:
+        """Return the budgets that count a run, or None."""
+        if not self._budgets.counts(agent):
+            return None
+        return self._budgets.open_account(RunCaller(subject, owner), agent, trace_id_of(run_input.trace))
 
     async def check_answers(self, owner: str, answers: Answers) -> None:
         """Implement `babelgate.canonical.hub.Hub.check_answers`."""

@@ -55,7 +55,7 @@ from babelgate.gateway.settings.fields import (
     Window,
     parse_list,
 )
-from babelgate.gateway.settings.limits import ConcurrencyLimit, RateLimit
+from babelgate.gateway.settings.limits import BudgetSettings, ConcurrencyLimit, PriceSettings, RateLimit
 from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
@@ -148,6 +148,8 @@ class AgentSettings(SettingsSection):
     """Maximum duration of one run, in seconds or as text such as `1h`, or `{connect, read, total}`."""
     concurrency: PositiveInt | None = None
     """Maximum number of active runs. By default there is no limit."""
+    price: PriceSettings | None = None
+    """Prices of the agent, for budgets."""
     continuable: bool = False
     """True if a finished ACP run accepts another message, as in early versions of ACP."""
     idempotent: bool = False
@@ -457,6 +459,8 @@ class Settings(BaseSettings):
     cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(parse_list)] = ()
     """Origins whose pages may call the gateway; `*` allows all. By default the origins of this machine."""
     limits: Limits = Limits()
+    budgets: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")], BudgetSettings] = {}
+    """Budgets by name. A run must be within all that count it."""
     retention: Retention = Retention()
     shutdown: Shutdown = Shutdown()
     recovery: Recovery = Recovery()

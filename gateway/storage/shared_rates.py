@@ -105,7 +105,7 @@ class SharedRates:
         return any(charged for _, _, charged in rows), [used.get(key, 0.0) for key in keys]
 
     def _execute(self, sql: LiteralString, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Execute a statement, and once more on a new connection if the first one was lost. Raises unavailable."""
+        """Execute a statement. Repeat it on a new connection if the first one was lost. Raises unavailable."""
         for is_last in (False, True):
             try:
                 cursor = self._connect().execute(sql, values)

@@ -372,4 +372,19 @@ CREATE TABLE rate (
 	"key" VARCHAR NOT NULL, 
 	tat FLOAT NOT NULL, 
 	PRIMARY KEY ("key")
+);
+
+CREATE TABLE spend (
+	scope VARCHAR NOT NULL, 
+	period VARCHAR NOT NULL, 
+	input BIGINT NOT NULL, 
+	output BIGINT NOT NULL, 
+	cost BIGINT NOT NULL, 
+	runs BIGINT NOT NULL, 
+	unknown BIGINT NOT NULL, 
+	extra_cost BIGINT NOT NULL, 
+	extra_tokens BIGINT NOT NULL, 
+	extra_runs BIGINT NOT NULL, 
+	changed_at BIGINT NOT NULL, 
+	PRIMARY KEY (scope, period)
 )

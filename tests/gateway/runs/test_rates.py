@@ -92,7 +92,7 @@ async def test_a_refusal_by_one_rule_charges_no_other() -> None:
     assert await grants(rates, 20, agent="echo") == 9
 
 
-async def test_a_charge_can_be_given_back() -> None:
+async def test_a_refund_makes_room_for_another_run() -> None:
     rates = limiter(Now(), {"per": "key", "runs": 1})
     for _ in range(3):
         await rates.give_back(await rates.take(CI, "planner"))

@@ -211,7 +211,7 @@ def test_queues_show_the_slots_and_the_longest_wait():
     assert slots.list_queues()[1] == AgentQueue(agent="many", limit=None, used=1, waiting=0, oldest=None)
 
 
-def test_an_owner_has_its_own_maximum_over_all_agents():
+def test_the_maximum_of_an_owner_counts_all_agents():
     starts = Starts(owner_limit=2)
     assert starts.slots.reserve("many", "o") and starts.slots.reserve("b", "o")
     assert not starts.slots.reserve("many", "o") and starts.slots.reserve("many", "other")

@@ -36,7 +36,7 @@ async def test_several_nodes_grant_the_limit_together(nodes: list[SharedRates]) 
     assert is_charged and round(used[0] / (HOUR / 40), 1) == 25
 
 
-async def test_a_charge_is_given_back_by_another_node(nodes: list[SharedRates]) -> None:
+async def test_another_node_can_refund_a_charge(nodes: list[SharedRates]) -> None:
     one = [demand("a", 1)]
     assert (await nodes[0].take(one))[0] and not (await nodes[1].take(one))[0]
     await nodes[1].give_back(one)
