@@ -19,6 +19,7 @@ from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
 from babelgate.gateway.runs.fault_counts import FaultCounts
+from babelgate.gateway.runs.held_runs import HeldRuns
 from babelgate.gateway.runs.rates import MemoryRates, RateLimiter
 from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
@@ -140,16 +141,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     reports = RunReports(options.observer, faults)
     reads = JournalReads(journal, blobs, current.limits)
     budgets = Budgets(current.budgets, current.find_price, clock, options.observer)
-    engine = Engine(
-        journal,
-        blobs,
-        reads,
-        current.find_for_run,
-        current.reach_for_run,
-        rules=current.rules,
-        reports=reports,
-        budgets=budgets,
-    )
+    engine = _create_engine(journal, blobs, reads, current, reports, budgets)
     threads = _create_threads(journal, reads, engine, blobs, current, long_thread_erased)
     deliverer = _create_deliverer(journal, reads, current, options)
     recovery = RunRecovery(journal, engine, deliverer, current.find_for_run)
@@ -175,6 +167,8 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     store = items.ItemStore(journal, clock, lambda: current.limits().input)
     switches = Switches(engine)
     rates = _create_rates(journal, current, options)
+    limiters = _RunLimiters(rates, budgets, drain, switches, options.observer.traces)
+    submissions = _create_submissions(journal, reads, blobs, current, engine, threads, deliverer, limiters)
     parts = Parts(
         generation=generation,
         journal=journal,
@@ -184,24 +178,12 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         drain=drain,
         engine=engine,
         faults=faults,
-        submissions=_create_submissions(
-            journal,
-            reads,
-            blobs,
-            current,
-            engine,
-            threads,
-            deliverer,
-            drain,
-            switches,
-            rates,
-            budgets,
-            options.observer.traces,
-        ),
+        submissions=submissions,
         administration=AdministeredState(journal),
         switches=switches,
         rates=rates,
         budgets=budgets,
+        held_runs=HeldRuns(journal, budgets, submissions.resume, clock, is_leader),
         auditor=CountingAuditor(journal) if options.audits else NO_AUDITOR,
         threads=threads,
         webhooks=WebhookRegistry(journal, reads, current.check_url, deliverer, current.limits),
@@ -223,6 +205,17 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     return GatewayHub(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class _RunLimiters:
+    """Parts that may refuse a run, and the source of its spans."""
+
+    rates: RateLimiter
+    budgets: Budgets
+    drain: Drain
+    switches: Switches
+    traces: GatewayTraces | None
+
+
 def _create_submissions(
     journal: Journal,
     reads: JournalReads,
@@ -231,11 +224,7 @@ def _create_submissions(
     engine: Engine,
     threads: ThreadCommands,
     deliverer: Deliverer,
-    drain: Drain,
-    switches: Switches,
-    rates: RateLimiter,
-    budgets: Budgets,
-    traces: GatewayTraces | None,
+    limiters: _RunLimiters,
 ) -> Submissions:
     return Submissions(
         journal,
@@ -248,11 +237,26 @@ def _create_submissions(
         deliverer,
         current.check_url,
         current.limits,
-        drain.check,
-        switches.check,
-        rates,
-        budgets,
-        traces,
+        limiters.drain.check,
+        limiters.switches.check,
+        limiters.rates,
+        limiters.budgets,
+        limiters.traces,
+    )
+
+
+def _create_engine(
+    journal: Journal, blobs: Blobs, reads: JournalReads, current: Current, reports: RunReports, budgets: Budgets
+) -> Engine:
+    return Engine(
+        journal,
+        blobs,
+        reads,
+        current.find_for_run,
+        current.reach_for_run,
+        rules=current.rules,
+        reports=reports,
+        budgets=budgets,
     )
 
 

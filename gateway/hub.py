@@ -26,6 +26,7 @@ from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
 from babelgate.gateway.runs.fault_counts import FaultCounts
+from babelgate.gateway.runs.held_runs import HeldRuns
 from babelgate.gateway.runs.output_schema import find_schema_error
 from babelgate.gateway.runs.rates import RateLimiter
 from babelgate.gateway.runs.readiness import Readiness
@@ -87,6 +88,7 @@ class Parts:
     switches: Switches
     rates: RateLimiter
     budgets: Budgets
+    held_runs: HeldRuns
     auditor: Auditor
     threads: ThreadCommands
     webhooks: WebhookRegistry
@@ -210,6 +212,16 @@ class GatewayHub:
         return self._parts.switches
 
     @property
+    def budgets(self) -> Budgets:
+        """The budgets of the settings."""
+        return self._parts.budgets
+
+    @property
+    def held_runs(self) -> HeldRuns:
+        """The runs that a budget has paused."""
+        return self._parts.held_runs
+
+    @property
     def auditor(self) -> Auditor:
         """The receiver of refusals for the audit log."""
         return self._parts.auditor
@@ -256,6 +268,7 @@ class GatewayHub:
         parts.crons.start(submits)
         parts.retention.start()
         parts.sweeper.start()
+        parts.held_runs.start()
 
     def attach(self, registry: Registry) -> None:
         """Connect agents that store their state in the gateway's database, before their first run."""
@@ -272,6 +285,7 @@ class GatewayHub:
         """Apply what the parts of the hub keep in memory of a generation, after another one became current."""
         self._parts.blobs.limit = self._parts.generation().limits.artifact
         self.engine.slots.refresh()
+        self.held_runs.wake()
         self.changes.note_agent(None)
 
     async def _recover(self) -> None:
@@ -339,6 +353,7 @@ class GatewayHub:
             parts.administration,
             parts.grants,
             parts.switches,
+            parts.held_runs,
             parts.rates,
             parts.crons,
             parts.expiry,

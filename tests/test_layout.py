@@ -309,6 +309,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/admin/usage.py": "tests/gateway/admin/test_configuration.py",
     "gateway/admin/key_ring.py": "tests/gateway/admin/test_keys.py",
     "gateway/api_key.py": "tests/gateway/cli/test_keys.py",
+    "gateway/runs/held_runs.py": "tests/gateway/runs/test_budgets.py",
+    "gateway/storage/budget_commands.py": "tests/gateway/admin/test_budgets.py",
     "gateway/runs/budget_question.py": "tests/gateway/runs/test_budgets.py",
     "gateway/storage/spend.py": "tests/gateway/runs/test_budgets.py",
     "gateway/runs/switches.py": "tests/gateway/admin/test_agents.py",

@@ -93,7 +93,7 @@ class Gate:
             return error
         return None
 
-    def may_operate(self, principal: Principal) -> bool:
+    def can_operate(self, principal: Principal) -> bool:
         """Return True if the caller may operate the gateway."""
         return self._is_allowed(principal, "admin", "")
 

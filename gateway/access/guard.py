@@ -418,7 +418,7 @@ class GuardedHub:
                 answers,
                 key_id=principal.key_id,
                 subject=principal.subject,
-                may_raise=self._gate.may_operate(principal),
+                may_raise=self._gate.can_operate(principal),
             ),
         )
 

@@ -31,6 +31,8 @@ _ENDLESS: Final = ""
 _RUN: Final = "run "
 """First characters of the scope with what the messages of an active run have been charged for."""
 _SEPARATOR: Final = "|"
+ACTIVE_SCOPES: Final = (_RUN,)
+"""First characters of scopes that matter only while something is active."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class BudgetShare:
         `is_counted` is true if the run that asks is counted in the number of runs already.
         """
         used, limit = (spend or Spend(key=self.key)).used, self.settings
-        allowed = self.allowed(spend)
+        allowed = self.find_allowed(spend)
         if "cost" in allowed and used.cost >= allowed["cost"]:
             return f"{used.cost / MILLION:.2f}", f"{allowed['cost'] / MILLION:.2f} {limit.currency}"
         if "tokens" in allowed and used.tokens >= allowed["tokens"]:
@@ -96,7 +98,7 @@ class BudgetShare:
             return f"{used.runs - is_counted}", f"{allowed['runs']} runs"
         return None
 
-    def allowed(self, spend: Spend | None) -> Mapping[str, int]:
+    def find_allowed(self, spend: Spend | None) -> Mapping[str, int]:
         """Return the allowed amounts: those of the settings, and what an operator has added."""
         extra = (spend or Spend(key=self.key)).extra
         limit, amounts = self.settings, dict[str, int]()
@@ -111,7 +113,7 @@ class BudgetShare:
     def ratio(self, spend: Spend) -> float:
         """Return the used part of the budget; 1 if it is used up."""
         used = {"cost": spend.used.cost, "tokens": spend.used.tokens, "runs": spend.used.runs}
-        return max(used[name] / allowed for name, allowed in self.allowed(spend).items())
+        return max(used[name] / allowed for name, allowed in self.find_allowed(spend).items())
 
     def refuse(self, excess: tuple[str, str], now: int) -> Fault:
         """Return the fault for a run beyond the budget. `now` is in microseconds since 1970, UTC."""
@@ -311,7 +313,7 @@ class Budgets:
         """The current setting `budgets`."""
         return self._budgets()
 
-    def counts(self, agent: str) -> bool:
+    def can_count(self, agent: str) -> bool:
         """Return True if runs of an agent may be counted."""
         return bool(self._budgets()) or self._find_price(agent) is not None
 

@@ -293,12 +293,14 @@ class Engine:
     async def _admit(self, budgets: Budgets, start: StartedRun, *, is_new: bool) -> RunAccount | None:
         """Return the budgets that count a run, or None. A new run that an operator has not approved must be within
         them. Raises limited, BudgetReached."""
-        if not budgets.counts(start.task.agent):
+        if not budgets.can_count(start.task.agent):
             return None
         created = start.created or await self._invocations.read_input(start)
+        is_approved = bool(created.resumes)
+        created = await self._invocations.find_origin(start, created)
         caller = RunCaller(created.subject, start.owner)
         account = budgets.open_account(caller, start.task.agent, trace_id_of(created.trace))
-        if account is not None and is_new and not created.resumes:
+        if account is not None and is_new and not is_approved:
             thread_id = start.thread_id
             rows = await self._journal.query(read_spend, account.keys(thread_id))
             question = account.decide(rows, thread_id, start.run.run_id)

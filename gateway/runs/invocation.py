@@ -142,6 +142,12 @@ class Invocations:
                 call = replace(call, history=await self._history(start, created, held_ids))
         return call
 
+    async def find_origin(self, start: StartedRun, created: RunCreated) -> RunCreated:
+        """Return the event with the input that a run executes: its own, or that of the run that it resumes."""
+        async for _, origin in self._held_runs(start, created):
+            created = origin
+        return created
+
     async def _held_runs(self, start: StartedRun, created: RunCreated) -> AsyncGenerator[tuple[str, RunCreated]]:
         """Yield the runs that were paused before their agent began, and whose input this run executes, the last one
         first."""

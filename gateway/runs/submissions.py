@@ -228,6 +228,10 @@ class Submissions:
             await self._rates.give_back(charge)
             raise
 
+    async def resume(self, owner: str, answers: Answers) -> Receipt:
+        """Answer a question for the gateway itself, which no limit counts. Raises the faults of `answer`."""
+        return await self._answer(owner, answers, await self._reads.task(owner, answers.task_id))
+
     async def _answer(self, owner: str, answers: Answers, task: Task) -> Receipt:
         limits = self._limits()
         answers = await fit_answers(await self._reads.open_interrupts(owner, answers.task_id), answers)
@@ -244,7 +248,7 @@ class Submissions:
 
     def _open_account(self, owner: str, subject: str, agent: str, run_input: RunInput) -> RunAccount | None:
         """Return the budgets that count a run, or None."""
-        if not self._budgets.counts(agent):
+        if not self._budgets.can_count(agent):
             return None
         return self._budgets.open_account(RunCaller(subject, owner), agent, trace_id_of(run_input.trace))
 

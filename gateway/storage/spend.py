@@ -9,13 +9,16 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, delete, or_, select, text, tuple_, update
 
+from babelgate.canonical.thread import Interrupt
+from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import SpendRow
+from babelgate.gateway.storage.tables import InterruptRow, SpendRow
 
 SpendKey = tuple[str, str]
 """Scope of a budget, and the beginning of the period. The period is empty for a budget that never begins again."""
 
 _SPEND: Final = table_of(SpendRow)
+_INTERRUPT: Final = table_of(InterruptRow)
 _ADD: Final = text(
     "INSERT INTO spend (scope, period, input, output, cost, runs, unknown, extra_cost, extra_tokens, extra_runs, "
     "changed_at) VALUES (:scope, :period, :input, :output, :cost, :runs, :unknown, 0, 0, 0, :now) "
@@ -140,13 +143,23 @@ def raise_spend(connection: Connection, key: SpendKey, extra: Extra, now: int) -
     columns: dict[str, Any] = {
         f"extra_{name}": _SPEND.c[f"extra_{name}"] + getattr(extra, name) for name in Extra.__struct_fields__
     }
-    connection.execute(update(_SPEND).where(_is(key)).values(columns, unknown=0))
+    connection.execute(update(_SPEND).where(_is(key)).values(columns | {"unknown": 0}))
     return read_spend(connection, [key])[key]
 
 
-def prune_spend(connection: Connection, before: int) -> int:
-    """Delete the rows that have not changed since a time, and return their number."""
-    return connection.execute(delete(_SPEND).where(_SPEND.c.changed_at < before)).rowcount
+def prune_spend(connection: Connection, before: int, active: Sequence[str], active_before: int) -> int:
+    """Delete the rows that have not changed since the time `before`, and return their number. Rows whose scopes begin
+    with one of `active` are deleted if they have not changed since `active_before`."""
+    is_active = or_(*(_SPEND.c.scope.startswith(prefix, autoescape=True) for prefix in active))
+    old = or_(_SPEND.c.changed_at < before, is_active & (_SPEND.c.changed_at < active_before))
+    return connection.execute(delete(_SPEND).where(old)).rowcount
+
+
+def list_questions(connection: Connection, prefix: str) -> list[tuple[str, Interrupt]]:
+    """Return the open questions whose ids begin with a prefix, each with its owner."""
+    is_open = _INTERRUPT.c.action.is_(None) & _INTERRUPT.c.interrupt_id.startswith(prefix, autoescape=True)
+    rows = connection.execute(select(_INTERRUPT.c.owner, _INTERRUPT.c.body).where(is_open))
+    return [(owner, decode_row(Interrupt, body)) for owner, body in rows]
 
 
 def _is(key: SpendKey) -> Any:

@@ -151,7 +151,7 @@ async def test_a_budget_of_runs_is_exact(hubs: HubFactory) -> None:
         await ends(hub, receipt)
 
 
-async def test_runs_without_usage_are_refused_if_asked_for(hubs: HubFactory) -> None:
+async def test_runs_without_usage_are_refused_with_that_setting(hubs: HubFactory) -> None:
     hub = await hubs.start(
         configured(Costly(), {"unknown": "refuse"}), budgets=budgets(all={"per": "owner", "tokens": 9})
     )
@@ -226,3 +226,29 @@ async def test_only_operators_answer_and_a_refusal_ends_the_run(
 def test_periods_are_in_utc(every: Any, name: str, resets: str | None) -> None:
     period = BudgetPeriod.of(every, NOON)
     assert (period.name, period.resets_at and period.resets_at.isoformat()) == (name, resets)
+
+
+async def test_a_paused_run_continues_once_its_budget_has_room(hubs: HubFactory) -> None:
+    now, agent = Now(), Costly(MILLION_IN)
+    day = budgets(today={"per": "owner", "tokens": 5, "every": "day", "on_limit": "pause"})
+    hub = await hubs.start(configured(agent), budgets=day, clock=now.clock)
+    await run_to_end(hub)
+    receipt, _ = await paused(hub)
+    assert await hub.held_runs.check() == 0
+    now.time += DAY
+    hub.held_runs.wake()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    assert (await spend(hub, f"today|{OWNER}", "2026-12-01")).used.input == 1_000_000
+
+
+async def test_a_paused_run_survives_a_restart(hubs: HubFactory) -> None:
+    agent = Costly(MILLION_IN)
+    talk = budgets(talk={"per": "owner", "tokens": 5, "on_limit": "pause"})
+    hub = await hubs.start(configured(agent), budgets=talk)
+    await run_to_end(hub)
+    receipt, question = await paused(hub, words="later")
+    await hubs.stop(hub)
+    hub = await hubs.start(configured(agent), budgets=talk)
+    await hub.answer(OWNER, Answers(task_id=receipt.task_id, values={question: True}, may_raise=True))
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    assert [call.text for call in agent.calls] == ["hi", "later"]
