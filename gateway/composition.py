@@ -13,6 +13,7 @@ from babelgate.gateway.hub import Drain, GatewayHub, Parts
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver, GatewayTraces
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.budgets import Budgets
+from babelgate.gateway.runs.chains import Chains
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.commits import CommitHandler
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
@@ -167,7 +168,8 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     store = items.ItemStore(journal, clock, lambda: current.limits().input)
     switches = Switches(engine)
     rates = _create_rates(journal, current, options)
-    limiters = _RunLimiters(rates, budgets, drain, switches, options.observer.traces)
+    chains = Chains(lambda: current.limits().chain, options.observer)
+    limiters = _RunLimiters(rates, budgets, chains, drain, switches, options.observer.traces)
     submissions = _create_submissions(journal, reads, blobs, current, engine, threads, deliverer, limiters)
     parts = Parts(
         generation=generation,
@@ -183,6 +185,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         switches=switches,
         rates=rates,
         budgets=budgets,
+        chains=chains,
         held_runs=HeldRuns(journal, budgets, submissions.resume, clock, is_leader),
         auditor=CountingAuditor(journal) if options.audits else NO_AUDITOR,
         threads=threads,
@@ -211,6 +214,7 @@ class _RunLimiters:
 
     rates: RateLimiter
     budgets: Budgets
+    chains: Chains
     drain: Drain
     switches: Switches
     traces: GatewayTraces | None
@@ -241,6 +245,7 @@ def _create_submissions(
         limiters.switches.check,
         limiters.rates,
         limiters.budgets,
+        limiters.chains,
         limiters.traces,
     )
 

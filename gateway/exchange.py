@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from babelgate.adapters.kit.headers import read_line
+
 _HANG_UP: Final[ContextVar[Callable[[], None] | None]] = ContextVar("hang_up", default=None)
 
 SCOPE_KEY: Final = "babelgate.hang_up"
@@ -26,6 +28,7 @@ class ActOrigin(msgspec.Struct, frozen=True, kw_only=True):
     credential: str = ""
 
 
+_SCOPE: Final[ContextVar[Any]] = ContextVar("request_scope", default=None)
 _HEADERS: Final[ContextVar[dict[str, str] | None]] = ContextVar("response_headers", default=None)
 _DESCRIBE: Final[ContextVar[Callable[[], ActOrigin] | None]] = ContextVar("describe_origin", default=None)
 
@@ -38,6 +41,7 @@ def enter_exchange(
     `describe` returns the origin of the acts that the request causes. It is called only if there is such an act.
     `headers` takes what `note_headers` adds to the response; None if it has no response.
     """
+    _SCOPE.set(scope)
     _HANG_UP.set(scope.get(SCOPE_KEY))
     _DESCRIBE.set(describe)
     _HEADERS.set(headers)
@@ -47,6 +51,12 @@ def current_origin() -> ActOrigin:
     """Return the origin of an act that happens now."""
     describe = _DESCRIBE.get()
     return ActOrigin(subject="gateway") if describe is None else describe()
+
+
+def find_request_header(name: bytes) -> str:
+    """Return all lines of a header of the current request as one value. Return an empty text outside a request."""
+    scope = _SCOPE.get()
+    return "" if scope is None else read_line(scope["headers"], name.decode())
 
 
 def note_headers(headers: Mapping[str, str]) -> None:

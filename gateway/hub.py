@@ -21,6 +21,7 @@ from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.observe import GatewayObserver
 from babelgate.gateway.runs.budgets import Budgets
+from babelgate.gateway.runs.chains import Chains
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
@@ -88,6 +89,7 @@ class Parts:
     switches: Switches
     rates: RateLimiter
     budgets: Budgets
+    chains: Chains
     held_runs: HeldRuns
     auditor: Auditor
     threads: ThreadCommands
@@ -245,7 +247,7 @@ class GatewayHub:
         await parts.journal.open(wait=parts.is_standby)
         self.attach(self.registry)
         try:
-            self.instance = await parts.journal.write(_load_instance)
+            self.instance = parts.chains.instance = await parts.journal.write(_load_instance)
             await parts.assistants.start()
             await parts.grants.start()
             parts.switches.start(parts.administration, parts.submissions.cancel)

@@ -19,6 +19,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver, parse_traceparent
 from babelgate.gateway.runs.budget_question import QUESTION_NODE, QUESTION_PREFIX
+from babelgate.gateway.runs.chains import too_many_runs
 from babelgate.gateway.runs.rates import RunCaller
 from babelgate.gateway.settings.access import ALL
 from babelgate.gateway.settings.limits import BudgetSettings, PriceSettings
@@ -31,7 +32,9 @@ _ENDLESS: Final = ""
 _RUN: Final = "run "
 """First characters of the scope with what the messages of an active run have been charged for."""
 _SEPARATOR: Final = "|"
-ACTIVE_SCOPES: Final = (_RUN,)
+_CHAIN: Final = "chain "
+"""First characters of the scope with the number of runs of a chain of calls."""
+ACTIVE_SCOPES: Final = (_RUN, _CHAIN)
 """First characters of scopes that matter only while something is active."""
 
 
@@ -174,7 +177,10 @@ class RunAccount:
         trace_id: str,
         clock: Clock,
         observer: GatewayObserver = NO_OBSERVER,
+        max_runs: int | None = None,
     ) -> None:
+        """Create the account. `max_runs` is the maximum number of runs of its chain of calls, or None."""
+        self._max_runs = max_runs if trace_id else None
         self._budgets = budgets
         self._price = price
         self._caller = caller
@@ -202,12 +208,27 @@ class RunAccount:
     def admit(self, tx: Transaction, thread_id: str) -> None:
         """Check the budgets that refuse runs before a run is created. Raises limited."""
         refusing = [share for share in self.shares(thread_id) if share.settings.on_limit == "refuse"]
-        self._check(refusing, tx.read_spend([share.key for share in refusing]))
+        keys = [share.key for share in refusing]
+        if self._max_runs is not None:
+            keys.append(self._chain_key)
+        rows = tx.read_spend(keys)
+        if self._max_runs is not None and self._chain_key in rows:
+            runs = rows[self._chain_key].used.runs
+            if runs >= self._max_runs:
+                self._observer.note_limited("chain")
+                raise too_many_runs(runs, self._max_runs)
+        self._check(refusing, rows)
 
     def charge_run(self, tx: Transaction, thread_id: str) -> None:
         """Count a run that is being created."""
         for share in self.shares(thread_id):
             tx.add_spend(share.key, Amount(runs=1))
+        if self._max_runs is not None:
+            tx.add_spend(self._chain_key, Amount(runs=1))
+
+    @property
+    def _chain_key(self) -> SpendKey:
+        return _CHAIN + self._trace_id, self._caller.owner
 
     def charge_events(
         self, tx: Transaction, thread_id: str, run_id: str, events: Sequence[tuple[Event, bytes]]
@@ -317,13 +338,18 @@ class Budgets:
         """Return True if runs of an agent may be counted."""
         return bool(self._budgets()) or self._find_price(agent) is not None
 
-    def open_account(self, caller: RunCaller, agent: str, trace_id: str) -> RunAccount | None:
-        """Return the budgets of a run, or None if no budget counts it and its agent has no price."""
+    def open_account(
+        self, caller: RunCaller, agent: str, trace_id: str, max_runs: int | None = None
+    ) -> RunAccount | None:
+        """Return the budgets of a run, or None if nothing counts it: no budget, no price of its agent, and no maximum
+        number of runs of its chain of calls (`max_runs`)."""
         budgets, price = self._budgets(), self._find_price(agent)
         counting = {name: each for name, each in budgets.items() if each.agent == ALL or each.has_agent(agent)}
-        if not counting and price is None:
+        if not counting and price is None and max_runs is None:
             return None
-        return RunAccount(counting, price or PriceSettings(), caller, agent, trace_id, self._clock, self._observer)
+        return RunAccount(
+            counting, price or PriceSettings(), caller, agent, trace_id, self._clock, self._observer, max_runs
+        )
 
     def periods(self) -> Mapping[str, BudgetPeriod]:
         """Return the current period of each budget."""

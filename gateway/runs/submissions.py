@@ -22,6 +22,7 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import submission as command
 from babelgate.gateway.runs.answer_schema import fit_answers
 from babelgate.gateway.runs.budgets import Budgets, RunAccount, trace_id_of
+from babelgate.gateway.runs.chains import Chains
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.forks import Base, find_base
 from babelgate.gateway.runs.rates import RateLimiter, RunCaller
@@ -86,6 +87,7 @@ class Submissions:
         check_enabled: Callable[[str], None],
         rates: RateLimiter,
         budgets: Budgets,
+        chains: Chains,
         traces: GatewayTraces | None = None,
     ) -> None:
         """Create the commands.
@@ -94,7 +96,7 @@ class Submissions:
         `check_url` raises invalid for a webhook's URL that may not be called. `limits` returns the current limits.
         `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for the name
         of an agent that is disabled. `rates` limits how many runs may start in a time, and `budgets` what
-        they may cost.
+        they may cost. `chains` limits how deep agents call each other.
         """
         self._journal = journal
         self._reads = reads
@@ -110,6 +112,7 @@ class Submissions:
         self._check_enabled = check_enabled
         self._rates = rates
         self._budgets = budgets
+        self._chains = chains
         self._traces = traces
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
@@ -150,6 +153,8 @@ class Submissions:
         if submission.input.checkpoint is not None:
             await self._reads.need_revision(owner, submission.thread_id, submission.input.checkpoint)
         run_input = await self._store_input(registered, submission.input)
+        if self._chains.max_runs is not None and submission.strategy == "enqueue":
+            self._check_circle(owner, submission.thread_id, trace_id_of(run_input.trace))
         submission, base = await find_base(self._reads, owner, replace(submission, agent=agent, input=run_input))
         if submission.history:
             submission = replace(submission, history=await keep_messages(self._blobs, submission.history))
@@ -172,6 +177,15 @@ class Submissions:
             account=self._open_account(owner, submission.subject, agent, run_input),
         )
         return await self._await_dispatch(owner, agent, submission.webhook, is_reserved, commit)
+
+    def _check_circle(self, owner: str, thread_id: str | None, trace_id: str) -> None:
+        """Check that a run would not wait on its thread for a run of the same chain, which waits for it. ACP hands the
+        session on to the agent's server, so a circle of agents comes back to it. Raises limited."""
+        for start in self._engine.active if thread_id is not None and trace_id else ():
+            created = start.created
+            is_on_thread = (start.owner, start.thread_id) == (owner, thread_id)
+            if is_on_thread and created is not None and trace_id_of(created.trace) == trace_id:
+                raise self._chains.refuse_circle()
 
     async def _submit_with_state(self, owner: str, submission: Submission, base: Base | None) -> Receipt:
         """Change the state that the agent keeps itself, on an existing thread, and then submit the rest. `base` is the
@@ -248,9 +262,11 @@ class Submissions:
 
     def _open_account(self, owner: str, subject: str, agent: str, run_input: RunInput) -> RunAccount | None:
         """Return the budgets that count a run, or None."""
-        if not self._budgets.can_count(agent):
+        max_runs = self._chains.max_runs
+        if max_runs is None and not self._budgets.can_count(agent):
             return None
-        return self._budgets.open_account(RunCaller(subject, owner), agent, trace_id_of(run_input.trace))
+        caller = RunCaller(subject, owner)
+        return self._budgets.open_account(caller, agent, trace_id_of(run_input.trace), max_runs)
 
     async def check_answers(self, owner: str, answers: Answers) -> None:
         """Implement `babelgate.canonical.hub.Hub.check_answers`."""
@@ -266,9 +282,10 @@ class Submissions:
 
     async def _store_input(self, registered: RegisteredAgent | None, run_input: RunInput) -> RunInput:
         """Return the input as the log keeps it: files in the store, only the headers that the agent may get, and the
-        context of the current trace. An agent that is not registered (None) gets no headers."""
+        context of the current trace. An agent that is not registered (None) gets no headers. Raises limited."""
         headers = _forwarded_headers(registered, run_input.headers)
         trace: Mapping[str, str] = {} if self._traces is None else self._traces.read_context()
+        trace = self._chains.enter(trace)
         messages = await keep_messages(self._blobs, run_input.messages)
         return run_input.replace(headers=headers, trace=trace, messages=messages)
 

@@ -56,6 +56,15 @@ class ConcurrencyLimit(SettingsSection):
     """Maximum number of active runs of one owner in one process of the gateway. By default there is no limit."""
 
 
+class ChainLimit(SettingsSection):
+    """Limits of one chain of calls: agents that call each other through gateways."""
+
+    depth: PositiveInt | None = 8
+    """Maximum depth of the calls. A caller's own call has the depth 1."""
+    runs: PositiveInt | None = 200
+    """Maximum number of runs of one chain at this gateway."""
+
+
 Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
 """Currency code of ISO 4217."""
 Price = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]

@@ -55,7 +55,7 @@ from babelgate.gateway.settings.fields import (
     Window,
     parse_list,
 )
-from babelgate.gateway.settings.limits import BudgetSettings, ConcurrencyLimit, PriceSettings, RateLimit
+from babelgate.gateway.settings.limits import BudgetSettings, ChainLimit, ConcurrencyLimit, PriceSettings, RateLimit
 from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
@@ -315,6 +315,8 @@ class Limits(SettingsSection):
     rate: tuple[RateLimit, ...] = ()
     """Rates at which runs may start, by key, owner or agent. A run must be within all of them."""
     concurrency: ConcurrencyLimit = ConcurrencyLimit()
+    chain: ChainLimit | None = None
+    """Limits of agents that call each other: `{depth: 8, runs: 200}`. By default there are none."""
 
 
 class Shutdown(SettingsSection):
