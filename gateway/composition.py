@@ -165,10 +165,8 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
             forget_paused=threads.forget_paused,
         )
     commits.connect(reads, expiry, threads, reports, cluster)
-    store = items.ItemStore(journal, clock, lambda: current.limits().input)
-    switches = Switches(engine)
-    rates = _create_rates(journal, current, options)
-    chains = Chains(lambda: current.limits().chain, options.observer)
+    store, switches = items.ItemStore(journal, clock, lambda: current.limits().input), Switches(engine)
+    rates, chains = _create_rates(journal, current, options), Chains(lambda: current.limits().chain, options.observer)
     limiters = _RunLimiters(rates, budgets, chains, drain, switches, options.observer.traces)
     submissions = _create_submissions(journal, reads, blobs, current, engine, threads, deliverer, limiters)
     parts = Parts(

@@ -33,7 +33,9 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
     yield from find_access_doubts(
         settings.access, agents=list(settings.agents), keys=list(settings.keys), issuers=list(settings.issuers)
     )
-    yield from find_limit_doubts(settings.limits.rate, list(settings.agents))
+    yield from find_limit_doubts(
+        settings.limits.rate, settings.budgets, {name: agent.price for name, agent in settings.agents.items()}
+    )
     retention = written.get("retention")
     for name, value in cast("JsonObject", retention).items() if isinstance(retention, dict) else ():
         seconds = getattr(settings.retention, name, None)

@@ -1,6 +1,6 @@
 """Settings of limits on runs: how many may start and be active, and what they may cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Final, Literal
 
@@ -65,6 +65,7 @@ class ChainLimit(SettingsSection):
     """Maximum number of runs of one chain at this gateway."""
 
 
+_DEFAULT_CURRENCY: Final = "USD"
 Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
 """Currency code of ISO 4217."""
 Price = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
@@ -80,7 +81,7 @@ class PriceSettings(SettingsSection):
     """Price of a million output tokens."""
     run: Price = 0.0
     """Price of one run, in addition to its tokens."""
-    currency: Currency = "USD"
+    currency: Currency = _DEFAULT_CURRENCY
     """Currency of the prices, by its code in ISO 4217."""
     unknown: Literal["flat", "refuse"] = "flat"
     """Effect of a run that reports no usage. `flat` counts only `run`. `refuse` refuses the next run of each budget for
@@ -105,7 +106,7 @@ class BudgetSettings(SettingsSection):
     """Maximum number of tokens, input and output together."""
     runs: PositiveInt | None = None
     """Maximum number of runs."""
-    currency: Currency = "USD"
+    currency: Currency = _DEFAULT_CURRENCY
     """Currency of `cost`. Runs of agents whose prices have another currency do not count."""
     every: Literal["day", "month"] | Period | None = None
     """Period after which the budget begins again: `day` or `month` (in UTC), or a time such as `12h`. By default it
@@ -126,8 +127,25 @@ class BudgetSettings(SettingsSection):
         return fnmatchcase(name, self.agent)
 
 
-def find_limit_doubts(rates: Sequence[RateLimit], agents: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield location and text for each rule that probably does not apply to what it was written for."""
+def find_limit_doubts(
+    rates: Sequence[RateLimit],
+    budgets: Mapping[str, BudgetSettings],
+    prices: Mapping[str, PriceSettings | None],
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield location and text for each rate and budget that probably does not do what it was written for. `prices` has
+    the prices of each agent, or None for an agent without any."""
     for number, rule in enumerate(rates):
-        if not any(map(rule.has_agent, agents)):
+        if not any(map(rule.has_agent, prices)):
             yield ("limits", "rate", str(number)), f"no agent matches {rule.agent}"
+    for name, budget in budgets.items():
+        counted = {agent: price for agent, price in prices.items() if budget.has_agent(agent)}
+        if not counted:
+            yield ("budgets", name), f"no agent matches {budget.agent}"
+        elif budget.cost is None:
+            continue
+        elif not any(price is not None and price.currency == budget.currency for price in counted.values()):
+            yield (
+                ("budgets", name),
+                f"no agent that it counts has a price in {budget.currency}: set agents.NAME.price, or only costs in "
+                f"{_DEFAULT_CURRENCY} that agents report themselves count",
+            )

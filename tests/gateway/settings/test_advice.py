@@ -25,6 +25,12 @@ def doubts(file: Path, text: str) -> list[str]:
         (f"keys: {{a: {'k' * 16}, b: short}}", "keys: the key of entry 2 has 5 characters and can be guessed"),
         ("retention: {threads: 30}", "retention.threads: 30 without a unit is 30 seconds: write 30d for days"),
         ('retention: {threads: "7"}', "retention.threads: 7 without a unit is 7 seconds: write 7d for days"),
+        ("limits: {rate: [{per: key, runs: 9, agent: 'dev-*'}]}", "limits.rate.0: no agent matches dev-*"),
+        ("budgets: {month: {per: key, runs: 9, agent: 'dev-*'}}", "budgets.month: no agent matches dev-*"),
+        (
+            "budgets: {month: {per: key, cost: 9, currency: EUR}}",
+            "budgets.month: no agent that it counts has a price in EUR",
+        ),
         ("retention: {webhooks: 365}", "retention.webhooks: 365 without a unit is 365 seconds: write 365d for days"),
     ],
 )
