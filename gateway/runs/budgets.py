@@ -160,9 +160,10 @@ class BudgetShare:
 class BudgetReached(Exception):
     """Raised to pause a run before its agent begins, because a budget is used up."""
 
-    def __init__(self, question: InterruptRaised) -> None:
+    def __init__(self, question: InterruptRaised, account: "RunAccount") -> None:
         super().__init__(question.interrupt_id)
         self.question = question
+        self.account = account
 
 
 class RunAccount:
@@ -180,6 +181,8 @@ class RunAccount:
         max_runs: int | None = None,
     ) -> None:
         """Create the account. `max_runs` is the maximum number of runs of its chain of calls, or None."""
+        self.is_resumed = False
+        """True if the run was paused and has been approved. It counts from its end on."""
         self._max_runs = max_runs if trace_id else None
         self._budgets = budgets
         self._price = price
@@ -226,6 +229,11 @@ class RunAccount:
         if self._max_runs is not None:
             tx.add_spend(self._chain_key, Amount(runs=1))
 
+    def refund_run(self, tx: Transaction, thread_id: str) -> None:
+        """Count a run no longer that is paused before its agent begins."""
+        for share in self.shares(thread_id):
+            tx.add_spend(share.key, Amount(runs=-1))
+
     @property
     def _chain_key(self) -> SpendKey:
         return _CHAIN + self._trace_id, self._caller.owner
@@ -250,6 +258,7 @@ class RunAccount:
         flat = Amount(
             cost=round(self._price.run * MILLION),
             unknown=int(is_unknown and self._price.unknown == "refuse"),
+            runs=int(self.is_resumed),
         )
         self._charge(tx, thread_id, rest.plus(flat))
         if charged is not None:

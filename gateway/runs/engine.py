@@ -233,6 +233,7 @@ class Engine:
         try:
             registered = await (self._take_events(pump, None) if past is None else self._take_up(pump, past))
         except BudgetReached as reached:
+            pump.account = reached.account
             return RunOutcome(question=reached.question)
         except FaultError as error:
             return pump.expired or RunOutcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
@@ -305,7 +306,10 @@ class Engine:
             rows = await self._journal.query(read_spend, account.keys(thread_id))
             question = account.decide(rows, thread_id, start.run.run_id)
             if question is not None:
-                raise BudgetReached(question.replace(message=question.message.replace(message_id=new_id())))
+                question = question.replace(message=question.message.replace(message_id=new_id()))
+                raise BudgetReached(question, account)
+        if account is not None:
+            account.is_resumed = is_approved
         return account
 
     async def _take_up(self, pump: Pump, past: Past) -> RegisteredAgent:
@@ -407,7 +411,7 @@ class Engine:
                 outcome = pump.stop_outcome or outcome
             closing, files = rest or (await _keep_trying(partial(self._close_log, start)), [])
             later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files, account=pump.account)
-            if pump.account is not None:
+            if pump.account is not None and outcome.question is None:
                 pump.account.note_cost(outcome.usage or {})
             if outcome.fault is not None:
                 self._reports.note_fault(start.task.agent, outcome.fault)

@@ -120,4 +120,4 @@ class HeldRuns:
         if share is None or share.settings.on_limit == "refuse":
             return True
         rows = await self._journal.query(read_spend, [share.key])
-        return share.find_excess(rows.get(share.key), is_counted=True) is None
+        return share.find_excess(rows.get(share.key)) is None

@@ -241,8 +241,7 @@ def end(
     if outcome.question is not None:
         tx.append(state, outcome.question, task_id=task_id, run_id=run_id, attempt=attempt)
     if account is not None:
-        account.charge_events(tx, start.thread_id, run_id, closing)
-        account.settle(tx, start.thread_id, run_id, outcome.usage or {}, has_succeeded=status is RunStatus.SUCCESS)
+        _charge_end(tx, start, outcome, closing, account)
     if state.tasks[task_id].state is TaskState.CANCELLING:
         # The cancel was committed first: the task ends as cancelled, even if the agent has completed it since.
         status, fault = RunStatus.CANCELLED, None
@@ -261,6 +260,22 @@ def end(
         tx.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=task_id)
         checkpoints.forget_run(tx.connection, start.owner, run_id)
     return _find_next(tx, state)
+
+
+def _charge_end(
+    tx: Transaction,
+    start: StartedRun,
+    outcome: RunOutcome,
+    closing: Sequence[tuple[Event, bytes]],
+    account: RunAccount,
+) -> None:
+    """Charge the budgets of a run for its end. A run that they have paused is not counted until it is approved."""
+    if outcome.question is not None:
+        account.refund_run(tx, start.thread_id)
+        return
+    account.charge_events(tx, start.thread_id, start.run.run_id, closing)
+    has_succeeded = outcome.status is RunStatus.SUCCESS
+    account.settle(tx, start.thread_id, start.run.run_id, outcome.usage or {}, has_succeeded=has_succeeded)
 
 
 def _cancel_reason(state: ThreadState, run: Run) -> RunReason:
