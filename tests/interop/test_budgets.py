@@ -39,7 +39,7 @@ async def test_official_clients_raise_what_is_used_up(refusing: Running, peer: s
         assert (error.type, error.data["tries"]) == ("RateLimitError", "0")
 
 
-async def test_the_mcp_client_gets_what_is_used_up_as_an_error_result(refusing: Running) -> None:
+async def test_the_mcp_client_gets_an_error_result(refusing: Running) -> None:
     async with start_client("mcp", base_url=f"{refusing.url}/mcp", mode="auto") as client:
         result = await client.call("call", name="echo", message="hi")
     assert result["isError"] and MESSAGE in result["content"][0]["text"]
