@@ -133,24 +133,7 @@ def submit(
     run_input = _with_uploads(state, ask.input, ids)
     _append_uploads(tx, state, ask.input, run_id)
     after = state.seq
-    if follow is None:
-        task_id = ask.task_id or ids.task
-        tx.append(
-            state,
-            TaskCreated(
-                task_id=task_id,
-                agent=ask.agent,
-                continues=ask.continues,
-                references=ask.references,
-                metadata=ask.input.metadata,
-                protocol=ask.protocol,
-                version=ask.version,
-                stateful=stateful,
-            ),
-            task_id=task_id,
-        )
-    else:
-        task_id = follow.task_id
+    task_id = _create_task(tx, state, ask, ids, stateful=stateful) if follow is None else follow.task_id
     start_after = None if ask.start_in is None else tx.now() + ask.start_in
     cause = "input" if follow is None else "follow_up"
     created = RunCreated.of(
@@ -178,6 +161,23 @@ def submit(
         task=state.tasks[task_id],
     )
     return Submitted(receipt, state.pk, started, stop, idle=state.running is None)
+
+
+def _create_task(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids, *, stateful: bool) -> str:
+    """Append the task of a submission, and return its id. `stateful` is the value in the agent's description."""
+    task_id = ask.task_id or ids.task
+    created = TaskCreated(
+        task_id=task_id,
+        agent=ask.agent,
+        continues=ask.continues,
+        references=ask.references,
+        metadata=ask.input.metadata,
+        protocol=ask.protocol,
+        version=ask.version,
+        stateful=stateful,
+    )
+    tx.append(state, created, task_id=task_id)
+    return task_id
 
 
 def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
