@@ -76,6 +76,11 @@ class RunCreated(RunInput):
     key_id: str = ""
     """Id of the caller's API key (`babelgate.canonical.principal.Principal.key_id`), for the operator. Callers never
     see it. Earlier releases stored none."""
+    subject: str = ""
+    """Subject of the caller, by which budgets count. Callers never see it."""
+    resumes: str = ""
+    """Id of the run that the gateway paused before its agent began, because a budget was used up. This run executes its
+    input."""
 
     @classmethod
     def of(
@@ -87,6 +92,8 @@ class RunCreated(RunInput):
         strategy: Strategy = "enqueue",
         start_after: int | None = None,
         key_id: str = "",
+        subject: str = "",
+        resumes: str = "",
     ) -> "RunCreated":
         return cls(
             run_id=run_id,
@@ -94,6 +101,8 @@ class RunCreated(RunInput):
             strategy=strategy,
             start_after=start_after,
             key_id=key_id,
+            subject=subject,
+            resumes=resumes,
             **run_input.members(),
         )
 

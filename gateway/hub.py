@@ -20,12 +20,16 @@ from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.observe import GatewayObserver
+from babelgate.gateway.runs.budgets import Budgets
+from babelgate.gateway.runs.chains import Chains
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
 from babelgate.gateway.runs.fault_counts import FaultCounts
+from babelgate.gateway.runs.held_runs import HeldRuns
 from babelgate.gateway.runs.output_schema import find_schema_error
+from babelgate.gateway.runs.rates import RateLimiter
 from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
@@ -83,6 +87,10 @@ class Parts:
     submissions: Submissions
     administration: AdministeredState
     switches: Switches
+    rates: RateLimiter
+    budgets: Budgets
+    chains: Chains
+    held_runs: HeldRuns
     auditor: Auditor
     threads: ThreadCommands
     webhooks: WebhookRegistry
@@ -206,6 +214,16 @@ class GatewayHub:
         return self._parts.switches
 
     @property
+    def budgets(self) -> Budgets:
+        """The budgets of the settings."""
+        return self._parts.budgets
+
+    @property
+    def held_runs(self) -> HeldRuns:
+        """The runs that a budget has paused."""
+        return self._parts.held_runs
+
+    @property
     def auditor(self) -> Auditor:
         """The receiver of refusals for the audit log."""
         return self._parts.auditor
@@ -229,7 +247,7 @@ class GatewayHub:
         await parts.journal.open(wait=parts.is_standby)
         self.attach(self.registry)
         try:
-            self.instance = await parts.journal.write(_load_instance)
+            self.instance = parts.chains.instance = await parts.journal.write(_load_instance)
             await parts.assistants.start()
             await parts.grants.start()
             parts.switches.start(parts.administration, parts.submissions.cancel)
@@ -252,6 +270,7 @@ class GatewayHub:
         parts.crons.start(submits)
         parts.retention.start()
         parts.sweeper.start()
+        parts.held_runs.start()
 
     def attach(self, registry: Registry) -> None:
         """Connect agents that store their state in the gateway's database, before their first run."""
@@ -268,6 +287,7 @@ class GatewayHub:
         """Apply what the parts of the hub keep in memory of a generation, after another one became current."""
         self._parts.blobs.limit = self._parts.generation().limits.artifact
         self.engine.slots.refresh()
+        self.held_runs.wake()
         self.changes.note_agent(None)
 
     async def _recover(self) -> None:
@@ -335,6 +355,8 @@ class GatewayHub:
             parts.administration,
             parts.grants,
             parts.switches,
+            parts.held_runs,
+            parts.rates,
             parts.crons,
             parts.expiry,
             parts.retention,

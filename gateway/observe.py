@@ -159,6 +159,12 @@ class GatewayObserver:
     def note_tokens(self, agent: str, kind: str, count: float) -> None:
         """Report tokens that an agent used, by its own count. `kind` is `input` or `output`."""
 
+    def note_limited(self, limit: str) -> None:
+        """Report a run that was refused by a limit: `rate`, `budget` or `chain`."""
+
+    def note_cost(self, agent: str, currency: str, cost: float) -> None:
+        """Report the cost of an ended run, by the usage and the prices of its agent."""
+
     # Servers of agents
 
     def note_upstream_failed(self, agent: str, fault: str) -> None:

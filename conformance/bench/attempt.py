@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 from babelgate.conformance.bench.check import CheckVerdict, Evidence, judge
-from babelgate.conformance.bench.price import Prices, add_usages, normal
+from babelgate.conformance.bench.price import Prices
 from babelgate.conformance.bench.result import Attempt, Outcome, VerdictRecord
 from babelgate.conformance.bench.sandbox import Matcher
 from babelgate.conformance.bench.server import AgentClient, ListedArtifact, ServerError, StepResult
 from babelgate.conformance.bench.suite import LoadedTask
+from babelgate.usage import add_usages, normal
 
 _MAX_OUTPUT: Final = 4000
 """Maximum length of an output in the record, in characters."""

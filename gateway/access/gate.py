@@ -93,6 +93,10 @@ class Gate:
             return error
         return None
 
+    def can_operate(self, principal: Principal) -> bool:
+        """Return True if the caller may operate the gateway."""
+        return self._is_allowed(principal, "admin", "")
+
     # Agents
 
     def check_agent(self, principal: Principal, method: str, name: str) -> str:

@@ -365,7 +365,9 @@ class GuardedHub:
         owner = await self._owner_of_context(principal, submission)
         if self._reads_gate.has_rules_by_agent(principal, "thread"):
             await self._check_context(principal, owner, submission, agent)
-        return await self._hub.submit(owner, msgspec.structs.replace(submission, key_id=principal.key_id))
+        return await self._hub.submit(
+            owner, msgspec.structs.replace(submission, key_id=principal.key_id, subject=principal.subject)
+        )
 
     async def _owner_of_context(self, principal: Principal, submission: Submission) -> str:
         """Return the owner of the thread that a submission continues. Raises forbidden."""
@@ -410,7 +412,15 @@ class GuardedHub:
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:
         methods = ("answer",) if answers.webhook is None else ("answer", "set_webhook")
         owner = await self._gate.check_task(principal, answers.task_id, *methods)
-        return await self._hub.answer(owner, msgspec.structs.replace(answers, key_id=principal.key_id))
+        return await self._hub.answer(
+            owner,
+            msgspec.structs.replace(
+                answers,
+                key_id=principal.key_id,
+                subject=principal.subject,
+                may_raise=self._gate.can_operate(principal),
+            ),
+        )
 
     async def check_answers(self, principal: Principal, answers: Answers) -> None:
         owner = await self._gate.check_task(principal, answers.task_id, "check_answers")

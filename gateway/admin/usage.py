@@ -10,6 +10,7 @@ from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.gateway.admin.bodies import read_time
+from babelgate.gateway.admin.budgets import encode_budgets
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.runs.run_reports import count_tokens
@@ -20,6 +21,8 @@ _DEFAULT: Final = 30 * 86_400_000_000
 _LONGEST: Final = 92 * 86_400_000_000
 """Longest period of one request, in microseconds. Chosen: three months."""
 _GROUPS: Final = ("owner", "agent", "day", "key")
+_SCOPES: Final = 100
+"""Maximum number of scopes of one budget in the response. `GET /admin/budgets` can show more."""
 _COUNTS: Final = ("runs", "input_tokens", "output_tokens")
 
 
@@ -58,4 +61,7 @@ class UsageHandlers(Handlers):
             {**dict(zip(by, group, strict=True)), **{name: counts[group][name] for name in _COUNTS}}
             for group in sorted(counts)
         ]
-        return Response({"since": format_time(since), "until": format_time(until), "usage": usage})
+        body: dict[str, Any] = {"since": format_time(since), "until": format_time(until), "usage": usage}
+        if self._hub.budgets.current:
+            body["budgets"] = await encode_budgets(self._hub, _SCOPES)
+        return Response(body)

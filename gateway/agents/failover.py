@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 import httpx
 
 from babelgate.adapters.kit.client.tls import ClientTls, explain_failure
+from babelgate.adapters.kit.tracing import CHAIN
 from babelgate.adapters.kit.upstream import FORWARDED, Client
 from babelgate.canonical import Event, Fault, FaultCode, FaultError, Invocation
 from babelgate.canonical.agent import Introspectable
@@ -316,6 +317,8 @@ class _FailoverRun:
             if pause and server.breaker.can_admit:
                 await asyncio.sleep(pause)
             FORWARDED.set(self._call.input.headers)
+            if "via" in self._call.input.trace:  # the run belongs to a limited chain of calls
+                CHAIN.set(self._call.input.trace)
             if server.breaker.enter():
                 if self._failed is not None and server is not self._server:
                     self._observer.note_failover(self._call.agent)

@@ -56,6 +56,7 @@ _STATUS: Final = {
     FaultCode.CONFLICT: 409,
     FaultCode.TOO_LARGE: 413,
     FaultCode.QUEUE_FULL: 429,
+    FaultCode.LIMITED: 429,
     FaultCode.INTERNAL: 500,
     FaultCode.SHUTTING_DOWN: 503,
     FaultCode.UNAVAILABLE: 503,

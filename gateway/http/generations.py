@@ -315,6 +315,7 @@ class Generations:
             fetcher,
             HubSettings(
                 limits=settings.limits,
+                budgets=settings.budgets,
                 retention=settings.retention,
                 patience=settings.recovery.patience,
                 webhook_secret=None if secret is None else secret.get_secret_value(),

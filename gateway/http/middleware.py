@@ -105,7 +105,7 @@ class GatewayMiddleware:
         answer = ResponseWrapper(
             send, scope, self._banner(), _cross_origin(front, scope["path"], headers), self._reports, self._streams
         )
-        enter_exchange(scope, answer.describe_origin)
+        enter_exchange(scope, answer.describe_origin, answer.noted)
         self._reports.begin(answer, headers)
         try:
             await self._pass(front, scope, headers, receive, answer)

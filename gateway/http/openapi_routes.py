@@ -92,6 +92,8 @@ OWN_REST: Final = RestDescription(
         "usage.get_usage": RestOperation(
             returns=JsonObject, query={"by": "string", "since": "string", "until": "string"}
         ),
+        "budget.list_budgets": RestOperation(returns=JsonObject, query={"limit": "integer"}),
+        "budget.raise_budget": RestOperation(body=JsonObject, returns=JsonObject),
     },
 )
 """Operations of the routes that belong to no protocol. Those that are not listed take no body, and return any JSON."""

@@ -96,6 +96,8 @@ class ResponseWrapper:
         self._ids: dict[str, str] = {}
         self.request_id = uuid4().hex[:16] if reports.has_context or log.isEnabledFor(logging.INFO) else ""
         self._headers = [(b"babelgate", banner), *cross_origin]
+        self.noted: dict[str, str] = {}
+        """Headers that the handling of the request adds to those of all responses, such as those of limits."""
         self.method: str = scope.get("method", "GET")  # a WebSocket handshake is a GET
         self._bodiless = self.method == "HEAD"
         self.has_agent_prefix: bool = scope["path"].startswith("/agent/")
@@ -148,7 +150,10 @@ class ResponseWrapper:
 
     def _response_headers(self) -> list[tuple[bytes, bytes]]:
         """Return the names and values of the headers that every response has."""
-        return [*self._headers, (b"x-request-id", self.request_id.encode())] if self.request_id else self._headers
+        headers = self._headers
+        if self.noted:
+            headers = [*headers, *((name.encode(), value.encode("latin-1")) for name, value in self.noted.items())]
+        return [*headers, (b"x-request-id", self.request_id.encode())] if self.request_id else headers
 
     @property
     def start_time(self) -> int:

@@ -16,22 +16,26 @@ from babelgate.canonical.agent import DETACH, Agent, Reattachable
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.state import ERRED, RunReason, RunStatus, TaskState
 from babelgate.gateway.background import STOPPING, Tasks
+from babelgate.gateway.ids import new_id
 from babelgate.gateway.observe import NO_OBSERVER, REQUEST, RUN, RunContext
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import AttemptFilter, Entry, Past
 from babelgate.gateway.runs.attempt_trace import trace_attempt
+from babelgate.gateway.runs.budgets import BudgetReached, Budgets, RunAccount, trace_id_of
 from babelgate.gateway.runs.event_check import EventValidator
 from babelgate.gateway.runs.invocation import Invocations
 from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRun
 from babelgate.gateway.runs.output_schema import schema_error
 from babelgate.gateway.runs.pump import Pump, RunKey, close_events
+from babelgate.gateway.runs.rates import RunCaller
 from babelgate.gateway.runs.rules import RunRules
 from babelgate.gateway.runs.run_exchanges import RunExchanges
 from babelgate.gateway.runs.run_reports import RunReports
 from babelgate.gateway.runs.slots import Slots
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.spend import read_spend
 from babelgate.gateway.storage.subscription import LogReader
 from babelgate.gateway.storage.transaction import Transaction
 from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying
@@ -67,11 +71,13 @@ class Engine:
         reach: Callable[[str], Awaitable[RegisteredAgent]],
         rules: Callable[[], RunRules],
         reports: RunReports | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
         """Create the engine.
 
         `find` returns an agent by its name, and `reach` reconnects to it first if it is broken. `rules` returns the
-        rules of the current generation. `reports` receives what happens to runs, unless it is None.
+        rules of the current generation. `reports` receives what happens to runs, unless it is None. `budgets` are
+        checked before an agent begins, and charged with its usage; without them nothing is counted.
         """
         self._journal = journal
         self._blobs = blobs
@@ -80,7 +86,8 @@ class Engine:
         self._reach = reach
         self._rules = rules
         self._reports = reports or RunReports(NO_OBSERVER)
-        self.slots = Slots(find, self._start_next)
+        self._budgets = budgets
+        self.slots = Slots(find, self._start_next, find_owner_limit=lambda: rules().owner_concurrency)
         self.exchanges = RunExchanges()
         """Exchanges of runs with the servers of their agents."""
         self._pumps: dict[RunKey, Pump] = {}
@@ -108,12 +115,12 @@ class Engine:
             log.warning("next run of a thread not started thread=%s error=%s", thread_id, error)
             claimed = None
         except BaseException:
-            self.slots.release(agent)
+            self.slots.release(agent, owner)
             raise
         if isinstance(claimed, StartedRun):
             self.begin(claimed)
             return
-        self.slots.release(agent)
+        self.slots.release(agent, owner)
         self.slots.offer_next(owner, thread_id, claimed)
 
     # Pumps
@@ -229,6 +236,9 @@ class Engine:
         pump.attempt = _make_attempt(pump, past)
         try:
             registered = await (self._take_events(pump, None) if past is None else self._take_up(pump, past))
+        except BudgetReached as reached:
+            pump.account = reached.account
+            return RunOutcome(question=reached.question)
         except FaultError as error:
             return pump.expired or RunOutcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
         except asyncio.CancelledError:
@@ -256,6 +266,8 @@ class Engine:
         Raises agent_unreachable, gateway_restarted if the run cannot be continued, and the exceptions of the agent.
         """
         start = pump.start
+        if self._budgets is not None and pump.account is None:
+            pump.account = await self._admit(self._budgets, start, is_new=past is None)
         registered = await self._reach(start.task.agent)
         if registered.agent is None:
             raise registered.refuse(start.run.run_id)
@@ -282,6 +294,27 @@ class Engine:
             finally:
                 await close_events(events, detach=pump.detached)
         return registered
+
+    async def _admit(self, budgets: Budgets, start: StartedRun, *, is_new: bool) -> RunAccount | None:
+        """Return the budgets that count a run, or None. A new run that an operator has not approved must be within
+        them. Raises limited, BudgetReached."""
+        if not budgets.can_count(start.task.agent):
+            return None
+        created = start.created or await self._invocations.read_input(start)
+        is_approved = bool(created.resumes)
+        created = await self._invocations.find_origin(start, created)
+        caller = RunCaller(created.subject, start.owner)
+        account = budgets.open_account(caller, start.task.agent, trace_id_of(created.trace))
+        if account is not None and is_new and not is_approved:
+            thread_id = start.thread_id
+            rows = await self._journal.query(read_spend, account.keys(thread_id))
+            question = account.decide(rows, thread_id, start.run.run_id)
+            if question is not None:
+                question = question.replace(message=question.message.replace(message_id=new_id()))
+                raise BudgetReached(question, account)
+        if account is not None:
+            account.is_resumed = is_approved
+        return account
 
     async def _take_up(self, pump: Pump, past: Past) -> RegisteredAgent:
         """Continue a run that another process has started, and store its agent's events.
@@ -364,7 +397,7 @@ class Engine:
         if pump.detached and stopped is None and outcome is not None and outcome.status is not RunStatus.SUCCESS:
             outcome = None
         if pump.abandoned or outcome is None:  # already ended, or left to the next start
-            self.slots.release(agent)
+            self.slots.release(agent, pump.start.owner)
             return
         self._tasks.spawn(self._end(pump, outcome, releases=agent), f"end {pump.start.run.run_id}")
 
@@ -381,7 +414,9 @@ class Engine:
             if rest is None and outcome.status is RunStatus.SUCCESS:  # the agent ended before its events were refused
                 outcome = pump.stop_outcome or outcome
             closing, files = rest or (await _keep_trying(partial(self._close_log, start)), [])
-            later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
+            later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files, account=pump.account)
+            if pump.account is not None and outcome.question is None:
+                pump.account.note_cost(outcome.usage or {})
             if outcome.fault is not None:
                 self._reports.note_fault(start.task.agent, outcome.fault)
         except FaultError as error:
@@ -394,7 +429,7 @@ class Engine:
         finally:
             self._ending.discard(pump.key)
             if releases is not None:
-                self.slots.release(releases)
+                self.slots.release(releases, start.owner)
         self.slots.offer_next(start.owner, start.thread_id, later)
 
     async def _close_log(self, start: StartedRun) -> list[Entry]:
@@ -569,7 +604,7 @@ class Engine:
 
     async def _resume(self, lost: StartedRun, seq: int, past: Past) -> None:
         start = await self._journal.write(lifecycle.restart, lost, seq)
-        self.slots.take(start.task.agent)
+        self.slots.take(start.task.agent, start.owner)
         self.begin(start, past)
 
 

@@ -47,6 +47,7 @@ from babelgate.canonical.state import RunReason, RunStatus
 from babelgate.canonical.stored import decode_event
 from babelgate.canonical.value import Extra, JsonObject, is_extra
 from babelgate.gateway.ids import new_id
+from babelgate.gateway.runs.budget_question import QUESTION_NODE
 from babelgate.gateway.storage.size import check_size
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
@@ -326,7 +327,8 @@ class EventValidator:
         interrupt_id = event.interrupt_id or self._new_id()
         if interrupt_id in self._asked:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent asked question {interrupt_id} twice")
-        return event.replace(interrupt_id=interrupt_id, message=message, node=event.node or self.node)
+        node = event.node if event.node != QUESTION_NODE else ""  # that of the gateway's own questions
+        return event.replace(interrupt_id=interrupt_id, message=message, node=node or self.node)
 
     def _keep(self, event: Event) -> None:
         """Update the open items for an event that goes into the log."""

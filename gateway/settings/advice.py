@@ -10,6 +10,7 @@ from typing import Final, cast
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.access import find_access_doubts
 from babelgate.gateway.settings.certificates import CertificateError, check_files, find_expired, sections_of
+from babelgate.gateway.settings.limits import find_limit_doubts
 from babelgate.gateway.settings.model import RETRY_JITTER, AgentSettings, Settings
 from babelgate.gateway.settings.tls import MTLS
 
@@ -44,6 +45,9 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
             "cards are not signed without public_url, because a signed card names the gateway by it: set public_url",
         )
     yield from find_expired(settings)
+    yield from find_limit_doubts(
+        settings.limits.rate, settings.budgets, {name: agent.price for name, agent in settings.agents.items()}
+    )
     retention = written.get("retention")
     for name, value in cast("JsonObject", retention).items() if isinstance(retention, dict) else ():
         seconds = getattr(settings.retention, name, None)

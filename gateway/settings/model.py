@@ -56,6 +56,7 @@ from babelgate.gateway.settings.fields import (
     parse_list,
     split_listen,
 )
+from babelgate.gateway.settings.limits import BudgetSettings, ChainLimit, ConcurrencyLimit, PriceSettings, RateLimit
 from babelgate.gateway.settings.references import FileReferences
 from babelgate.gateway.settings.signing import CardSettings, SigningSettings
 from babelgate.gateway.settings.tls import MTLS, AgentTls, TlsSettings
@@ -153,6 +154,8 @@ class AgentSettings(SettingsSection):
     card: CardSettings = CardSettings()
     concurrency: PositiveInt | None = None
     """Maximum number of active runs. By default there is no limit."""
+    price: PriceSettings | None = None
+    """Prices of the agent, for budgets."""
     continuable: bool = False
     """True if a finished ACP run accepts another message, as in early versions of ACP."""
     idempotent: bool = False
@@ -319,6 +322,11 @@ class Limits(SettingsSection):
     """Maximum number of webhooks per task."""
     connections: Connections = Connections()
     queue: Queue = Queue()
+    rate: tuple[RateLimit, ...] = ()
+    """Rates at which runs may start, by key, owner or agent. A run must be within all of them."""
+    concurrency: ConcurrencyLimit = ConcurrencyLimit()
+    chain: ChainLimit | None = None
+    """Limits of agents that call each other: `{depth: 8, runs: 200}`. By default there are none."""
 
 
 class Shutdown(SettingsSection):
@@ -469,6 +477,8 @@ class Settings(BaseSettings):
     cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(parse_list)] = ()
     """Origins whose pages may call the gateway; `*` allows all. By default the origins of this machine."""
     limits: Limits = Limits()
+    budgets: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")], BudgetSettings] = {}
+    """Budgets by name. A run must be within all that count it."""
     retention: Retention = Retention()
     shutdown: Shutdown = Shutdown()
     recovery: Recovery = Recovery()

@@ -443,6 +443,38 @@ class DisabledAgentRow(TableRow, table=True):
     changed_by: str
 
 
+class RateRow(TableRow, table=True):
+    """State of one rate limit, shared by the nodes of a cluster. A single gateway keeps it in memory."""
+
+    key: str = Field(primary_key=True)
+    """The rule, and the caller, owner or agent whose runs are counted."""
+    tat: float
+    """Time at which the earlier runs are used up, in seconds since 1970, UTC."""
+
+
+class SpendRow(TableRow, table=True):
+    """Amounts that runs have used of a budget in one scope and period."""
+
+    scope: str = Field(primary_key=True)
+    """Name of the budget, and the value of what it is counted by: `month|planner`."""
+    period: str = Field(primary_key=True)
+    """Beginning of the period, such as `2026-11`. Empty for a budget that never begins again."""
+    input: int = Field(sa_type=BigInteger)
+    """Input tokens."""
+    output: int = Field(sa_type=BigInteger)
+    """Output tokens."""
+    cost: int = Field(sa_type=BigInteger)
+    """Cost, in millionths of the currency."""
+    runs: int = Field(sa_type=BigInteger)
+    unknown: int = Field(sa_type=BigInteger)
+    """Number of runs without usage, of agents whose runs must report it."""
+    extra_cost: int = Field(sa_type=BigInteger)
+    """Amount by which an operator has raised the budget in this scope and period."""
+    extra_tokens: int = Field(sa_type=BigInteger)
+    extra_runs: int = Field(sa_type=BigInteger)
+    changed_at: int = Field(sa_type=BigInteger)
+
+
 class AuditRow(TableRow, table=True):
     """A record of the audit log. Triggers refuse every UPDATE, and a DELETE of a record of the last 30 days."""
 

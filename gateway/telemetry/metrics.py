@@ -141,9 +141,12 @@ class Metrics(GatewayObserver):
             "failovers_total", "Attempts on another server after one was unreachable.", ("agent",)
         )
         self._tokens = self._counter("tokens_total", "Tokens, as agents report them.", ("agent", "type"))
+        self._limited = self._counter("limited_total", "Runs that a limit refused or paused.", ("limit",))
+        self._cost = self._counter("cost_total", "Cost of ended runs, by usage and prices.", ("agent", "currency"))
         self._writes = self._counter("journal_writes_total", "Stored commands.")
         self._races = self._counter("journal_races_total", "Transactions repeated because another node came first.")
         self._posts = self._counter("webhook_posts_total", "Attempts to deliver to webhooks.", ("outcome",))
+        self._limited.create(("rate", "budget", "chain"))
         self._refused.create(("address", "total"))
         self._auth.create(product(("key", "token"), ("accepted", "refused")))
         self._posts.create(("delivered", "failed", "gone"))
@@ -257,6 +260,12 @@ class Metrics(GatewayObserver):
 
     def note_tokens(self, agent: str, kind: str, count: float) -> None:
         self._tokens[self._agents[agent], kind].inc(count)
+
+    def note_limited(self, limit: str) -> None:
+        self._limited[limit].inc()
+
+    def note_cost(self, agent: str, currency: str, cost: float) -> None:
+        self._cost[self._agents[agent], currency].inc(cost)
 
     def note_upstream_failed(self, agent: str, fault: str) -> None:
         self._failures[self._agents[agent], fault].inc()

@@ -53,6 +53,7 @@ from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.crons import CronSubmit
 from babelgate.gateway.runs.webhooks import WriterFactory
+from babelgate.gateway.settings.limits import BudgetSettings
 from babelgate.gateway.settings.model import Limits, Retention, Timeout, Webhooks
 from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.transaction import Transaction
@@ -236,6 +237,7 @@ class HubFactory:
         self,
         *agents: RegisteredAgent,
         limits: Limits | None = None,
+        budgets: Mapping[str, BudgetSettings] | None = None,
         retention: Retention | None = None,
         clock: Clock | None = None,
         writers: Mapping[str, WriterFactory] | None = None,
@@ -254,6 +256,7 @@ class HubFactory:
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
         settings = HubSettings(
             limits=limits or Limits(),
+            budgets=budgets or {},
             retention=retention or Retention(),
             webhook_secret=webhook_secret,
             webhook_retries=Webhooks().retries if webhook_retries is None else webhook_retries,

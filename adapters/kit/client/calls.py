@@ -17,7 +17,7 @@ from babelgate.adapters.kit.client.error_response import read_excerpt, response_
 from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
 from babelgate.adapters.kit.client.status import fault_code
 from babelgate.adapters.kit.client.tls import ClientTls, default_context
-from babelgate.adapters.kit.tracing import CALL_TRACER, CallTracer, TracedOperation
+from babelgate.adapters.kit.tracing import CALL_TRACER, CHAIN, CallTracer, TracedOperation
 from babelgate.adapters.kit.upstream import FORWARDED
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json
@@ -161,7 +161,7 @@ class Calls:
         A redirect is followed only within the called origin, because the headers hold credentials, and only if it keeps
         the method.
         """
-        sent = {**self._headers, **FORWARDED.get(), "Accept-Encoding": "identity"}
+        sent = {**self._headers, **FORWARDED.get(), **CHAIN.get(), "Accept-Encoding": "identity"}
         if body is not None:
             sent["Content-Type"] = "application/json"
             more["content"] = body

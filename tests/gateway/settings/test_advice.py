@@ -31,6 +31,12 @@ def doubts(file: Path, text: str) -> list[str]:
             '{retention: {threads: "7"}, webhooks: {retries: 5s}}',
             "retention.threads: 7 without a unit is 7 seconds: write 7d for days",
         ),
+        ("limits: {rate: [{per: key, runs: 9, agent: 'dev-*'}]}", "limits.rate.0: no agent matches dev-*"),
+        ("budgets: {month: {per: key, runs: 9, agent: 'dev-*'}}", "budgets.month: no agent matches dev-*"),
+        (
+            "budgets: {month: {per: key, cost: 9, currency: EUR}}",
+            "budgets.month: no agent that it counts has a price in EUR",
+        ),
         ("retention: {webhooks: 365}", "retention.webhooks: 365 without a unit is 365 seconds: write 365d for days"),
         (
             "retention: {threads: 24h}",
