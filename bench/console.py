@@ -80,9 +80,9 @@ def measure_first_load(browser: Any, url: str, latency: bool) -> dict[str, float
             session.send("Network.enable")
             session.send("Network.emulateNetworkConditions", _LATENCY)
         tab.page.add_init_script(_WATCH)
-        with tab.page.expect_console_message(_is_shown) as shown:
+        with tab.page.expect_console_message(_is_shown) as message:
             tab.page.goto(f"{url}/console/#/agents")
-        elapsed = float(shown.value.text.removeprefix(_SHOWN))
+        elapsed = float(message.value.text.removeprefix(_SHOWN))
         if latency:
             return {"ms until usable, 40 ms latency": elapsed}
         return {
