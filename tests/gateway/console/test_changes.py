@@ -23,27 +23,27 @@ class Hints:
 
     def __init__(self, lines: AsyncGenerator[str]) -> None:
         self._lines = lines
-        self._read: list[Hint] = []
+        self._passed_over: list[Hint] = []
 
     async def next(self, seconds: float = BOUND) -> Hint:
         async def read() -> Hint:
             async for line in self._lines:
                 if line.startswith("data: "):
-                    self._read.append(json.loads(line.removeprefix("data: ")))
-                    return self._read[-1]
+                    return json.loads(line.removeprefix("data: "))
             raise EOFError
 
         return await within(read(), "a hint", seconds)
 
     async def until(self, kind: str, thing: str | None, status: str | None = None, *, seconds: float = BOUND) -> Hint:
-        """Return the first hint about a thing with this status. Hints about several things come in any order. `seconds`
+        """Return the next hint about a thing with this status. Hints about several things come in any order. `seconds`
         bounds the wait for each hint."""
 
         def is_wanted(hint: Hint) -> bool:
             return (hint["kind"], hint["id"]) == (kind, thing) and (status is None or hint["status"] == status)
 
-        while (found := next(filter(is_wanted, self._read), None)) is None:
-            await self.next(seconds)
+        while (found := next(filter(is_wanted, self._passed_over), None)) is None:
+            self._passed_over.append(await self.next(seconds))
+        self._passed_over.remove(found)
         return found
 
 
