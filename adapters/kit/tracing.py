@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from babelgate.canonical.value import JsonObject
 
@@ -67,7 +67,7 @@ def hops_of(tracestate: str) -> int:
 
 def note_hops(metadata: object) -> None:
     """Store the depth of the chain of calls that the metadata of a request names, or 0."""
-    value: Any = metadata.get(HOPS) if isinstance(metadata, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    value: Any = cast("JsonObject", metadata).get(HOPS) if isinstance(metadata, dict) else None
     is_depth = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6
     BODY_HOPS.set(value if is_depth else 0)
 

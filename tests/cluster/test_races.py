@@ -20,9 +20,9 @@ async def the_call(*agents: Scripted) -> Activation:
 
 def has_room(hub: GatewayHub) -> bool:
     """Return True if the agent's only slot is free."""
-    free = hub.engine.slots.reserve("s")
+    free = hub.engine.slots.reserve("s", OWNER)
     if free:
-        hub.engine.slots.release("s")
+        hub.engine.slots.release("s", OWNER)
     return free
 
 

@@ -45,8 +45,8 @@ async def test_a_run_of_a_silent_node_continues_on_another(cluster: Nodes) -> No
     assert "".join(await words_of(b, receipt)) == "one two three"
     assert not a.engine.active
     cluster.resume_heartbeats(a)
-    await within(eventually(lambda: a.engine.slots.reserve("s")), "the slot of what was let go of")
-    a.engine.slots.release("s")
+    await within(eventually(lambda: a.engine.slots.reserve("s", OWNER)), "the slot of what was let go of")
+    a.engine.slots.release("s", OWNER)
 
 
 async def test_a_run_that_cannot_continue_fails_and_unblocks_its_thread(
@@ -88,8 +88,8 @@ async def test_queued_runs_of_a_lost_node_start_elsewhere(cluster: Nodes) -> Non
     cluster.resume_heartbeats(a)
     activation.end()
     assert (await ended(b, comes_late)).state is TaskState.COMPLETED
-    await within(eventually(lambda: a.engine.slots.reserve("s")), "a slot of a node that is there again")
-    a.engine.slots.release("s")
+    await within(eventually(lambda: a.engine.slots.reserve("s", OWNER)), "a slot of a node that is there again")
+    a.engine.slots.release("s", OWNER)
     back = await submit(a, "s")
     (await agent_a.called()).end()
     assert (await ended(b, back)).state is TaskState.COMPLETED

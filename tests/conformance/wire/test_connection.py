@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from babelgate.conformance.wire import http as http_client
+from babelgate.conformance.wire import tls as judge_tls
 from babelgate.conformance.wire.connection import ConnectionPool
 from tests.certificate import self_signed
 from tests.gateway.command import bound_socket
@@ -106,6 +106,6 @@ async def test_certificates_of_the_environment_are_trusted(tmp_path: Path, monke
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    trusted = http_client._tls.__wrapped__()  # pyright: ignore[reportPrivateUsage]
+    trusted = judge_tls._open.__wrapped__(None)  # pyright: ignore[reportPrivateUsage]
     async with answering(ANSWER, tls) as (port, _), client(trusted) as http:
         assert (await http.get(f"https://localhost:{port}/")).text == "hi"

@@ -201,7 +201,8 @@ async def test_only_operators_answer_and_a_refusal_ends_the_run(
     hub = await hubs.start(configured(agent), budgets=budgets(talk={"per": "owner", "tokens": 5, "on_limit": "pause"}))
     await run_to_end(hub)
     receipt, question = await paused(hub)
-    answer = Answers(task_id=receipt.task_id, may_raise=may_raise, **(answers | {"values": {question: False}}))
+    members: dict[str, Any] = answers | {"values": {question: False}}
+    answer = Answers(task_id=receipt.task_id, may_raise=may_raise, **members)
     if code is not None:
         with pytest.raises(FaultError, match="Only a caller with the right admin") as raised:
             await hub.answer(OWNER, answer)

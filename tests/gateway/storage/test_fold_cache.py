@@ -37,7 +37,7 @@ def visible_data(view: Any) -> Any:
         case TaskView():
             return folded(view.fold), view.task_with_steps() if view.fold.thread else None, view.next()
         case ThreadTranscript():
-            return folded(view.fold), view.messages_except("none"), view.started, view.branches
+            return folded(view.fold), view.messages_except(frozenset()), view.started, view.branches
         case SessionUrls():
             return view.seq, view.size, view.urls("http://a")
         case _:
