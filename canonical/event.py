@@ -76,6 +76,9 @@ class RunCreated(RunInput):
     key_id: str = ""
     """Id of the caller's API key (`babelgate.canonical.principal.Principal.key_id`), for the operator. Callers never
     see it. Earlier releases stored none."""
+    subject: str = ""
+    """Name of the caller (`babelgate.canonical.principal.Principal.subject`), for whom the gateway gets tokens. Other
+    callers never see it. Earlier releases stored none."""
 
     @classmethod
     def of(
@@ -87,6 +90,7 @@ class RunCreated(RunInput):
         strategy: Strategy = "enqueue",
         start_after: int | None = None,
         key_id: str = "",
+        subject: str = "",
     ) -> "RunCreated":
         return cls(
             run_id=run_id,
@@ -94,6 +98,7 @@ class RunCreated(RunInput):
             strategy=strategy,
             start_after=start_after,
             key_id=key_id,
+            subject=subject,
             **run_input.members(),
         )
 

@@ -120,6 +120,7 @@ def run_created(record: Record, event: RunCreated, task_id: str, thread_id: str 
         strategy=event.strategy,
         start_after=event.start_after,
         key_id=event.key_id,
+        subject=event.subject,
         created_at=record.at,
         first_seq=record.seq,
         last_seq=record.seq,

@@ -121,6 +121,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """Webhook to register in the same commit. The hub fills its `task_id`."""
     key_id: str = ""
     """Id of the caller's API key. The guard of the hub sets it."""
+    caller: Principal | None = None
+    """The caller. The guard of the hub sets it."""
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +143,8 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     webhook: "Webhook | None" = None
     key_id: str = ""
     """Id of the caller's API key. The guard of the hub sets it."""
+    caller: Principal | None = None
+    """The caller. The guard of the hub sets it."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

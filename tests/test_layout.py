@@ -127,6 +127,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/settings/listens.py": "tests/gateway/http/test_admin_address.py",
     "gateway/http/front.py": "tests/gateway/http/test_middleware.py",
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
+    "gateway/run_caller.py": "tests/gateway/runs/test_run_callers.py",
+    "gateway/agents/tokens/source.py": "tests/behaviour/test_agent_tokens.py",
     "gateway/runs/run_exchanges.py": "tests/gateway/console/test_exchanges.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",

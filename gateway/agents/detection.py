@@ -19,7 +19,7 @@ from babelgate.adapters.kit.client.calls import Hook
 from babelgate.adapters.kit.client.status import UNAVAILABLE
 from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import AgentInfo, Fault, FaultError
-from babelgate.gateway.agents.networks import Networks, open_client
+from babelgate.gateway.agents.networks import ClientFactory, Networks, open_client
 
 _REQUEST_TIMEOUT: Final = httpx.Timeout(5.0)
 """Timeout of each phase of a request, in seconds."""
@@ -74,9 +74,11 @@ class Detector:
         """Create a detector. `bound` is the time limit of all requests of one protocol, in seconds."""
         self._upstreams = upstreams
         self._bound = bound
-        self._clients: dict[Networks | None, httpx.AsyncClient] = {}
+        self._clients: dict[tuple[Networks | None, ClientFactory], httpx.AsyncClient] = {}
         self._instances: dict[str, str] = {}
-        self._detections: dict[tuple[str, str, str | None, Networks | None], asyncio.Future[Detected]] = {}
+        self._detections: dict[
+            tuple[str, str, str | None, Networks | None, ClientFactory], asyncio.Future[Detected]
+        ] = {}
 
     async def __aenter__(self) -> "Detector":
         return self
@@ -87,13 +89,13 @@ class Detector:
     async def aclose(self) -> None:
         await asyncio.gather(*(client.aclose() for client in self._clients.values()))
 
-    def _http(self, networks: Networks | None) -> httpx.AsyncClient:
+    def _http(self, networks: Networks | None, make: ClientFactory) -> httpx.AsyncClient:
         """Return the HTTP client for the servers in some networks, or anywhere. It is created on first use: loading its
         certificates takes longer than the rest of a startup."""
-        if networks not in self._clients:
+        if (networks, make) not in self._clients:
             hooks: dict[str, list[Hook]] = {"response": [self._record_instance]}
-            self._clients[networks] = open_client(networks, _REQUEST_TIMEOUT, hooks)
-        return self._clients[networks]
+            self._clients[networks, make] = open_client(networks, _REQUEST_TIMEOUT, hooks, make)
+        return self._clients[networks, make]
 
     async def _record_instance(self, response: httpx.Response) -> None:
         match = _INSTANCE.search(response.headers.get("babelgate", ""))
@@ -101,16 +103,22 @@ class Detector:
             self._instances[_origin(str(response.request.url))] = match[1].lower()
 
     async def detect(
-        self, url: str, headers: Mapping[str, str], protocol: str | None = None, networks: Networks | None = None
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        protocol: str | None = None,
+        networks: Networks | None = None,
+        make: ClientFactory = httpx.AsyncClient,
     ) -> Detected:
         """Detect the protocol and the agents of a server. `protocol` restricts the detection to one protocol, and
-        `networks` the addresses to which it connects.
+        `networks` the addresses to which it connects. `make` creates the HTTP client.
 
         Raises Undetected.
         """
-        key = (url, repr(sorted(headers.items())), protocol, networks)
+        key = (url, repr(sorted(headers.items())), protocol, networks, make)
         if key not in self._detections:
-            self._detections[key] = asyncio.ensure_future(self._detect(url, headers, protocol, self._http(networks)))
+            http = self._http(networks, make)
+            self._detections[key] = asyncio.ensure_future(self._detect(url, headers, protocol, http))
         return await self._detections[key]
 
     async def _detect(

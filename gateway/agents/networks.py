@@ -7,7 +7,7 @@ an A2A agent does. So the URL in the settings says little, and every connection 
 import errno
 import ipaddress
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
@@ -19,17 +19,22 @@ from babelgate.gateway.settings.fields import IPNetwork
 log = logging.getLogger("babelgate.registry")
 
 Networks = tuple[IPNetwork, ...]
+ClientFactory = Callable[..., httpx.AsyncClient]
+"""Function that creates an HTTP client from the arguments of `httpx.AsyncClient`."""
 
 
 def open_client(
     networks: Networks | None,
     timeout: httpx.Timeout | float = 5.0,
     event_hooks: Mapping[str, list[Hook]] = MappingProxyType({}),
+    make: ClientFactory = httpx.AsyncClient,
 ) -> httpx.AsyncClient:
-    """Return an HTTP client that connects only to addresses in the networks, or to any address if they are None."""
+    """Return an HTTP client that connects only to addresses in the networks, or to any address if they are None. `make`
+    creates the client."""
     if networks is None:
-        return httpx.AsyncClient(timeout=timeout, event_hooks=event_hooks)
-    return open_http(partial(_check_connection, networks=networks), timeout=timeout, event_hooks=event_hooks)
+        return make(timeout=timeout, event_hooks=event_hooks)
+    check = partial(_check_connection, networks=networks)
+    return open_http(check, timeout=timeout, event_hooks=event_hooks, make=make)
 
 
 def _check_connection(address: str, networks: Networks) -> None:

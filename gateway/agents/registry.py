@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
@@ -26,14 +26,17 @@ import httpx
 from babelgate._renamed import describe_import_error
 from babelgate.adapters import UPSTREAMS
 from babelgate.adapters.kit.client.agent_name import legal_name
+from babelgate.adapters.kit.client.authorization import AuthorizedClient
+from babelgate.adapters.kit.client.calls import open_http
 from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.detection import Detected, Detector, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
-from babelgate.gateway.agents.networks import Networks, open_client
+from babelgate.gateway.agents.networks import ClientFactory, Networks, open_client
 from babelgate.gateway.agents.python.agent import wrap
+from babelgate.gateway.agents.tokens.source import AgentTokens, DiscoveryTokens
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import Describe, Detect, RegisteredAgent
 from babelgate.gateway.settings.model import AgentSettings, Settings
@@ -50,7 +53,19 @@ _DESCRIPTION_DELAYS: Final = (0.0, 5.0, 30.0, 120.0, 600.0)
 """Pause before each attempt to fetch the schemas of a working agent, in seconds. Chosen."""
 _MAX_DESCRIBED: Final = 50
 """Maximum number of agents of one server whose schemas are fetched. Chosen."""
-_CONNECTION: Final = ("python", "graph", "url", "urls", "protocol", "options", "agent", "headers", "replay", "networks")
+_CONNECTION: Final = (
+    "python",
+    "graph",
+    "url",
+    "urls",
+    "protocol",
+    "options",
+    "agent",
+    "headers",
+    "auth",
+    "replay",
+    "networks",
+)
 """Settings whose change needs a new client of an agent. Others are applied to the client that it has."""
 _DESCRIPTION_TIMEOUT: Final = 60.0
 """Time limit of one attempt to fetch schemas, in seconds. Chosen."""
@@ -446,9 +461,10 @@ def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> Registere
     info, agent = AgentInfo(name=name), None
     if error.may_work and upstream is not None and (assumed := _assume(name, settings)) is not None:
         info = assumed
-        headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
+        headers = settings.sent_headers
         try:
-            agent = server_pool([_server(upstream, at, info, settings, headers) for at in settings.servers])
+            make = Clients.of(name, settings).calls
+            agent = server_pool([_server(upstream, at, info, settings, headers, make) for at in settings.servers])
         except _Broken as wrong:
             error = wrong
     return RegisteredAgent(info, agent, str(error), instance=error.instance, detect=detect)
@@ -468,7 +484,7 @@ def _apply_settings(name: str, settings: AgentSettings, registered: RegisteredAg
         concurrency=settings.concurrency,
         timeout=settings.timeout,
         idempotent=settings.idempotent,
-        forward=frozenset(settings.forward) - {name.lower() for name in settings.headers},
+        forward=settings.forwarded_names - {name.lower() for name in settings.sent_headers},
         replay=settings.replay,
         settings=settings,
         described=registered.info,
@@ -594,12 +610,12 @@ async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agen
 
 
 async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> RegisteredAgent:
-    headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
+    headers, clients = settings.sent_headers, Clients.of(name, settings)
     by_url: dict[str, tuple[AgentInfo, str, Detected]] = {}
     missing: _Broken | None = None
     for url in settings.servers:
         try:
-            server = await _detect_named(name, detector, url, headers, settings)
+            server = await _detect_named(name, detector, url, headers, settings, clients.discovery)
             by_url[url] = (*_pick_agent(name, settings.agent, url, server), server)
         except _Broken as error:
             missing = error
@@ -611,40 +627,50 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
     servers: list[FailoverServer] = []
     for url in settings.servers:
         server_info, at, server = by_url.get(url, (info, url, detected))
-        servers.append(_server(server.upstream, at, server_info, settings, headers))
+        servers.append(_server(server.upstream, at, server_info, settings, headers, clients.calls))
     log.info("protocol detected agent=%s reason=%s", name, detected.summary)
     return RegisteredAgent(
         info,
         server_pool(servers),
         instance=detected.instance,
         detection=detected.summary,
-        describe=_describe_later(detected, first, info, headers, settings.networks),
+        describe=_describe_later(detected, first, info, headers, settings.networks, clients.discovery),
     )
 
 
 def _describe_later(
-    detected: Detected, url: str, info: AgentInfo, headers: Mapping[str, str], networks: Networks | None = None
+    detected: Detected,
+    url: str,
+    info: AgentInfo,
+    headers: Mapping[str, str],
+    networks: Networks | None = None,
+    make: ClientFactory = httpx.AsyncClient,
 ) -> Describe | None:
     fetch = detected.upstream.describe
     if fetch is None:
         return None
 
     async def describe() -> Mapping[str, JsonObject]:
-        async with open_client(networks, timeout=_DESCRIPTION_TIMEOUT) as http:
+        async with open_client(networks, timeout=_DESCRIPTION_TIMEOUT, make=make) as http:
             return await fetch(url, http, headers, info)
 
     return describe
 
 
 async def _detect_named(
-    name: str, detector: Detector, url: str, headers: Mapping[str, str], settings: AgentSettings
+    name: str,
+    detector: Detector,
+    url: str,
+    headers: Mapping[str, str],
+    settings: AgentSettings,
+    make: ClientFactory,
 ) -> Detected:
     """Detect the agents of a server. If it lists none, assume the agent that the settings name with its protocol.
 
     Raises _Broken.
     """
     try:
-        return await detector.detect(url, headers, settings.protocol, settings.networks)
+        return await detector.detect(url, headers, settings.protocol, settings.networks, make)
     except Undetected as error:
         upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
         if not error.answers or (info := _assume(name, settings)) is None or upstream is None:
@@ -671,8 +697,31 @@ async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str
         raise _Broken(str(error), error.instance) from None
 
 
+class Clients(NamedTuple):
+    """Functions that create the HTTP clients of an agent."""
+
+    discovery: ClientFactory
+    """Function for the clients of requests that no caller has caused."""
+    calls: ClientFactory
+    """Function for the clients of runs."""
+
+    @classmethod
+    def of(cls, name: str, settings: AgentSettings) -> "Clients":
+        """Return the functions for an agent. If its servers get tokens, all its clients share them."""
+        request = None if settings.auth is None else settings.auth.token_request
+        if request is None:
+            return cls(httpx.AsyncClient, httpx.AsyncClient)
+        tokens = AgentTokens(name, request)
+        return cls(*(partial(AuthorizedClient, each, settings.servers) for each in (DiscoveryTokens(tokens), tokens)))
+
+
 def _server(
-    upstream: Upstream, url: str, info: AgentInfo, settings: AgentSettings, headers: Mapping[str, str]
+    upstream: Upstream,
+    url: str,
+    info: AgentInfo,
+    settings: AgentSettings,
+    headers: Mapping[str, str],
+    make: ClientFactory = httpx.AsyncClient,
 ) -> FailoverServer:
     """Return a server of an agent. Raises _Broken if the settings have invalid options."""
     for option, value in settings.options.items():
@@ -683,7 +732,10 @@ def _server(
         if value not in allowed:
             raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
-    http = None if settings.networks is None else open_client(settings.networks)
+    if settings.networks is not None:
+        http = open_client(settings.networks, make=make)
+    else:
+        http = None if make is httpx.AsyncClient else open_http(make=make)
     connection: dict[str, Any] = {"headers": headers, "timeout": timeout} | ({} if http is None else {"http": http})
     client = upstream.client(url, upstream.name_of(info), **connection, **settings.options)
     return FailoverServer(url, client, protocol=upstream.protocol, http=http)

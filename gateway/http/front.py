@@ -65,7 +65,7 @@ class Front:
             public_origin="/".join(public_url.split("/")[:3]).lower() if public_url else None,
             proxies=settings.trusted_proxies,
             open_paths=(*_OPEN, *(_LOGIN if settings.issuers else ())),
-            forwarded=frozenset(name for agent in settings.agents.values() for name in agent.forward),
+            forwarded=frozenset(name for agent in settings.agents.values() for name in agent.forwarded_names),
             state={
                 "body_limit": settings.limits.body,
                 "values_limit": settings.limits.values,

@@ -18,6 +18,7 @@ from babelgate.canonical.state import ERRED, RunReason, RunStatus, TaskState
 from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.observe import NO_OBSERVER, REQUEST, RUN, RunContext
 from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.run_caller import RUN_CALLER
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import AttemptFilter, Entry, Past
 from babelgate.gateway.runs.attempt_trace import trace_attempt
@@ -27,6 +28,7 @@ from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRu
 from babelgate.gateway.runs.output_schema import schema_error
 from babelgate.gateway.runs.pump import Pump, RunKey, close_events
 from babelgate.gateway.runs.rules import RunRules
+from babelgate.gateway.runs.run_callers import RunCallers
 from babelgate.gateway.runs.run_exchanges import RunExchanges
 from babelgate.gateway.runs.run_reports import RunReports
 from babelgate.gateway.runs.slots import Slots
@@ -81,6 +83,8 @@ class Engine:
         self._rules = rules
         self._reports = reports or RunReports(NO_OBSERVER)
         self.slots = Slots(find, self._start_next)
+        self.callers = RunCallers()
+        """Callers whose tokens their runs may need."""
         self.exchanges = RunExchanges()
         """Exchanges of runs with the servers of their agents."""
         self._pumps: dict[RunKey, Pump] = {}
@@ -209,6 +213,7 @@ class Engine:
     async def _drive(self, pump: Pump, past: Past | None) -> RunOutcome:
         """Store the agent's events until it ends, record its exchanges, and return the outcome of the run."""
         start, wire, has_failed = pump.start, pump.rules.wire, False
+        RUN_CALLER.set(self.callers.find(start))
         RECORDER.set(self.exchanges.open(start, wire))
         try:
             outcome = await self._run_agent(pump, past)
@@ -348,6 +353,7 @@ class Engine:
         task, agent = pump.task, pump.start.task.agent
         assert task is not None
         pump.ended = True
+        self.callers.forget(*pump.key)
         pump.channel.unpin()
         if pump.timer is not None:
             pump.timer.cancel()
@@ -535,6 +541,7 @@ class Engine:
 
         Retries while the server does not answer.
         """
+        RUN_CALLER.set(self.callers.find(lost))
         again = replace(lost, run=lost.run.replace(attempt=lost.run.attempt + 1))
         loop = asyncio.get_running_loop()
         pause, until = _MIN_RETRY_DELAY, loop.time() + _WITHDRAW_TIMEOUT

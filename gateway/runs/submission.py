@@ -144,10 +144,7 @@ def submit(
     else:
         task_id = follow.task_id
     start_after = None if ask.start_in is None else tx.now() + ask.start_in
-    cause = "input" if follow is None else "follow_up"
-    created = RunCreated.of(
-        run_input, run_id=run_id, cause=cause, strategy=ask.strategy, start_after=start_after, key_id=ask.key_id
-    )
+    created = _describe_run(ask, run_input, run_id, start_after, is_new=follow is None)
     record = tx.append(state, created, task_id=task_id, run_id=run_id)
     use_blobs(tx, state, created.messages)
     if ask.webhook is not None:
@@ -162,6 +159,26 @@ def submit(
         task=state.tasks[task_id],
     )
     return Submitted(receipt, state.pk, started, stop, idle=state.running is None)
+
+
+def _describe_run(
+    ask: Submission, run_input: RunInput, run_id: str, start_after: int | None, *, is_new: bool
+) -> RunCreated:
+    """Return the event that creates the run of a submission. `is_new` is true if its task is new."""
+    return RunCreated.of(
+        run_input,
+        run_id=run_id,
+        cause="input" if is_new else "follow_up",
+        strategy=ask.strategy,
+        start_after=start_after,
+        **_name_caller(ask),
+    )
+
+
+def _name_caller(command: Submission | Answers) -> dict[str, str]:
+    """Return the members of a run that name its caller. Without a credential there is nothing to remember."""
+    caller = command.caller
+    return {"key_id": command.key_id, "subject": "" if caller is None or not caller.credential_id else caller.subject}
 
 
 def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
@@ -353,7 +370,7 @@ def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limi
     while tx.find_run(owner, run_id) is not None:  # an earlier answer to another question of the same pause
         run_id = next_run_id(run_id)
     run_input = _with_uploads(state, answers.input, ids)
-    created = RunCreated.of(run_input, run_id=run_id, cause="answer", key_id=answers.key_id)
+    created = RunCreated.of(run_input, run_id=run_id, cause="answer", **_name_caller(answers))
     record = tx.append(state, created, task_id=task.task_id, run_id=run_id)
     use_blobs(tx, state, created.messages)
     if answers.webhook is not None:

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from babelgate.canonical.fault import FaultCode, FaultError
-from babelgate.canonical.hub import Answers, Receipt, StateUpdate, Submission, Webhook
+from babelgate.canonical.hub import Answers, Receipt, StateUpdate, Submission
 from babelgate.canonical.message import Message
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.thread import Run, Task
@@ -144,7 +144,7 @@ class Submissions:
             stateful=info.stateful,
             base=base,
         )
-        return await self._await_dispatch(owner, agent, submission.webhook, is_reserved, commit)
+        return await self._await_dispatch(owner, agent, submission, is_reserved, commit)
 
     async def _submit_with_state(self, owner: str, submission: Submission, base: Base | None) -> Receipt:
         """Change the state that the agent keeps itself, on an existing thread, and then submit the rest. `base` is the
@@ -201,7 +201,7 @@ class Submissions:
         answers = replace(answers, input=run_input)
         is_reserved = self._engine.slots.reserve(task.agent)
         commit = self._journal.write(command.answer, owner, answers, _ids(), limits, may_start=is_reserved)
-        return await self._await_dispatch(owner, task.agent, answers.webhook, is_reserved, commit)
+        return await self._await_dispatch(owner, task.agent, answers, is_reserved, commit)
 
     async def check_answers(self, owner: str, answers: Answers) -> None:
         """Implement `babelgate.canonical.hub.Hub.check_answers`."""
@@ -224,20 +224,31 @@ class Submissions:
         return run_input.replace(headers=headers, trace=trace, messages=messages)
 
     async def _await_dispatch(
-        self, owner: str, agent: str, webhook: Webhook | None, is_reserved: bool, commit: "asyncio.Future[Submitted]"
+        self,
+        owner: str,
+        agent: str,
+        command: Submission | Answers,
+        is_reserved: bool,
+        commit: "asyncio.Future[Submitted]",
     ) -> Receipt:
         """Return the receipt of a commit. The committed run starts even if the caller disconnects.
 
-        `webhook` is delivered for its task, if there is one. `is_reserved` is True if a slot of the agent is reserved
-        for the run.
+        `command` is what was committed. `is_reserved` is True if a slot of the agent is reserved for the run.
         """
-        commit.add_done_callback(partial(self._dispatch, owner, agent, webhook, is_reserved))
+        commit.add_done_callback(partial(self._dispatch, owner, agent, command, is_reserved))
         return (await asyncio.shield(commit)).receipt
 
     def _dispatch(
-        self, owner: str, agent: str, webhook: Webhook | None, is_reserved: bool, commit: "asyncio.Future[Submitted]"
+        self,
+        owner: str,
+        agent: str,
+        command: Submission | Answers,
+        is_reserved: bool,
+        commit: "asyncio.Future[Submitted]",
     ) -> None:
-        submitted = None if commit.exception() is not None else commit.result()
+        submitted, webhook = None if commit.exception() is not None else commit.result(), command.webhook
+        if submitted is not None and command.caller is not None:
+            self._engine.callers.keep(submitted.pk, submitted.receipt.run_id, command.caller)
         if submitted is not None and webhook is not None:
             self._deliverer.start_delivery(owner, replace(webhook, task_id=submitted.receipt.task_id))
         if submitted is not None and submitted.stop is not None:

@@ -29,6 +29,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from babelgate.gateway.settings.access import AccessRule
 from babelgate.gateway.settings.administration import AdminSettings
+from babelgate.gateway.settings.agent_auth import AgentAuth, check_forwarded, check_sent_headers
 from babelgate.gateway.settings.console import ConsoleSetting, ConsoleSettings
 from babelgate.gateway.settings.credentials import (
     ApiKey,
@@ -39,7 +40,6 @@ from babelgate.gateway.settings.credentials import (
     check_owners,
 )
 from babelgate.gateway.settings.fields import (
-    TOKEN,
     AgentName,
     AgentUrl,
     HostName,
@@ -59,18 +59,6 @@ from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
 """Password in the query of a database URL."""
-_NOT_FORWARDED: Final = frozenset(
-    (
-        "authorization",
-        "x-api-key",
-        "cookie",
-        "host",
-        "content-length",
-        "content-type",
-        "connection",
-        "transfer-encoding",
-    )
-)
 
 
 class Timeout(SettingsSection):
@@ -143,6 +131,9 @@ class AgentSettings(SettingsSection):
     forward: tuple[str, ...] = ()
     """Names of headers of the caller's request to forward to the server. An agent in this process reads them from
     `call.input.headers`, a graph from `configurable`. API keys of the gateway are never forwarded."""
+    auth: AgentAuth | None = None
+    """Identity that the gateway shows to the server: fixed or forwarded headers, a token of the gateway, or a token of
+    the caller."""
     timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Period | Timeout)] = Timeout()
     """Maximum duration of one run, in seconds or as text such as `1h`, or `{connect, read, total}`."""
     concurrency: PositiveInt | None = None
@@ -174,23 +165,13 @@ class AgentSettings(SettingsSection):
     @field_validator("headers")
     @classmethod
     def _sendable(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
-        for number, (name, secret) in enumerate(headers.items(), 1):
-            if not TOKEN.fullmatch(name):  # the name is not shown: `{Authorization:Bearer x}` lacks a space
-                raise ValueError(f"the name of entry {number} is not the name of a header")
-            value = secret.get_secret_value()
-            if not (value.isascii() and value.isprintable()):
-                raise ValueError(f"the value of {name} is not printable ASCII")
+        check_sent_headers(headers)
         return headers
 
     @field_validator("forward")
     @classmethod
     def _forwardable(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for number, name in enumerate(names, 1):
-            if not TOKEN.fullmatch(name):
-                raise ValueError(f"entry {number} is not the name of a header")
-            if name.lower() in _NOT_FORWARDED:
-                raise ValueError(f"{name} is reserved: the gateway does not forward callers' keys, hosts and lengths")
-        return tuple(name.lower() for name in names)
+        return check_forwarded(names)
 
     @model_validator(mode="after")
     def _one_kind(self) -> "AgentSettings":
@@ -199,10 +180,32 @@ class AgentSettings(SettingsSection):
         if len(configured) != 1:
             raise ValueError("an agent has one of python: module:name, graph: module:name and url: http://…")
         if self.target is not None:
-            for name in ("protocol", "agent", "headers", "options"):
+            for name in ("protocol", "agent", "headers", "options", "auth"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has {configured[0]}")
         return self
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> "AgentSettings":
+        if self.auth is None:
+            return self
+        for name in ("headers", "forward"):
+            if getattr(self, name) and getattr(self.auth, name) is not None:
+                raise ValueError(f"set either {name} or auth.{name}, not both")
+        if self.auth.token_request is not None and any(name.lower() == "authorization" for name in self.headers):
+            raise ValueError("headers must not have Authorization, which auth sets")
+        return self
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """Headers to send with every request to the server."""
+        secrets = self.headers if self.auth is None or self.auth.headers is None else self.auth.headers
+        return {name: secret.get_secret_value() for name, secret in secrets.items()}
+
+    @property
+    def forwarded_names(self) -> frozenset[str]:
+        """Names of the caller's headers to forward to the server, in lower case."""
+        return frozenset(self.forward if self.auth is None or self.auth.forward is None else self.auth.forward)
 
     @property
     def target(self) -> str | None:
@@ -502,6 +505,13 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _separate_owners(self) -> "Settings":
         check_owners(self.keys, self.issuers)
+        return self
+
+    @model_validator(mode="after")
+    def _exchangeable(self) -> "Settings":
+        for name, agent in self.agents.items():
+            if agent.auth is not None and agent.auth.exchange is not None and not self.issuers:
+                raise ValueError(f"agents.{name}.auth: exchange needs issuers, whose tokens it exchanges")
         return self
 
     @model_validator(mode="after")

@@ -75,14 +75,15 @@ def open_http(
     *,
     timeout: httpx.Timeout | float = 5.0,
     event_hooks: Mapping[str, Sequence[Hook]] = MappingProxyType({}),
+    make: Callable[..., httpx.AsyncClient] = httpx.AsyncClient,
 ) -> httpx.AsyncClient:
     """Return an HTTP client for calls to agents' servers. `check_address` refuses addresses; then no proxy is used,
-    because the proxy would resolve the names."""
+    because the proxy would resolve the names. `make` creates the client."""
     from babelgate.adapters.kit.client.transport import HttpTransport
 
     # httpx itself must handle a proxy of the environment.
     is_proxied = check_address is None and any(map(getproxies().get, ("http", "https", "all")))
-    return httpx.AsyncClient(
+    return make(
         transport=None if is_proxied else HttpTransport(_LIMITS, check_address),
         limits=_LIMITS,
         timeout=timeout,
@@ -223,7 +224,8 @@ class Calls:
         """Return the fault of an error response, without the credentials of the request. Its details get the beginning
         of the `body`, because frameworks put the reason there."""
         error = await self.read_error_response(response)
-        secrets = secrets_in((*self._headers.values(), *FORWARDED.get().values()))
+        token = response.request.headers.get("authorization", "")
+        secrets = secrets_in((*self._headers.values(), *FORWARDED.get().values(), token))
         fault, body = redact_fault(error.fault, secrets), read_excerpt(response, secrets)
         error.fault = fault.replace(details={**fault.details, "body": body}) if body else fault
         error.args = (error.fault.message,)

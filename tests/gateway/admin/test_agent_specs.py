@@ -98,6 +98,7 @@ async def test_a_header_refers_to_a_variable(tmp_path: Path, monkeypatch: pytest
 
 REFUSED: list[tuple[Any, int, str]] = [
     ({"python": "os:system"}, 400, "the name of a module would execute code"),
+    ({"url": "http://127.0.0.1", "auth": {"headers": {}}}, 400, "has only headers and forward"),
     ({"graph": "./x.py:graph"}, 400, "the name of a module would execute code"),
     ({"url": "http://192.0.2.1/acp"}, 400, "the address 192.0.2.1 is not in admin.agent_networks"),
     ({"url": "ftp://127.0.0.1"}, 400, "url: an http:// or https:// URL"),
