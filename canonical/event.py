@@ -284,6 +284,8 @@ class InterruptRaised(_Event):
     """True if the agent also understands an answer in the caller's words, which does not conform to the schema."""
     node: str = ""
     ns: tuple[str, ...] = ()
+    asker: Literal["agent", "gateway"] = "agent"
+    """`gateway` if the gateway asks, before the agent continues. The agent does not get the answer."""
 
 
 class InterruptAnswered(_Event):

@@ -172,6 +172,7 @@ def interrupt_raised(record: Record, event: InterruptRaised) -> Interrupt:
         value=event.value,
         answer_schema=event.answer_schema,
         takes_text=event.takes_text,
+        asker=event.asker,
         node=event.node,
         ns=event.ns,
         extra=event.extra,

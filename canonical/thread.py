@@ -166,6 +166,8 @@ class Interrupt(Value):
     node: str = ""
     ns: tuple[str, ...] = ()
     """Namespace of the graph inside the agent in which `node` asked the question."""
+    asker: str = "agent"
+    """`gateway` if the gateway asks, before the agent continues."""
     action: str | None = None
     answer: Json = None
     extra: Extra = {}

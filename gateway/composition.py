@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from babelgate.gateway.agents.python.agent import InProcess
+from babelgate.gateway.agents.tokens.redemption import redeem
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.hub import Drain, GatewayHub, Parts
@@ -13,6 +14,7 @@ from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver, GatewayTrace
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.commits import CommitHandler
+from babelgate.gateway.runs.consents import Consents
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
@@ -29,10 +31,11 @@ from babelgate.gateway.runs.switches import Switches
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.runs.webhooks import Deliverer, DeliveryRules, WebhookRegistry, WriterFactory
-from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.settings.model import AgentSettings, Limits
 from babelgate.gateway.settings.model import Retention as RetentionPolicy
 from babelgate.gateway.storage import assistants, items
 from babelgate.gateway.storage.administered import AdministeredState
+from babelgate.gateway.storage.agent_tokens import AgentTokenStore
 from babelgate.gateway.storage.auditor import NO_AUDITOR, CountingAuditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.grants import GrantStore
@@ -123,8 +126,16 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     faults = FaultCounts(clock)
     reports = RunReports(options.observer, faults)
     reads = JournalReads(journal, blobs, current.limits)
+    consents = _create_consents(journal, current, clock)
     engine = Engine(
-        journal, blobs, reads, current.find_for_run, current.reach_for_run, rules=current.rules, reports=reports
+        journal,
+        blobs,
+        reads,
+        current.find_for_run,
+        current.reach_for_run,
+        rules=current.rules,
+        reports=reports,
+        consents=consents,
     )
     threads = _create_threads(journal, reads, engine, blobs, current, long_thread_erased)
     deliverer = _create_deliverer(journal, reads, current, options)
@@ -164,6 +175,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         ),
         administration=AdministeredState(journal),
         switches=switches,
+        consents=consents,
         auditor=CountingAuditor(journal) if options.audits else NO_AUDITOR,
         threads=threads,
         webhooks=WebhookRegistry(journal, reads, current.check_url, deliverer, current.limits),
@@ -225,6 +237,24 @@ def _create_journal(database: str, commits: CommitHandler, options: HubOptions) 
         on_remote=commits.handle_remotes,
         observer=options.observer,
         audits=options.audits,
+    )
+
+
+def _create_consents(journal: Journal, current: Current, clock: Clock) -> Consents:
+    def key() -> str | None:
+        return current.generation().secrets_key
+
+    def find(agent: str) -> AgentSettings | None:
+        return current.find_for_run(agent).settings
+
+    return Consents(
+        AgentTokenStore(journal, key),
+        find,
+        redeem,
+        public_url=lambda: current.generation().public_url,
+        key=key,
+        issuer_url=lambda name: current.generation().issuer_urls.get(name),
+        clock=clock,
     )
 
 

@@ -21,6 +21,7 @@ from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.observe import GatewayObserver
 from babelgate.gateway.runs.cluster import Cluster
+from babelgate.gateway.runs.consents import Consents
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
@@ -83,6 +84,7 @@ class Parts:
     submissions: Submissions
     administration: AdministeredState
     switches: Switches
+    consents: Consents
     auditor: Auditor
     threads: ThreadCommands
     webhooks: WebhookRegistry
@@ -206,6 +208,11 @@ class GatewayHub:
         return self._parts.switches
 
     @property
+    def consents(self) -> Consents:
+        """The authorizations by users."""
+        return self._parts.consents
+
+    @property
     def auditor(self) -> Auditor:
         """The receiver of refusals for the audit log."""
         return self._parts.auditor
@@ -250,6 +257,7 @@ class GatewayHub:
             raise
         submits = {protocol: partial(submit, self) for protocol, submit in parts.cron_submits.items()}
         parts.crons.start(submits)
+        parts.consents.start(parts.submissions.answer)
         parts.retention.start()
         parts.sweeper.start()
 
@@ -335,6 +343,7 @@ class GatewayHub:
             parts.administration,
             parts.grants,
             parts.switches,
+            parts.consents,
             parts.crons,
             parts.expiry,
             parts.retention,

@@ -19,6 +19,9 @@ class RunCaller:
     """Name of the caller (`babelgate.canonical.principal.Principal.subject`). Empty for runs of earlier releases."""
     token: str | None = field(default=None, repr=False)
     """Token that the caller has sent. None for callers with an API key, and for runs that continue after a restart."""
+    store: Any = field(default=None, repr=False)
+    """Tokens to which the caller has agreed (`babelgate.gateway.storage.agent_tokens.AgentTokenStore`). None outside of
+    a run, where the gateway cannot ask for an agreement."""
 
     @property
     def expires_at(self) -> float | None:

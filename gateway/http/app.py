@@ -28,6 +28,7 @@ from babelgate.gateway.console.gate import ConsoleGate
 from babelgate.gateway.console.routes import console_routes
 from babelgate.gateway.http import grants
 from babelgate.gateway.http.admin_address import AdminAddress
+from babelgate.gateway.http.callback import callback_route
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
@@ -148,7 +149,7 @@ def create_app(
     def has_own_origin(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         return generations.front().has_own_origin(scope, headers)
 
-    handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub)]
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub), callback_route(hub.consents)]
     handlers += [admin_routes(hub, port), *console_routes(hub, own_hub, port), *openapi_routes()]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])

@@ -14,12 +14,14 @@ from babelgate.gateway.console.pages import is_console, is_static
 from babelgate.gateway.http.host import Hosts
 from babelgate.gateway.http.response import Scope
 from babelgate.gateway.http.verifier import Verifier
+from babelgate.gateway.runs.consents import CALLBACK
 from babelgate.gateway.settings.access import scopes_of
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import Settings
 
 _OPEN: Final = tuple(
-    path.split("/") for path in ("/healthz", "/readyz", *(path for adapter in ADAPTERS for path in adapter.open_paths))
+    path.split("/")
+    for path in ("/healthz", "/readyz", CALLBACK, *(path for adapter in ADAPTERS for path in adapter.open_paths))
 )
 """Paths that need no credential, split into segments."""
 _LOGIN: Final = tuple(path.split("/") for adapter in ADAPTERS for path in adapter.login_paths)

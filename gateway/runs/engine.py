@@ -4,6 +4,7 @@ A run ends as completed, failed, cancelled or timed out. If the gateway stops fi
 """
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
 
+from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.adapters.kit.client.exchanges import RECORDER
 from babelgate.canonical.agent import DETACH, Agent, Reattachable
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
@@ -22,8 +24,9 @@ from babelgate.gateway.run_caller import RUN_CALLER
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import AttemptFilter, Entry, Past
 from babelgate.gateway.runs.attempt_trace import trace_attempt
+from babelgate.gateway.runs.consents import Consents, check_agreed
 from babelgate.gateway.runs.event_check import EventValidator
-from babelgate.gateway.runs.invocation import Invocations
+from babelgate.gateway.runs.invocation import Invocations, Origin
 from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRun
 from babelgate.gateway.runs.output_schema import schema_error
 from babelgate.gateway.runs.pump import Pump, RunKey, close_events
@@ -69,11 +72,13 @@ class Engine:
         reach: Callable[[str], Awaitable[RegisteredAgent]],
         rules: Callable[[], RunRules],
         reports: RunReports | None = None,
+        consents: Consents | None = None,
     ) -> None:
         """Create the engine.
 
         `find` returns an agent by its name, and `reach` reconnects to it first if it is broken. `rules` returns the
-        rules of the current generation. `reports` receives what happens to runs, unless it is None.
+        rules of the current generation. `reports` receives what happens to runs, unless it is None. `consents` asks
+        users for authorizations; None if the hub does not.
         """
         self._journal = journal
         self._blobs = blobs
@@ -83,8 +88,9 @@ class Engine:
         self._rules = rules
         self._reports = reports or RunReports(NO_OBSERVER)
         self.slots = Slots(find, self._start_next)
-        self.callers = RunCallers()
+        self.callers = RunCallers() if consents is None else RunCallers(store=consents.store)
         """Callers whose tokens their runs may need."""
+        self._consents = consents
         self.exchanges = RunExchanges()
         """Exchanges of runs with the servers of their agents."""
         self._pumps: dict[RunKey, Pump] = {}
@@ -232,6 +238,8 @@ class Engine:
             registered = await (self._take_events(pump, None) if past is None else self._take_up(pump, past))
         except FaultError as error:
             return pump.expired or RunOutcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
+        except AuthorizationNeeded as needed:
+            return await self._ask_user(pump, needed.scopes)
         except asyncio.CancelledError:
             return self._cancel_outcome(pump)
         except (Exception, SystemExit) as error:
@@ -250,6 +258,23 @@ class Engine:
             return RunOutcome(RunStatus.ERROR, RunReason.FAULT, fault)
         return RunOutcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
+    async def _ask_user(self, pump: Pump, scopes: Sequence[str]) -> RunOutcome:
+        """Ask the user for an authorization, and return the outcome of the run, which pauses. `scopes` are those that
+        the agent's server requires."""
+        start = pump.start
+        try:
+            settings = self._find(start.task.agent).settings
+            if self._consents is None or settings is None or not start.run.subject:
+                words = f"Agent {start.task.agent} needs an authorization by its user, and this run has no known user."
+                raise FaultError(FaultCode.FORBIDDEN, words)
+            if pump.has_output and not isinstance(pump.agent, Reattachable):
+                words = "The authorization of the run has expired, and the rest cannot be read from the agent."
+                raise FaultError(FaultCode.FORBIDDEN, words)
+            pump.ask(await self._consents.ask(start, settings, scopes))
+        except FaultError as error:
+            return RunOutcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
+        return RunOutcome()
+
     async def _take_events(self, pump: Pump, past: Past | None) -> RegisteredAgent:
         """Run the agent, or reattach to its server, and store its events. `past` holds the earlier events of a
         recovered run; None for a new run.
@@ -261,6 +286,10 @@ class Engine:
         if registered.agent is None:
             raise registered.refuse(start.run.run_id)
         pump.agent = registered.agent
+        origin = await self._find_origin(pump, registered) if past is None else None
+        if origin is not None and origin.has_output:
+            records, _ = await self._invocations.of_run(origin.start)
+            past = Past(records, reattached=True, stateful=registered.info.stateful)
         if past is not None:
             attaches = past.reattached and isinstance(registered.agent, Reattachable)
             if past.reattached and not (attaches or registered.idempotent):
@@ -272,7 +301,9 @@ class Engine:
         if pump.timer is None:
             seconds = registered.timeout.total or pump.rules.timeout
             pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
-        call = await self._invocations.make(start, registered.info)
+        call = await self._invocations.make(start if origin is None else origin.start, registered.info)
+        if origin is not None:
+            call = dataclasses.replace(call, run_id=start.run.run_id, attempt=start.run.attempt)
         with trace_attempt(self._reports.traces, attempt, call, registered.info):
             if past is not None and past.reattached:
                 events = cast("Reattachable", registered.agent).reattach(call)
@@ -283,6 +314,17 @@ class Engine:
             finally:
                 await close_events(events, detach=pump.detached)
         return registered
+
+    async def _find_origin(self, pump: Pump, registered: RegisteredAgent) -> Origin | None:
+        """Return the run that a run continues after an authorization by the user, or None if it continues none. Raises
+        forbidden or expired if the user has not agreed."""
+        settings, start = registered.settings, pump.start
+        if settings is None or settings.consent is None or start.run.cause != "answer":
+            return None
+        origin = await self._invocations.find_origin(start)
+        if origin is not None:
+            check_agreed(origin, start.task.agent)
+        return origin
 
     async def _take_up(self, pump: Pump, past: Past) -> RegisteredAgent:
         """Continue a run that another process has started, and store its agent's events.

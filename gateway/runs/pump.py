@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from babelgate.canonical.agent import DETACH, Agent
-from babelgate.canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded, PartDelta, files_of
+from babelgate.canonical.event import ArtifactAdded, Event, InterruptRaised, LossNoted, PartAdded, PartDelta, files_of
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.message import FilePart
 from babelgate.canonical.state import RunReason, RunStatus
@@ -77,6 +77,8 @@ class Pump:
     """Time of the last flush, on the loop's clock."""
     storing: "asyncio.Future[None] | None" = None
     """Pending append. There is one at a time: if it is refused, no later event is stored."""
+    has_output: bool = False
+    """True if the agent has sent an event. `LossNoted` does not count, because a client creates it before the call."""
     refused: FaultError | None = None
     """Fault with which the journal refused an append."""
     ended: bool = False
@@ -124,6 +126,7 @@ class Pump:
                 self.buffer.append(entry)
                 self.size += len(entry[1])
             else:
+                self.has_output = self.has_output or not isinstance(event, LossNoted)
                 if isinstance(event, _WITH_FILES):
                     event = await self._store_files(event)
                 if not self._put(attempt.take(event)):
@@ -136,6 +139,11 @@ class Pump:
             elif not self.flushing:
                 self._schedule(may_wait=type(event) is PartDelta)
         self._put(attempt.end())
+
+    def ask(self, question: InterruptRaised) -> None:
+        """Store a question of the gateway, with the end of the run."""
+        assert self.attempt is not None
+        self._put(self.attempt.ask(question))
 
     async def take_rest(self) -> tuple[list[Entry], list[FilePart]] | None:
         """Return the events that precede the end of the run, and their files.

@@ -8,6 +8,7 @@ from typing import Final
 from babelgate.canonical.principal import Principal
 from babelgate.gateway.run_caller import RunCaller, read_expiry
 from babelgate.gateway.runs.lifecycle import StartedRun
+from babelgate.gateway.storage.agent_tokens import AgentTokenStore
 
 _MAX_TOKENS: Final = 100_000
 """Maximum number of runs with a token. Chosen: more than may wait; some 200 MB of tokens of 2 KiB."""
@@ -16,8 +17,15 @@ _MAX_TOKENS: Final = 100_000
 class RunCallers:
     """Callers of the runs of one gateway process."""
 
-    def __init__(self, clock: Callable[[], float] = time.time, limit: int = _MAX_TOKENS) -> None:
-        """Create the collection. `clock` is the time since 1970, in seconds."""
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        limit: int = _MAX_TOKENS,
+        store: AgentTokenStore | None = None,
+    ) -> None:
+        """Create the collection. `clock` is the time since 1970, in seconds. `store` has the tokens to which callers
+        have agreed."""
+        self._store = store
         self._clock = clock
         self._limit = limit
         self._tokens: OrderedDict[tuple[int, str], tuple[str, float | None]] = OrderedDict()
@@ -39,7 +47,7 @@ class RunCallers:
         token, expires_at = self._tokens.get((start.pk, start.run.run_id), (None, None))
         if expires_at is not None and expires_at <= self._clock():
             token = None
-        return RunCaller(owner=start.owner, subject=start.run.subject, token=token)
+        return RunCaller(owner=start.owner, subject=start.run.subject, token=token, store=self._store)
 
     def forget(self, pk: int, run_id: str) -> None:
         """Remove the token of a run that has ended."""

@@ -24,6 +24,7 @@ from babelgate.canonical.event import (
 from babelgate.canonical.fault import BUSY, FaultCode, FaultError
 from babelgate.canonical.hub import Answers, Receipt, Submission
 from babelgate.canonical.message import FilePart, Message
+from babelgate.canonical.principal import Principal
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.state import RunReason, RunStatus, TaskState
 from babelgate.canonical.thread import Task, next_run_id
@@ -171,14 +172,14 @@ def _describe_run(
         cause="input" if is_new else "follow_up",
         strategy=ask.strategy,
         start_after=start_after,
-        **_name_caller(ask),
+        key_id=ask.key_id,
+        subject=_subject_of(ask.caller),
     )
 
 
-def _name_caller(command: Submission | Answers) -> dict[str, str]:
-    """Return the members of a run that name its caller. Without a credential there is nothing to remember."""
-    caller = command.caller
-    return {"key_id": command.key_id, "subject": "" if caller is None or not caller.credential_id else caller.subject}
+def _subject_of(caller: Principal | None) -> str:
+    """Return the name of a caller. It is empty without a credential, of which there is nothing to remember."""
+    return "" if caller is None or not caller.credential_id else caller.subject
 
 
 def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
@@ -370,7 +371,8 @@ def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limi
     while tx.find_run(owner, run_id) is not None:  # an earlier answer to another question of the same pause
         run_id = next_run_id(run_id)
     run_input = _with_uploads(state, answers.input, ids)
-    created = RunCreated.of(run_input, run_id=run_id, cause="answer", **_name_caller(answers))
+    subject = _subject_of(answers.caller)
+    created = RunCreated.of(run_input, run_id=run_id, cause="answer", key_id=answers.key_id, subject=subject)
     record = tx.append(state, created, task_id=task.task_id, run_id=run_id)
     use_blobs(tx, state, created.messages)
     if answers.webhook is not None:

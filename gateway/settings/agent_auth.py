@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from babelgate.gateway.settings.credentials import is_trusted_url
-from babelgate.gateway.settings.fields import TOKEN, SettingsSection, check_http_url
+from babelgate.gateway.settings.fields import TOKEN, Period, SettingsSection, check_http_url
 
 _SCOPES: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*")
 """Scopes with one space between them (RFC 6749, 3.3)."""
@@ -98,6 +98,18 @@ class ClientCredentials(TokenRequest):
     """A token of the gateway itself (RFC 6749, 4.4)."""
 
 
+class ConsentSettings(SettingsSection):
+    """Authorization by the user in a browser, if the provider needs it (RFC 6749, 4.1). It needs `public_url` and
+    `secrets_key`."""
+
+    authorize_url: ProviderUrl
+    """URL of the provider's page on which the user logs in and agrees."""
+    scope: Scope | None = None
+    """Scopes to which the user agrees, with spaces between them. By default `scope` of the exchange."""
+    ttl: Annotated[Period, Field(le=86_400)] = 600.0
+    """Time within which the user has to agree, in seconds or as text such as `10m`. Then the run fails."""
+
+
 class TokenExchange(TokenRequest):
     """A token of the caller, for which the provider exchanges the one that the caller has sent (RFC 8693)."""
 
@@ -107,9 +119,22 @@ class TokenExchange(TokenRequest):
     """Type of the requested token, as a URI. By default it is not sent, as some providers refuse it."""
     actor: bool = False
     """True to name the gateway as the actor: it sends its own token with the caller's."""
-    fallback: Literal["client"] | None = None
-    """Token for a run without a token of its caller: `client` sends one of the gateway itself. Such runs are those of
-    API keys and crons, and those that continue after a restart. Without it they fail."""
+    fallback: Literal["client", "ask"] | None = None
+    """Token for a run without a token of its caller: `client` sends one of the gateway itself, `ask` asks the user for
+    one. Such runs are those of API keys and crons, and those that continue after a restart. By default `ask` with
+    `consent`; without it, such runs fail."""
+    consent: ConsentSettings | None = None
+
+    @model_validator(mode="after")
+    def _askable(self) -> "TokenExchange":
+        if self.fallback == "ask" and self.consent is None:
+            raise ValueError("fallback: ask needs consent, with the page on which the user agrees")
+        return self
+
+    @property
+    def purpose(self) -> str:
+        """Text that identifies the provider and the server, so that tokens for another one are not sent to it."""
+        return " ".join((self.token_url, self.client_id, *sorted(map("=".join, self.target.items()))))
 
 
 class AgentAuth(SettingsSection):

@@ -29,7 +29,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from babelgate.gateway.settings.access import AccessRule
 from babelgate.gateway.settings.administration import AdminSettings
-from babelgate.gateway.settings.agent_auth import AgentAuth, check_forwarded, check_sent_headers
+from babelgate.gateway.settings.agent_auth import AgentAuth, ConsentSettings, check_forwarded, check_sent_headers
 from babelgate.gateway.settings.console import ConsoleSetting, ConsoleSettings
 from babelgate.gateway.settings.credentials import (
     ApiKey,
@@ -201,6 +201,12 @@ class AgentSettings(SettingsSection):
         """Headers to send with every request to the server."""
         secrets = self.headers if self.auth is None or self.auth.headers is None else self.auth.headers
         return {name: secret.get_secret_value() for name, secret in secrets.items()}
+
+    @property
+    def consent(self) -> ConsentSettings | None:
+        """Authorization by the user; None if the agent needs none."""
+        exchange = None if self.auth is None else self.auth.exchange
+        return None if exchange is None else exchange.consent
 
     @property
     def forwarded_names(self) -> frozenset[str]:
@@ -464,6 +470,9 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
     """Format of log lines on stderr: `text`, or `json` with one object per line."""
     telemetry: TelemetrySettings = TelemetrySettings()
+    secrets_key: Annotated[SecretStr, Field(min_length=32)] | None = None
+    """Key that encrypts the tokens to which users have agreed, at least 32 characters. With another key, users are
+    asked again. All nodes of a cluster need the same key."""
     watch: bool = False
     """True to reload the configuration whenever its file, or a file that it names by `${file:…}`, changes."""
     drain: Period = 300.0
@@ -512,6 +521,8 @@ class Settings(BaseSettings):
         for name, agent in self.agents.items():
             if agent.auth is not None and agent.auth.exchange is not None and not self.issuers:
                 raise ValueError(f"agents.{name}.auth: exchange needs issuers, whose tokens it exchanges")
+            if agent.consent is not None and (self.public_url is None or self.secrets_key is None):
+                raise ValueError(f"agents.{name}.auth.exchange.consent: needs public_url and secrets_key")
         return self
 
     @model_validator(mode="after")

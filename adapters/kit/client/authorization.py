@@ -1,11 +1,20 @@
 """Tokens of requests to an agent's server: an HTTP client that adds them in every protocol."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
 import httpx
 
 _REFUSED: Final = (401, 403)
+
+
+class AuthorizationNeeded(Exception):
+    """The call needs an authorization by the user. The gateway then asks for it, and calls the agent again."""
+
+    def __init__(self, scopes: Sequence[str] = ()) -> None:
+        """Create the exception. `scopes` are those that the agent's server requires, if it has named any."""
+        super().__init__("the call needs an authorization by the user")
+        self.scopes = tuple(scopes)
 
 
 class TokenSource(Protocol):
@@ -27,8 +36,8 @@ class TokenSource(Protocol):
 class AuthorizedClient(httpx.AsyncClient):
     """HTTP client that sends a bearer token to the origins of an agent's servers, and to no other.
 
-    If a server answers 401, the client repeats the request one time with another token. Nothing has begun by then: the head of
-    the response is the first that the caller sees.
+    If a server answers 401, the client repeats the request one time with another token. Nothing has begun by then: the
+    head of the response is the first that the caller sees.
     """
 
     def __init__(self, tokens: TokenSource, urls: Iterable[str], **options: Any) -> None:

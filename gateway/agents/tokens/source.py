@@ -6,21 +6,34 @@ Without a token there is no call: every failure here ends the request before it 
 import hashlib
 import json
 import logging
+import re
+import time
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 import httpx
 
+from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.agents.tokens.cache import TokenCache
-from babelgate.gateway.agents.tokens.endpoint import ProviderUnavailable, TokenEndpoint, TokenRefused
+from babelgate.gateway.agents.tokens.cache import MARGIN, TokenCache
+from babelgate.gateway.agents.tokens.endpoint import IssuedToken, ProviderUnavailable, TokenEndpoint, TokenRefused
 from babelgate.gateway.run_caller import RUN_CALLER, RunCaller
 from babelgate.gateway.settings.agent_auth import ClientCredentials, TokenExchange
+from babelgate.gateway.storage.agent_tokens import AgentTokenStore, GrantedTokens
 
 log = logging.getLogger("babelgate.tokens")
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_NEEDS_USER: Final = frozenset({"interaction_required", "consent_required", "login_required", "invalid_grant"})
+"""Errors of a provider that an authorization by the user can remove (OpenID Connect Core 1.0, 3.1.2.6)."""
+_MAX_REFUSED: Final = 100
+"""Maximum number of remembered tokens that were refused. Chosen: a refused token is replaced at once."""
+_CHALLENGE_LENGTH: Final = 2048
+"""Maximum length of a challenge that is read, in characters."""
+_CHALLENGE_SCOPE: Final = re.compile(r'\bscope="([\x21\x23-\x5b\x5d-\x7e ]{1,500})"')
+"""Scopes in a challenge (RFC 6750, 3)."""
 _TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:"
 
 
@@ -37,6 +50,8 @@ class AgentTokens:
         self._agent = agent
         self._settings = settings
         self._cache = cache or TokenCache()
+        self._refused: deque[str] = deque(maxlen=_MAX_REFUSED)
+        """Tokens that the server has refused lately."""
         self._endpoint = TokenEndpoint(
             settings.token_url, settings.client_id, settings.client_secret.get_secret_value()
         )
@@ -66,9 +81,19 @@ class AgentTokens:
     def forget(self, refused: str) -> None:
         """Remove a token that the server has refused."""
         self._cache.drop(refused)
+        self._refused.append(refused)
 
     def handle_refusal(self, response: httpx.Response) -> None:
-        """Do nothing: the refusal ends the call."""
+        """Ask the user if the server wants another token, and the settings allow that. Otherwise the refusal ends the
+        call. Raises AuthorizationNeeded."""
+        settings, caller = self._settings, RUN_CALLER.get()
+        if isinstance(settings, ClientCredentials) or settings.consent is None or caller is None:
+            return
+        is_own = caller.token is None and settings.fallback == "client"
+        scheme, _, parameters = response.headers.get("www-authenticate", "").partition(" ")
+        if scheme.lower() == "bearer" and caller.store is not None and not is_own:
+            match = _CHALLENGE_SCOPE.search(parameters[:_CHALLENGE_LENGTH])
+            raise AuthorizationNeeded(match[1].split() if match else ())
 
     async def get_own(self) -> str | None:
         """Return a token of the gateway itself, or None if the provider issues none to it.
@@ -94,14 +119,62 @@ class AgentTokens:
         settings, caller = self._settings, RUN_CALLER.get()
         if isinstance(settings, ClientCredentials):
             return await self._own_token(settings.target)
+        if settings.consent is not None and caller is not None and (granted := await self._granted(settings, caller)):
+            return granted
         if caller is not None and caller.token is not None:
-            return await self._exchange(settings, caller, caller.token)
+            try:
+                return await self._exchange(settings, caller, caller.token)
+            except TokenRefused as error:
+                if settings.consent is not None and caller.store is not None and error.error in _NEEDS_USER:
+                    raise AuthorizationNeeded from None
+                raise
         if settings.fallback == "client":
             return await self._own_token(settings.target)
+        if settings.consent is not None and caller is not None and caller.store is not None:
+            raise AuthorizationNeeded
         raise FaultError(
-            FaultCode.UNAUTHENTICATED,
+            FaultCode.FORBIDDEN,
             f"Agent {self._agent} acts for its caller, and this run has no token of one. Send a token of an issuer.",
         )
+
+    # Tokens to which the user has agreed
+
+    async def _granted(self, settings: TokenExchange, caller: RunCaller) -> str | None:
+        """Return a token to which the caller has agreed, or None. Raises ProviderUnavailable."""
+        store: AgentTokenStore | None = caller.store
+        if store is None or not caller.subject:
+            return None
+        key = hashlib.sha256(json.dumps(["granted", caller.subject, settings.purpose]).encode()).digest()
+        try:
+            return await self._cache.get(key, partial(self._load_granted, settings, store, caller.subject))
+        except _NothingGranted:
+            return None
+
+    async def _load_granted(self, settings: TokenExchange, store: AgentTokenStore, subject: str) -> IssuedToken:
+        """Return the stored token of a user, and refresh it if it has expired or the server has refused it. Raises
+        _NothingGranted, ProviderUnavailable."""
+        tokens = await store.read(subject, self._agent, settings.purpose)
+        if tokens is None:
+            raise _NothingGranted
+        remaining = None if tokens.expires_at is None else tokens.expires_at - time.time()
+        is_refused = tokens.access_token in self._refused
+        if not is_refused and (remaining is None or remaining > MARGIN):
+            return IssuedToken(tokens.access_token, remaining)
+        if tokens.refresh_token is None:
+            raise _NothingGranted
+        form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token, **settings.target}
+        try:
+            issued = await self._endpoint.request(form)
+        except TokenRefused as error:
+            latest = await store.read(subject, self._agent, settings.purpose)
+            if latest is not None and latest != tokens:  # another node was faster
+                return IssuedToken(latest.access_token, None)
+            log.info("granted token not refreshed agent=%s reason=%r", self._agent, str(error))
+            await store.delete(subject, self._agent)
+            raise _NothingGranted from None
+        refreshed = keep_granted(issued, tokens.refresh_token)
+        await store.write(subject, self._agent, settings.purpose, refreshed)
+        return issued
 
     async def _own_token(self, target: Mapping[str, str]) -> str:
         """Return a token of the gateway itself (RFC 6749, 4.4). Raises TokenRefused, ProviderUnavailable."""
@@ -120,11 +193,45 @@ class AgentTokens:
         if settings.actor:
             form["actor_token"] = await self._own_token({})
             form["actor_token_type"] = _TOKEN_TYPE + "access_token"
-        return await self._fetch(form, caller.expires_at)
+        try:
+            issued = await self._fetch(form, caller)
+        except (TokenRefused, ProviderUnavailable) as error:
+            await _note(caller, self._agent, error.error if isinstance(error, TokenRefused) else "unavailable")
+            raise
+        return issued
 
-    async def _fetch(self, form: Mapping[str, str], expires_at: float | None = None) -> str:
+    async def _fetch(self, form: Mapping[str, str], caller: RunCaller | None = None) -> str:
         key = hashlib.sha256(json.dumps([*self._endpoint.identity, sorted(form.items())]).encode()).digest()
-        return await self._cache.get(key, partial(self._endpoint.request, form), expires_at)
+        if caller is None:
+            return await self._cache.get(key, partial(self._endpoint.request, form))
+
+        async def exchange() -> IssuedToken:
+            issued = await self._endpoint.request(form)
+            await _note(caller, self._agent)
+            return issued
+
+        return await self._cache.get(key, exchange, caller.expires_at)
+
+
+class _NothingGranted(Exception):
+    """There are no tokens to which the user has agreed."""
+
+
+async def _note(caller: RunCaller, agent: str, error: str = "") -> None:
+    """Record an exchange in the audit log."""
+    store: AgentTokenStore | None = caller.store
+    if store is not None:
+        await store.note_exchange(caller.subject, caller.owner, agent, error)
+
+
+def keep_granted(issued: IssuedToken, refresh_token: str | None = None) -> GrantedTokens:
+    """Return what is stored of issued tokens. A provider that does not rotate the refresh token sends none again."""
+    expires_at = None if issued.expires_in is None else time.time() + issued.expires_in
+    return GrantedTokens(
+        access_token=issued.access_token,
+        refresh_token=issued.refresh_token or refresh_token,
+        expires_at=expires_at,
+    )
 
 
 class DiscoveryTokens:

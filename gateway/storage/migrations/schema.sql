@@ -366,4 +366,25 @@ CREATE INDEX run_created ON run (owner, created_at, run_id) WHERE created_at > 0
 
 CREATE INDEX run_newest ON run (created_at, owner, run_id);
 
-CREATE INDEX run_erred ON run (owner, created_at, run_id) WHERE status IN ('error', 'timeout')
+CREATE INDEX run_erred ON run (owner, created_at, run_id) WHERE status IN ('error', 'timeout');
+
+CREATE TABLE consent (
+	state VARCHAR NOT NULL, 
+	owner VARCHAR NOT NULL, 
+	subject VARCHAR NOT NULL, 
+	agent VARCHAR NOT NULL, 
+	task_id VARCHAR NOT NULL, 
+	interrupt_id VARCHAR NOT NULL, 
+	expires_at BIGINT NOT NULL, 
+	PRIMARY KEY (state)
+);
+
+CREATE INDEX consent_expires ON consent (expires_at);
+
+CREATE TABLE agent_token (
+	subject VARCHAR NOT NULL, 
+	agent VARCHAR NOT NULL, 
+	changed_at BIGINT NOT NULL, 
+	body BLOB NOT NULL, 
+	PRIMARY KEY (subject, agent)
+)

@@ -1,5 +1,7 @@
 """Tokens of callers in memory: as long as their runs, not longer than they are valid, and not too many."""
 
+from typing import Any, Final
+
 import jwt
 
 from babelgate.canonical import Principal
@@ -8,7 +10,7 @@ from babelgate.canonical.thread import Run, Task
 from babelgate.gateway.runs.lifecycle import StartedRun
 from babelgate.gateway.runs.run_callers import RunCallers
 
-TIMES = {"created_at": 1, "first_seq": 1, "last_seq": 1}
+TIMES: Final[dict[str, Any]] = {"created_at": 1, "first_seq": 1, "last_seq": 1}
 
 
 def caller(expires: int | None) -> Principal:
