@@ -149,7 +149,7 @@ def create_app(
     def has_own_origin(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         return generations.front().has_own_origin(scope, headers)
 
-    handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub), callback_route(hub.consents)]
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub), callback_route(hub)]
     handlers += [admin_routes(hub, port), *console_routes(hub, own_hub, port), *openapi_routes()]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])

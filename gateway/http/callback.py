@@ -7,7 +7,8 @@ from litestar import Request, Response, get
 
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.runs.consents import CALLBACK, Consents
+from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.runs.consents import CALLBACK
 
 _MAX_QUERY: Final = 16 * 2**10
 """Maximum length of the query, in bytes. Chosen: codes have at most 4 KiB, and providers add a few members."""
@@ -32,7 +33,7 @@ _PAGE: Final = """<!doctype html>
 """
 
 
-def callback_route(consents: Consents) -> Any:
+def callback_route(hub: GatewayHub) -> Any:
     """Return the handler of the page."""
 
     @get(CALLBACK)
@@ -41,7 +42,7 @@ def callback_route(consents: Consents) -> Any:
         try:
             if len(request.scope["query_string"]) > _MAX_QUERY:
                 raise FaultError(FaultCode.INVALID, "The URL is too long.")
-            await consents.handle_callback(caller(request).principal, dict(request.query_params))
+            await hub.consents.handle_callback(caller(request).principal, dict(request.query_params))
         except FaultError as error:
             return _page(error.fault.message, _STATUS.get(error.fault.code, 400))
         return _page("You have agreed, and the agent continues. You can close this page.", 200)

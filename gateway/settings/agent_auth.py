@@ -49,8 +49,14 @@ def check_forwarded(names: Iterable[str]) -> tuple[str, ...]:
 
 def _trusted_url(value: str) -> str:
     check_http_url(value)
-    if not is_trusted_url(value) or "#" in value:
+    if not is_trusted_url(value):
         raise ValueError("an https:// URL, or an http:// URL of this machine")
+    return value
+
+
+def _page_url(value: str) -> str:
+    if not is_trusted_url(value) or not value.isprintable() or " " in value or "#" in value:
+        raise ValueError("an https:// URL, or an http:// URL of this machine, without #")
     return value
 
 
@@ -102,8 +108,9 @@ class ConsentSettings(SettingsSection):
     """Authorization by the user in a browser, if the provider needs it (RFC 6749, 4.1). It needs `public_url` and
     `secrets_key`."""
 
-    authorize_url: ProviderUrl
-    """URL of the provider's page on which the user logs in and agrees."""
+    authorize_url: Annotated[str, AfterValidator(_page_url), Field(json_schema_extra={"format": "uri"})]
+    """URL of the provider's page on which the user logs in and agrees. It may have parameters: `prompt=consent` makes
+    many providers issue a refresh token."""
     scope: Scope | None = None
     """Scopes to which the user agrees, with spaces between them. By default `scope` of the exchange."""
     ttl: Annotated[Period, Field(le=86_400)] = 600.0
