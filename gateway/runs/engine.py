@@ -26,7 +26,7 @@ from babelgate.gateway.runs.attempt import AttemptFilter, Entry, Past
 from babelgate.gateway.runs.attempt_trace import trace_attempt
 from babelgate.gateway.runs.consents import Consents, check_agreed
 from babelgate.gateway.runs.event_check import EventValidator
-from babelgate.gateway.runs.invocation import Invocations, Origin
+from babelgate.gateway.runs.invocation import Invocations, Origin, hide_gateway_questions
 from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRun
 from babelgate.gateway.runs.output_schema import schema_error
 from babelgate.gateway.runs.pump import Pump, RunKey, close_events
@@ -289,7 +289,7 @@ class Engine:
         origin = await self._find_origin(pump, registered) if past is None else None
         if origin is not None and origin.has_output:
             records, _ = await self._invocations.of_run(origin.start)
-            past = Past(records, reattached=True, stateful=registered.info.stateful)
+            past = Past(hide_gateway_questions(records), reattached=True, stateful=registered.info.stateful)
         if past is not None:
             attaches = past.reattached and isinstance(registered.agent, Reattachable)
             if past.reattached and not (attaches or registered.idempotent):
@@ -302,7 +302,7 @@ class Engine:
             seconds = registered.timeout.total or pump.rules.timeout
             pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
         call = await self._invocations.make(start if origin is None else origin.start, registered.info)
-        if origin is not None:
+        if origin is not None and not origin.has_output:  # otherwise the server knows the earlier run
             call = dataclasses.replace(call, run_id=start.run.run_id, attempt=start.run.attempt)
         with trace_attempt(self._reports.traces, attempt, call, registered.info):
             if past is not None and past.reattached:

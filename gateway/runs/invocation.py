@@ -285,7 +285,7 @@ class Invocations:
     async def _task_records(self, start: StartedRun) -> Sequence[Record]:
         records = await self.span(start.pk, start.task.first_seq - 1)
         of_task = without_voided(record for record in records if record.task_id == start.task.task_id)
-        return [await self._with_input(record) for record in _hide_gateway_questions(of_task)]
+        return [await self._with_input(record) for record in hide_gateway_questions(of_task)]
 
     async def _with_input(self, record: Record) -> Record:
         """Return a record with the files of its input loaded, because an agent that starts over needs them again."""
@@ -295,7 +295,7 @@ class Invocations:
         return record.replace(event=record.event.replace(messages=messages))
 
 
-def _hide_gateway_questions(records: Sequence[Record]) -> Sequence[Record]:
+def hide_gateway_questions(records: Sequence[Record]) -> Sequence[Record]:
     """Return the records without the questions of the gateway and the answers to them, which agents do not see."""
     asked = {
         record.event.interrupt_id

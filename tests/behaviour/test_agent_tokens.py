@@ -3,6 +3,7 @@
 The server of the agents is another gateway, which accepts only tokens of its issuer and answers with their owner.
 """
 
+import asyncio
 import base64
 import json
 import logging
@@ -73,8 +74,22 @@ def claims_of(token: str) -> dict[str, Any]:
     return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
 
 
-def who(call: Invocation) -> str:
-    """Answer with the owner."""
+@dataclass
+class Waiting:
+    """State of the agent between its start and its answer."""
+
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+WAITING: Final = Waiting()
+
+
+async def who(call: Invocation) -> str:
+    """Answer with the owner. The text `Wait` delays the answer until a test releases it."""
+    if call.text == "Wait":
+        WAITING.begun.set()
+        await WAITING.released.wait()
     return f"You are {call.owner}"
 
 
