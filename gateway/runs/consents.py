@@ -192,7 +192,7 @@ class Consents:
 
     def _check_user(self, consent: Consent, claims: JsonObject) -> None:
         """Check that the user who has agreed is the caller of the run, as far as the identity token shows. Otherwise a
-        caller could send the link to somebody else, and would get that user's tokens. Raises forbidden."""
+        caller could send the link to another user, and would get that user's tokens. Raises forbidden."""
         kind, _, rest = consent.subject.partition(":")
         issuer, _, user = rest.partition(":")
         is_comparable = kind == "user" and claims.get("iss") == self._issuer_url(issuer)
@@ -244,7 +244,7 @@ class Consents:
 
 
 _SETTLED: Final = frozenset({FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED, FaultCode.NOT_FOUND})
-"""Faults of an answer to a question that somebody else has ended."""
+"""Faults of an answer to a question that another caller has ended."""
 
 
 def check_agreed(origin: Origin, agent: str) -> None:

@@ -297,15 +297,15 @@ class Invocations:
 
 def hide_gateway_questions(records: Sequence[Record]) -> Sequence[Record]:
     """Return the records without the questions of the gateway and the answers to them, which agents do not see."""
-    asked = {
+    question_ids = {
         record.event.interrupt_id
         for record in records
         if isinstance(record.event, InterruptRaised) and record.event.asker == "gateway"
     }
-    if not asked:
+    if not question_ids:
         return records
     kinds = (InterruptRaised, InterruptAnswered)
-    return [each for each in records if not (isinstance(each.event, kinds) and each.event.interrupt_id in asked)]
+    return [each for each in records if not (isinstance(each.event, kinds) and each.event.interrupt_id in question_ids)]
 
 
 def _is_known(fold: Fold, run_id: str) -> bool:

@@ -39,12 +39,12 @@ class Sealer:
         self._cipher = AESGCM(derive.derive(key.encode()))
 
     def seal(self, content: bytes, context: str) -> bytes:
-        """Encrypt a content that belongs to a context."""
+        """Return a content encrypted for a context."""
         nonce = secrets.token_bytes(_NONCE)
         return nonce + self._cipher.encrypt(nonce, content, context.encode())
 
     def open(self, sealed: bytes, context: str) -> bytes | None:
-        """Decrypt a content. Return None if it has another key or another context, or was changed."""
+        """Return a content decrypted. Return None if it has another key or another context, or was changed."""
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context.encode())
         except (InvalidTag, ValueError):

@@ -183,7 +183,7 @@ async def test_a_link_works_once_and_for_its_user_only(tmp_path: Path, world: Wo
         assert len([form for form in world.provider.forms if form.get("code")]) == 1
 
 
-async def test_a_link_can_be_used_again_after_the_provider_was_down(tmp_path: Path, world: World) -> None:
+async def test_a_link_works_again_after_the_provider_was_down(tmp_path: Path, world: World) -> None:
     async with front(tmp_path, world) as gateway:
         world.provider.answer = refusing(world)
         response = await ask(gateway, "planner", world.caller("alice"))
@@ -309,7 +309,7 @@ async def test_mcp_of_2026_repeats_the_call_after_the_page(tmp_path: Path, world
         assert (await client.call("planner", **repeat))["content"][0]["text"] == "You are corp:alice"
 
 
-async def test_a_run_is_read_again_after_a_restart_and_an_agreement(tmp_path: Path, world: World) -> None:
+async def test_a_run_is_reattached_after_restart_and_agreement(tmp_path: Path, world: World) -> None:
     alice = world.caller("alice")
     body = {"agent_name": "planner", "input": [{"role": "user", "parts": [{"content": "Wait"}]}], "mode": "async"}
     async with front(tmp_path, world, {"planner": "a2a"}) as gateway:

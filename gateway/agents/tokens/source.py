@@ -214,7 +214,7 @@ class AgentTokens:
 
 
 class _NothingGranted(Exception):
-    """There are no tokens to which the user has agreed."""
+    """Absence of tokens to which the user has agreed."""
 
 
 async def _note(caller: RunCaller, agent: str, error: str = "") -> None:
