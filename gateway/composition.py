@@ -127,16 +127,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     reports = RunReports(options.observer, faults)
     reads = JournalReads(journal, blobs, current.limits)
     consents = _create_consents(journal, current, clock)
-    engine = Engine(
-        journal,
-        blobs,
-        reads,
-        current.find_for_run,
-        current.reach_for_run,
-        rules=current.rules,
-        reports=reports,
-        consents=consents,
-    )
+    engine = _create_engine(journal, blobs, reads, current, reports, consents)
     threads = _create_threads(journal, reads, engine, blobs, current, long_thread_erased)
     deliverer = _create_deliverer(journal, reads, current, options)
     recovery = RunRecovery(journal, engine, deliverer, current.find_for_run)
@@ -237,6 +228,21 @@ def _create_journal(database: str, commits: CommitHandler, options: HubOptions) 
         on_remote=commits.handle_remotes,
         observer=options.observer,
         audits=options.audits,
+    )
+
+
+def _create_engine(
+    journal: Journal, blobs: Blobs, reads: JournalReads, current: Current, reports: RunReports, consents: Consents
+) -> Engine:
+    return Engine(
+        journal,
+        blobs,
+        reads,
+        current.find_for_run,
+        current.reach_for_run,
+        rules=current.rules,
+        reports=reports,
+        consents=consents,
     )
 
 

@@ -39,9 +39,9 @@ def callback_route(hub: GatewayHub) -> Any:
     @get(CALLBACK)
     async def callback(request: Request[Any, Any, Any]) -> Response[str]:
         """Keep the tokens to which the user has agreed, and let the run continue."""
+        if len(request.scope["query_string"]) > _MAX_QUERY:
+            return _page("The URL is too long.", 400)
         try:
-            if len(request.scope["query_string"]) > _MAX_QUERY:
-                raise FaultError(FaultCode.INVALID, "The URL is too long.")
             await hub.consents.handle_callback(caller(request).principal, dict(request.query_params))
         except FaultError as error:
             return _page(error.fault.message, _STATUS.get(error.fault.code, 400))

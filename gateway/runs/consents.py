@@ -169,7 +169,7 @@ class Consents:
         await self._end(consent, "answer")
 
     async def _keep(self, consent: Consent, code: str, state: str) -> None:
-        """Exchange a code for tokens, and store them. Raises forbidden, unavailable."""
+        """Exchange a code for tokens, and store them. Raises forbidden, not_found, unavailable."""
         settings = self._find(consent.agent)
         exchange = None if settings is None or settings.auth is None else settings.auth.exchange
         if exchange is None or exchange.consent is None:

@@ -140,12 +140,13 @@ class AgentTokenStore:
         """Return the question of a parameter `state`, or None."""
         return await self._journal.query(_find, digest_state(state))
 
-    async def take(self, consent: Consent, action: str) -> bool:
-        """Remove a question, and record the `action` in the audit log: `consent.grant` or `consent.decline`. Return
-        False if another call has removed it."""
+    async def take(self, consent: Consent, action: str) -> Consent | None:
+        """Remove a question, and record the `action` in the audit log: `consent.grant`, `consent.decline` or
+        `consent.expire`. Return None if another call has removed it."""
         origin = ActOrigin(subject=consent.subject, owner=consent.owner)
         target = ActTarget("task", consent.task_id, agent=consent.agent, owner=consent.owner)
-        return await self._journal.write_audited(Act(action=action, target=target, origin=origin), _take, consent.state)
+        act = Act(action=action, target=target, origin=origin)
+        return consent if await self._journal.write_audited(act, _take, consent.state) else None
 
     async def list_expired(self, now: int) -> Sequence[Consent]:
         """Return questions that have expired at a time in microseconds."""

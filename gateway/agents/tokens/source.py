@@ -119,7 +119,11 @@ class AgentTokens:
         settings, caller = self._settings, RUN_CALLER.get()
         if isinstance(settings, ClientCredentials):
             return await self._own_token(settings.target)
-        if settings.consent is not None and caller is not None and (granted := await self._granted(settings, caller)):
+        if (
+            settings.consent is not None
+            and caller is not None
+            and (granted := await self._find_granted(settings, caller))
+        ):
             return granted
         if caller is not None and caller.token is not None:
             try:
@@ -139,7 +143,7 @@ class AgentTokens:
 
     # Tokens to which the user has agreed
 
-    async def _granted(self, settings: TokenExchange, caller: RunCaller) -> str | None:
+    async def _find_granted(self, settings: TokenExchange, caller: RunCaller) -> str | None:
         """Return a token to which the caller has agreed, or None. Raises ProviderUnavailable."""
         store: AgentTokenStore | None = caller.store
         if store is None or not caller.subject:
