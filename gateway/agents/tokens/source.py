@@ -146,7 +146,7 @@ class AgentTokens:
     async def _find_granted(self, settings: TokenExchange, caller: RunCaller) -> str | None:
         """Return a token to which the caller has agreed, or None. Raises ProviderUnavailable."""
         store: AgentTokenStore | None = caller.store
-        if store is None or not caller.subject:
+        if settings.consent is None or store is None or not caller.subject:
             return None
         key = hashlib.sha256(json.dumps(["granted", caller.subject, settings.purpose]).encode()).digest()
         try:
