@@ -43,7 +43,7 @@ from tests.gateway.valid import V1, command, rpc
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping"}
+OPEN: Final = {"/healthz", "/readyz", "/oauth/callback", "/ok", "/acp/ping"}
 """Paths answered without a key, in addition to the public cards."""
 
 

@@ -16,7 +16,7 @@ from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping", *METADATA_PATHS}
+OPEN: Final = {"/healthz", "/readyz", "/oauth/callback", "/ok", "/acp/ping", *METADATA_PATHS}
 """Paths answered without a token, in addition to the public cards."""
 ISSUER: Final = Issuing()
 FOREIGN: Final = Issuing("https://id.elsewhere.example")

@@ -157,17 +157,21 @@ async def test_a_user_logs_in_and_agrees(tmp_path: Path, oidc: OfficialServer, u
         carol = await token_of(oidc, "carol")
         waiting = [await ask(gateway, carol) for _ in range(2)]
         assert [run["status"] for run in waiting] == ["awaiting", "awaiting"]
-        foreign, own = [
-            (await gateway.hub.reads.open_interrupts("oidc:carol", run["run_id"]))[0].value["url"] for run in waiting
-        ]
-        page = await open_callback(gateway, await log_in(foreign, "mallory"))
+        first_url, second_url = [await page_of(gateway, run["run_id"]) for run in waiting]
+        page = await open_callback(gateway, await log_in(first_url, "mallory"))
         assert (page.status_code, "another user" in page.text) == (403, True)
-        landed = await log_in(own, "carol")
+        landed = await log_in(second_url, "carol")
         pages = [await open_callback(gateway, landed) for _ in range(2)]
         assert [page.status_code for page in pages] == [200, 404], "a code and its state are used once"
         async with gateway.http.stream("GET", f"/acp/runs/{waiting[1]['run_id']}/events", headers=carol):
             await gateway.hub.engine.idle()
         assert "You are oidc:carol" in text_of(await ask(gateway, carol))
+
+
+async def page_of(gateway: Running, task_id: str) -> str:
+    """Return the URL of the question of a task."""
+    value: Any = (await gateway.hub.reads.open_interrupts("oidc:carol", task_id))[0].value
+    return value["url"]
 
 
 async def open_callback(gateway: Running, landed: str) -> httpx.Response:
