@@ -60,7 +60,11 @@ class World:
     @asynccontextmanager
     async def front(self, folder: Path, **agents: Any) -> AsyncGenerator[Running]:
         """Serve the gateway in front of the agents, with its data in an existing folder."""
-        settings = {"issuers": {"corp": self.issuing.inline()}, "keys": {"ci": KEY}, "console": {"wire": "all"}}
+        settings: dict[str, Any] = {
+            "issuers": {"corp": self.issuing.inline()},
+            "keys": {"ci": KEY},
+            "console": {"wire": "all"},
+        }
         async with running(folder, configured=agents, **settings) as gateway:
             yield gateway
 

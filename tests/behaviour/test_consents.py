@@ -57,14 +57,18 @@ async def front(
     folder: Path, world: World, kinds: Mapping[str, str] = {"planner": "acp"}, **consent: Any
 ) -> AsyncGenerator[Running]:
     """Serve the gateway in front of agents. `kinds` maps their names to their kinds."""
-    settings = {"issuers": {"corp": world.issuing.inline()}, "keys": {"ci": KEY}, "secrets_key": SECRETS_KEY}
+    settings: dict[str, Any] = {
+        "issuers": {"corp": world.issuing.inline()},
+        "keys": {"ci": KEY},
+        "secrets_key": SECRETS_KEY,
+    }
     exchange = {"resource": "https://planner", "consent": {**CONSENT, **consent}}
     agents = {name: world.agent(kind, exchange=exchange) for name, kind in kinds.items()}
     async with running(folder, configured=agents, public_url=PUBLIC_URL, hosts=["*"], **settings) as gateway:
         yield gateway
 
 
-async def question_of(gateway: Running, response: httpx.Response) -> InterruptRaised:
+async def question_of(gateway: Running, response: httpx.Response) -> Any:
     """Return the question of a run that waits for its user."""
     assert response.json()["status"] == "awaiting", response.text
     run = await gateway.hub.reads.run("corp:alice", response.headers["babelgate-run"])
@@ -73,11 +77,12 @@ async def question_of(gateway: Running, response: httpx.Response) -> InterruptRa
     return question
 
 
-def query_of(question: InterruptRaised) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(urlsplit(question.value["url"]).query).items()}
+def query_of(question: Any) -> dict[str, str]:
+    url: str = question.value["url"]
+    return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
 
 
-async def come_back(gateway: Running, question: InterruptRaised, **query: str) -> httpx.Response:
+async def come_back(gateway: Running, question: Any, **query: str) -> httpx.Response:
     """Open the page to which the provider sends the browser."""
     params = {"state": query_of(question)["state"], **query}
     return await gateway.http.get("/oauth/callback", params=params)

@@ -58,7 +58,7 @@ async def front(folder: Path, oidc: OfficialServer, upstream: Running, **auth: A
         "protocol": "a2a",
         "auth": {kind: {**client, "resource": RESOURCE, **members}},
     }
-    settings = {
+    settings: dict[str, Any] = {
         "issuers": {"oidc": {"issuer": oidc.url, "audience": [AUDIENCE]}},
         "secrets_key": "a key for tests, which is long enough",
         "public_url": AUDIENCE,
