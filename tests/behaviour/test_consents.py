@@ -292,7 +292,7 @@ async def test_mcp_opens_the_page_during_a_call(tmp_path: Path, world: World) ->
             assert (request["method"], params["mode"]) == ("elicitation/create", "url")
             assert params["elicitationId"].startswith("authorization-")
             await say(client, {"id": request["id"], "result": {"action": "accept"}})
-            state = parse_qs(urlsplit(params["url"]).query)["state"][0]
+            state = parse_qs(urlsplit(str(params["url"])).query)["state"][0]
             await gateway.http.get("/oauth/callback", params={"state": state, "code": "alice"})
             done = (await stream.next() or {})["result"]
         assert done["content"][0]["text"] == "You are corp:alice"
@@ -309,7 +309,7 @@ async def test_mcp_of_2026_repeats_the_call_after_the_page(tmp_path: Path, world
         assert (request["params"]["mode"], "elicitationId" in request["params"]) == ("url", False)
         repeat = {"inputResponses": {name: {"action": "accept"}}, "requestState": pending["requestState"]}
         assert (await client.call("planner", **repeat))["resultType"] == "input_required", "the user has not answered"
-        state = parse_qs(urlsplit(request["params"]["url"]).query)["state"][0]
+        state = parse_qs(urlsplit(str(request["params"]["url"])).query)["state"][0]
         await gateway.http.get("/oauth/callback", params={"state": state, "code": "alice"})
         assert (await client.call("planner", **repeat))["content"][0]["text"] == "You are corp:alice"
 
@@ -324,6 +324,7 @@ async def test_a_run_is_reattached_after_restart_and_agreement(tmp_path: Path, w
     world.provider.answer = refusing(world)
     async with front(tmp_path, world, {"planner": "a2a"}) as gateway:
         task = await gateway.hub.reads.task("corp:alice", response.json()["run_id"])
+        questions: list[InterruptRaised] = []
         async with asyncio.timeout(30):
             async for records in gateway.hub.reads.follow("corp:alice", Scope.task(task), 0):
                 questions = [each.event for each in records if isinstance(each.event, InterruptRaised)]
