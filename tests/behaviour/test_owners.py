@@ -43,12 +43,14 @@ from tests.gateway.valid import V1, command, rpc
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OPEN: Final = {"/healthz", "/readyz", "/oauth/callback", "/ok", "/acp/ping"}
+OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping"}
 """Paths answered without a key, in addition to the public cards."""
 
 
 def is_open(path: str) -> bool:
-    return path in OPEN | PAGE_PATHS or path.endswith((".well-known/agent-card.json", ".well-known/agent.json"))
+    return path in OPEN | PAGE_PATHS | {CALLBACK} or path.endswith(
+        (".well-known/agent-card.json", ".well-known/agent.json")
+    )
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -385,7 +387,7 @@ async def test_without_a_key_unknown_paths_are_401(place: Place, path: str) -> N
     check_error(words_of("GET", path), response)
 
 
-@pytest.mark.parametrize("path", [path for path in paths() if is_open(path) and path not in PAGE_PATHS])
+@pytest.mark.parametrize("path", [path for path in paths() if is_open(path) and path not in {*PAGE_PATHS, CALLBACK}])
 async def test_health_checks_and_public_cards_need_no_key(place: Place, path: str) -> None:
     for prefix in ("", "/agent/ask"):
         response = await place.nobody.get(prefix + Route("GET", path).at(unknown().slots(protocol_of(path))))
