@@ -19,6 +19,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from babelgate.gateway.runs.consents import CALLBACK
 from tests.gateway.hubs import within
 from tests.gateway.owning import (
     ALICE,
@@ -48,7 +49,7 @@ OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping"}
 
 
 def is_open(path: str) -> bool:
-    return path in OPEN | PAGE_PATHS | {CALLBACK} or path.endswith(
+    return path in (OPEN | PAGE_PATHS | {CALLBACK}) or path.endswith(
         (".well-known/agent-card.json", ".well-known/agent.json")
     )
 
