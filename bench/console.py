@@ -1,4 +1,5 @@
-"""Budgets of the web console in Chromium: first load, time until it is usable, and a run of 50,000 events.
+"""Budgets of the web console: first load in Chromium, time until it is usable, a run of 50,000 events, and what the
+console costs the gateway.
 
 It needs Debian's chromium-headless-shell, and the environment of the peer `browser` (`python -m tests.interop.peers
 browser`).
@@ -7,18 +8,24 @@ browser`).
 """
 
 import argparse
+import io
+import os
 import re
 import statistics
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
+from babelgate.gateway.console.pages import FOLDER
 from tests.browser.chromium import Tab, chromium, expect
 from tests.browser.conftest import served_agents
+from tests.gateway.command import Served
 
 LIMITS: Final = {
     "requests of the first load": 45,
@@ -28,7 +35,11 @@ LIMITS: Final = {
     "ms until all events are shown": 1500,
     "MB of heap with all events": 60,
     "ms of a frame while scrolling, p95": 34,
+    "KiB of one stream in the gateway": 50,
+    "kB of the console in the wheel": 300,
 }
+_STREAMS: Final = 200
+"""Number of streams whose memory is measured together."""
 _LATENCY: Final = {"offline": False, "latency": 40, "downloadThroughput": -1, "uploadThroughput": -1}
 _FRAMES: Final = """async () => {
     const grid = document.querySelector("[role=treegrid]");
@@ -96,10 +107,41 @@ def _events_of(url: str, run_id: str) -> int:
     return sum(record.get("n", 1) for record in folded["records"])
 
 
+def measure_streams(gateway: Served) -> dict[str, float]:
+    """Open the stream of changes several times. Other streams have been opened and closed before, so memory that stays
+    allocated after them is not counted."""
+    used = list[int]()
+    for count in (_STREAMS // 2, _STREAMS):
+        with ExitStack() as streams:
+            http = streams.enter_context(httpx.Client(timeout=30, limits=httpx.Limits(max_connections=_STREAMS)))
+            before = _resident(gateway)
+            for _ in range(count):
+                streams.enter_context(http.stream("GET", f"{gateway.url}/console/api/v1/changes")).raise_for_status()
+            used.append(_resident(gateway) - before)
+    return {"KiB of one stream in the gateway": used[-1] / _STREAMS / 1024}
+
+
+def _resident(gateway: Served) -> int:
+    """Return the resident memory of a gateway in bytes."""
+    return int(Path(f"/proc/{gateway.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure_wheel() -> dict[str, float]:
+    """Compress the console's files as a wheel does."""
+    folder = FOLDER.parent
+    with zipfile.ZipFile(io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in folder.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                archive.write(path, path.relative_to(folder))
+        return {"kB of the console in the wheel": sum(each.compress_size for each in archive.infolist()) / 1000}
+
+
 def measure(rounds: int, tokens: int) -> Iterator[dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder, chromium() as browser, served_agents(Path(folder)) as gateway:
+        costs = measure_streams(gateway) | measure_wheel()
         for _ in range(rounds):
             yield {
+                **costs,
                 **measure_first_load(browser, gateway.url, latency=False),
                 **measure_first_load(browser, gateway.url, latency=True),
                 **measure_events(browser, gateway.url, tokens),

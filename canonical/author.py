@@ -66,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """Completed call of one of the agent's own tools: `yield ToolCall("add", [1, 2], output=3)`."""
+    """A completed call to one of the agent's own tools: `yield ToolCall("add", [1, 2], output=3)`."""
 
     name: str
     input: Json = field(default=None)

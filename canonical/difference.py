@@ -17,7 +17,7 @@ from babelgate.canonical.json import MAX_DEPTH, is_identical
 from babelgate.canonical.value import JsonObject, Value
 
 _LEVELS: Final = 3
-"""Levels of objects that are compared member by member: a state, its members, and their members."""
+"""Number of nested levels at which objects are compared member by member: a state, its members, and their members."""
 DIFFERENCE_DEPTH: Final = MAX_DEPTH + _LEVELS + 1
 """Maximum depth of a difference between values of depth `MAX_DEPTH`: each compared level adds one."""
 
@@ -34,7 +34,7 @@ class StateChange(Value):
 
 def state_change(since: str, before: JsonObject, after: JsonObject) -> StateChange | None:
     """Return `after` as its difference to `before`, the values of the revision `since`. Return None if the difference
-    is longer than half of the values: storing these whole then saves readers a look back."""
+    is longer than half of the values: storing them whole saves readers from reading the earlier revision."""
     new = difference(before, after)
     if new is None or 2 * len(msgspec.json.encode(new)) > len(msgspec.json.encode(after)):
         return None
@@ -42,8 +42,11 @@ def state_change(since: str, before: JsonObject, after: JsonObject) -> StateChan
 
 
 def difference(before: Any, after: Any, levels: int = _LEVELS) -> JsonObject | None:
-    """Return the difference of two JSON values, compared to this number of levels. Return None if they have nothing in
-    common and `after` must be stored whole."""
+    """Return the difference from `before` to `after`, in the form that the module's docstring describes.
+
+    Objects are compared member by member, down to `levels` nested objects; a deeper object that changed is stored
+    whole. Return None if the difference would reuse nothing of `before`, so that `after` must be stored whole.
+    """
     if type(before) is not type(after):
         return None
     if isinstance(before, list):

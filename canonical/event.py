@@ -77,8 +77,11 @@ class RunCreated(RunInput):
     """Id of the caller's API key (`babelgate.canonical.principal.Principal.key_id`), for the operator. Callers never
     see it. Earlier releases stored none."""
     subject: str = ""
-    """Name of the caller (`babelgate.canonical.principal.Principal.subject`), for whom the gateway gets tokens. Other
-    callers never see it. Earlier releases stored none."""
+    """Subject of the caller (`babelgate.canonical.principal.Principal`). Budgets count by it, and the gateway gets
+    tokens for it. Other callers never see it. Earlier releases stored none."""
+    resumes: str = ""
+    """Id of the run that the gateway paused before its agent began, because a budget was used up. This run executes its
+    input."""
 
     @classmethod
     def of(
@@ -91,6 +94,7 @@ class RunCreated(RunInput):
         start_after: int | None = None,
         key_id: str = "",
         subject: str = "",
+        resumes: str = "",
     ) -> "RunCreated":
         return cls(
             run_id=run_id,
@@ -99,6 +103,7 @@ class RunCreated(RunInput):
             start_after=start_after,
             key_id=key_id,
             subject=subject,
+            resumes=resumes,
             **run_input.members(),
         )
 
@@ -124,8 +129,8 @@ class RunStarted(_Event):
         return self.attempt > 1 and not self.resumed
 
     def is_void(self, message_id: str | None) -> bool:
-        """Return True if this start makes the run's content in a message void; `message_id` None means content outside
-        messages."""
+        """Return True if this start voids what earlier attempts of the run sent in a message. A `message_id` of None
+        means content outside messages."""
         return self.is_restart and (self.void is None or message_id in self.void)
 
 

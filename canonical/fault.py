@@ -7,6 +7,9 @@ from typing import Final, Literal
 from babelgate.canonical.value import JsonObject, Value
 
 Blame = Literal["caller", "upstream", "us"]
+LimitKind = Literal["rate", "concurrency", "budget", "chain"]
+"""Values of `details.limit` in `limited`: runs in a time, runs at a time, what runs cost, or agents that call each
+other."""
 
 BUSY: Final = "busy"
 """Value of `details.reason` in a conflict with a run of the thread that has not ended."""
@@ -47,6 +50,10 @@ class FaultCode(StrEnum):
     TOO_LARGE = "too_large"
     QUEUE_FULL = "queue_full"
     """The bounded queues are full: retry after `details.retry_after` seconds."""
+    LIMITED = "limited"
+    """A limit of the configuration refuses the run. `details.limit` names its kind (`LimitKind`), `used` and `allowed`
+    are numbers. Unless a retry is useless, `retry_after` is a number of whole seconds, and `resets_at` the same as a
+    time."""
     AGENT_FAILED = "agent_failed"
     """The agent reported a failure or raised an exception."""
     AGENT_INVALID = "agent_invalid"
@@ -79,6 +86,7 @@ BLAME: Final[dict[FaultCode, Blame]] = {
     FaultCode.NOT_AWAITING: "caller",
     FaultCode.TOO_LARGE: "caller",
     FaultCode.QUEUE_FULL: "us",
+    FaultCode.LIMITED: "caller",
     FaultCode.AGENT_FAILED: "upstream",
     FaultCode.AGENT_INVALID: "upstream",
     FaultCode.AGENT_UNREACHABLE: "upstream",
@@ -109,6 +117,12 @@ class Fault(Value):
     def is_scope_missing(self) -> bool:
         """True if a token with one more scope would be allowed."""
         return self.code is FaultCode.FORBIDDEN and self.details.get("reason") == INSUFFICIENT_SCOPE
+
+    @property
+    def is_lasting_limit(self) -> bool:
+        """True if a limit refuses the run and a retry does not help soon: a budget is used up, or a chain is too
+        long."""
+        return self.code is FaultCode.LIMITED and self.details.get("limit") in ("budget", "chain")
 
 
 class FaultError(Exception):

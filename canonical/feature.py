@@ -54,7 +54,7 @@ class Carry:
     source: str = ""
     """Specification and section, or a heading of a page below `docs/`, that confirms it."""
     streamed_only: bool = False
-    """True if only streams carry it whole. An answer that is a run, a task or a result has no place for it and reports
+    """True if only streams carry it whole. A response that is one run, task or result has no place for it and reports
     it as lost."""
 
     def is_lost(self, *, in_stream: bool = False) -> bool:
@@ -67,8 +67,9 @@ FULL = Carry("full")
 
 
 def whole(how: str, source: str, *, streamed_only: bool = False) -> Carry:
-    """Return a Carry without loss for a feature that the protocol has no form for. `how` describes the form and its
-    place; `streamed_only` is the field of Carry."""
+    """Return the Carry of a feature that arrives without loss in a form of the gateway's own, because the protocol has
+    none. `how` describes that form and its place in the protocol. `source` and `streamed_only` are the fields of
+    Carry."""
     return Carry("full", how, source, streamed_only)
 
 

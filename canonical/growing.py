@@ -43,9 +43,10 @@ def _share_texts(texts: tuple[str, ...]) -> _Chunk[tuple[str, ...]]:
 
 
 _SHARED_BYTES: Final = 8 * 2**20
-"""Maximum total size of the shared long texts, in characters. All are dropped when it is exceeded. Chosen."""
+"""Maximum total length of the texts in `_SharedTexts`, in characters, each of which takes 1 to 4 bytes. When a new text
+exceeds it, all earlier texts are dropped. Chosen."""
 _SHORT: Final = 4096
-"""Length below which a text is not worth sharing, in characters."""
+"""Length below which `share` does not share a text, in characters."""
 
 
 class _SharedTexts:
@@ -69,7 +70,7 @@ _shared: Final = _SharedTexts()
 
 
 def share(text: str) -> str:
-    """Return an equal text that is already in memory, or else this one."""
+    """Return an equal text that is already shared, or else this one, which is then shared unless it is short."""
     return text if len(text) < _SHORT else _shared.get(text)
 
 
@@ -175,9 +176,12 @@ class GrowingParts:
         self.begun.append(part)
 
     def extend(self, index: int | None, texts: Sequence[str]) -> None:
-        """Append deltas to the text of a part. An index of None means the last part."""
+        """Append deltas to the text of a part. An index of None means the last part. Deltas of an unknown part are
+        ignored, so that a log that has them can be read."""
         if index is None:
             index = len(self.begun) - 1
+        if not 0 <= index < len(self.begun):
+            return
         text = self._deltas.get(index)
         if text is None:
             text = self._deltas[index] = GrowingText()

@@ -59,10 +59,11 @@ class Revision:
     task_id: str | None
     run_id: str | None
     source: str
-    """`input`, `loop`, `update` or `fork`."""
+    """Kind of the change that made the revision, as in LangGraph's metadata: `input`, `loop`, `update` or `fork`."""
     step: int
     node: str
-    """Maker of the revision: the agent, or the node that the caller acted as."""
+    """Name of the node that made the revision, or the agent's name if no node is known. A caller's update is applied as
+    the output of a node (`as_node`): it has that node's name, or else the name from its parent."""
     ns: tuple[str, ...] = ()
     """Namespace of a graph inside the agent; () is the thread's own state."""
     values: JsonObject = field(default_factory=dict[str, object])
@@ -85,7 +86,7 @@ class UpstreamState:
     """Ids of the upstream's run that ended with this state, as they were bound. Empty if the upstream never had exactly
     these messages."""
     changed: JsonObject = field(default_factory=dict[str, object])
-    """Members of the state that callers have changed since."""
+    """Members of the state that callers have changed after that run."""
 
 
 @dataclass(frozen=True, slots=True)

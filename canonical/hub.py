@@ -124,6 +124,11 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     caller: Principal | None = None
     """The caller. The guard of the hub sets it."""
 
+    @property
+    def subject(self) -> str:
+        """Subject of the caller. Empty for work that the gateway does without one."""
+        return "" if self.caller is None else self.caller.subject
+
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """Answers to open questions of a task: by interrupt id, or one bare value."""
@@ -145,6 +150,13 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the caller's API key. The guard of the hub sets it."""
     caller: Principal | None = None
     """The caller. The guard of the hub sets it."""
+    may_raise: bool = False
+    """True if the caller may let a run continue although a budget is used up. The guard of the hub sets it."""
+
+    @property
+    def subject(self) -> str:
+        """Subject of the caller. Empty for work that the gateway does without one."""
+        return "" if self.caller is None else self.caller.subject
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

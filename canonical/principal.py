@@ -60,3 +60,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def of_owner(cls, owner: str) -> "Principal":
         """Return the principal for work that the gateway does for an owner, such as a cron."""
         return cls(subject=f"owner:{owner}", owner=owner)
+
+
+def has_credential(subject: str) -> bool:
+    """Return True if a subject names a caller with a credential: a key, a token or a client certificate."""
+    return subject.startswith(("key:", "user:"))

@@ -68,7 +68,8 @@ class Diverged(FaultError):
 
 
 def without_voided(records: Iterable[Record]) -> list[Record]:
-    """Return the records without those that a later restart of their run makes void."""
+    """Return the records without those that a later restart of their run voids: what the earlier attempt sent, or what
+    it sent in the messages that the restart names (`RunStarted.is_void`)."""
     remaining: list[Record] = []
     for record in records:
         event = record.event
@@ -85,8 +86,8 @@ def without_voided(records: Iterable[Record]) -> list[Record]:
 
 
 def agent_records(records: Iterable[Record], run_id: str | None = None) -> list[Record]:
-    """Return the records of the agent's events that are not void, in order. They are those of one run, or of all runs
-    if `run_id` is None. Events that only the hub appends (starts, ends, answers) are left out."""
+    """Return the records of the agent's events, in order: those of one run, or of all runs if `run_id` is None. Events
+    that only the hub appends (starts, ends, answers) are left out, and those that a later restart of the run voids."""
     return [
         record
         for record in without_voided(records)
@@ -380,20 +381,20 @@ class ReplayPlan:
     """History of a paused agent up to its open questions."""
 
     first: RunCreated
-    """Event of the run that the agent was started with."""
+    """Creation of the first run, whose input started the agent."""
     sent: Sequence[Event]
-    """Events that the agent has sent since, in all of its runs."""
+    """Events that the agent sent in the first run and in all runs that continued it, in order."""
     answers: Mapping[str, InterruptAnswered]
     """Answers by interrupt id."""
     message_ids: frozenset[str]
-    """Ids of the messages of caller and agent on the task, from that run on."""
+    """Ids of the caller's messages in the first run's input, and of the agent's messages in `sent`."""
 
 
 def replay_plan(records: Sequence[Record], interrupt_id: str) -> ReplayPlan | None:
     """Return the history that led to a question, or None if the records are incomplete.
 
-    It is found backwards: the run that asked the question, the run that asked the question whose answer started that
-    run, and so on to the first run, which no answer started.
+    The search goes backwards from the run that asked the question. If an answer started that run, the search continues
+    with the run that asked the answered question. It ends at the first run, which no answer started.
     """
     created = {record.event.run_id: record.event for record in records if isinstance(record.event, RunCreated)}
     asked_by: dict[str, str] = {}

@@ -50,7 +50,7 @@ class Thread(Value):
     """Number of the newest record by which a caller changed messages; 0 before the first. Such a record is a message
     outside runs, or a revision that leaves messages out or names its parent."""
     changed_values: int = 0
-    """Number of the record of the newest revision that a caller made; 0 before the first."""
+    """Record number of the newest revision that a caller made; 0 before the first."""
     extra: JsonObject = {}
     """Data that a protocol keeps on the thread, by protocol. Members are replaced whole."""
 

@@ -55,7 +55,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class RequirementSet:
-    """Requirements of one revision of one protocol."""
+    """Requirements of one protocol revision."""
 
     name: str
     """Name such as `a2a-1.0`: the stem of its requirement, schema and preset files."""

@@ -46,7 +46,7 @@ class TriggerError(ValueError):
 class Trigger:
     text: str
     agent: str = ""
-    """Name of an agent of the same server. Empty means the agent that is judged."""
+    """Name of an agent on the same server. Empty means the agent that is judged."""
     answer: Any = "Babelgate"
     """Answer to the question that the agent asks."""
     data: Any = None

@@ -34,8 +34,9 @@ def _table(rows: Iterator[tuple[str, str, str]]) -> Iterator[str]:
 
 def _rows(section: dict[str, Any], sections: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, each in section["properties"].items():
-        # A section that true or false can replace is an alternative without a description.
-        choice = each if "description" in each else each.get("anyOf", [each])[-1]
+        # A section that true, false or null can replace is an alternative without a description.
+        kinds = [each] if "description" in each else each.get("anyOf", [each])
+        choice = next((kind for kind in kinds if "$ref" in kind), kinds[-1])
         inner = sections.get(choice.get("$ref", "").rpartition("/")[2])
         if inner is not None:
             yield from _rows(inner, sections, f"{prefix}{name}.")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from babelgate.canonical.fault import FaultError
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.tokens.redemption import redeem
 from babelgate.gateway.clock import Clock
@@ -12,6 +13,8 @@ from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.hub import Drain, GatewayHub, Parts
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver, GatewayTraces
 from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs.budgets import Budgets
+from babelgate.gateway.runs.chains import Chains
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.commits import CommitHandler
 from babelgate.gateway.runs.consents import Consents
@@ -19,6 +22,8 @@ from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
 from babelgate.gateway.runs.fault_counts import FaultCounts
+from babelgate.gateway.runs.held_runs import HeldRuns
+from babelgate.gateway.runs.rates import MemoryRates, RateLimiter
 from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
@@ -31,6 +36,7 @@ from babelgate.gateway.runs.switches import Switches
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.runs.webhooks import Deliverer, DeliveryRules, WebhookRegistry, WriterFactory
+from babelgate.gateway.settings.limits import BudgetSettings, PriceSettings
 from babelgate.gateway.settings.model import AgentSettings, Limits
 from babelgate.gateway.settings.model import Retention as RetentionPolicy
 from babelgate.gateway.storage import assistants, items
@@ -42,6 +48,7 @@ from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.overview import Overview
 from babelgate.gateway.storage.reads import JournalReads
+from babelgate.gateway.storage.shared_rates import SharedRates
 
 _EXPIRY_HEARTBEATS: Final = 30
 """Number of a leader's heartbeats between two checks for threads that expire."""
@@ -90,6 +97,17 @@ class Current:
     def delivery(self) -> DeliveryRules:
         return self.generation().delivery
 
+    def budgets(self) -> Mapping[str, BudgetSettings]:
+        return self.generation().budgets
+
+    def find_price(self, agent: str) -> PriceSettings | None:
+        """Return the prices of an agent, or None if it has none."""
+        try:
+            settings = self.generation().registry.get_for_run(agent).settings
+        except FaultError:  # removed from the configuration
+            return None
+        return None if settings is None else settings.price
+
     def in_process(self) -> Sequence[InProcess]:
         return self.generation().in_process
 
@@ -127,7 +145,8 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     reports = RunReports(options.observer, faults)
     reads = JournalReads(journal, blobs, current.limits)
     consents = _create_consents(journal, current, clock)
-    engine = _create_engine(journal, blobs, reads, current, reports, consents)
+    budgets = Budgets(current.budgets, current.find_price, clock, options.observer)
+    engine = _create_engine(journal, blobs, reads, current, reports, budgets, consents)
     threads = _create_threads(journal, reads, engine, blobs, current, long_thread_erased)
     deliverer = _create_deliverer(journal, reads, current, options)
     recovery = RunRecovery(journal, engine, deliverer, current.find_for_run)
@@ -150,8 +169,10 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
             forget_paused=threads.forget_paused,
         )
     commits.connect(reads, expiry, threads, reports, cluster)
-    store = items.ItemStore(journal, clock, lambda: current.limits().input)
-    switches = Switches(engine)
+    store, switches = items.ItemStore(journal, clock, lambda: current.limits().input), Switches(engine)
+    rates, chains = _create_rates(journal, current, options), Chains(lambda: current.limits().chain, options.observer)
+    limiters = _RunLimiters(rates, budgets, chains, drain, switches, options.observer.traces)
+    submissions = _create_submissions(journal, reads, blobs, current, engine, threads, deliverer, limiters)
     parts = Parts(
         generation=generation,
         journal=journal,
@@ -161,12 +182,14 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         drain=drain,
         engine=engine,
         faults=faults,
-        submissions=_create_submissions(
-            journal, reads, blobs, current, engine, threads, deliverer, drain, switches, options.observer.traces
-        ),
+        submissions=submissions,
         administration=AdministeredState(journal),
         switches=switches,
         consents=consents,
+        rates=rates,
+        budgets=budgets,
+        chains=chains,
+        held_runs=HeldRuns(journal, budgets, submissions.resume, clock, is_leader),
         auditor=CountingAuditor(journal) if options.audits else NO_AUDITOR,
         threads=threads,
         webhooks=WebhookRegistry(journal, reads, current.check_url, deliverer, current.limits),
@@ -188,6 +211,18 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     return GatewayHub(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class _RunLimiters:
+    """Parts that may refuse a run, and the source of its spans."""
+
+    rates: RateLimiter
+    budgets: Budgets
+    chains: Chains
+    drain: Drain
+    switches: Switches
+    traces: GatewayTraces | None
+
+
 def _create_submissions(
     journal: Journal,
     reads: JournalReads,
@@ -196,9 +231,7 @@ def _create_submissions(
     engine: Engine,
     threads: ThreadCommands,
     deliverer: Deliverer,
-    drain: Drain,
-    switches: Switches,
-    traces: GatewayTraces | None,
+    limiters: _RunLimiters,
 ) -> Submissions:
     return Submissions(
         journal,
@@ -211,10 +244,42 @@ def _create_submissions(
         deliverer,
         current.check_url,
         current.limits,
-        drain.check,
-        switches.check,
-        traces,
+        limiters.drain.check,
+        limiters.switches.check,
+        limiters.rates,
+        limiters.budgets,
+        limiters.chains,
+        limiters.traces,
     )
+
+
+def _create_engine(
+    journal: Journal,
+    blobs: Blobs,
+    reads: JournalReads,
+    current: Current,
+    reports: RunReports,
+    budgets: Budgets,
+    consents: Consents,
+) -> Engine:
+    return Engine(
+        journal,
+        blobs,
+        reads,
+        current.find_for_run,
+        current.reach_for_run,
+        rules=current.rules,
+        reports=reports,
+        budgets=budgets,
+        consents=consents,
+    )
+
+
+def _create_rates(journal: Journal, current: Current, options: HubOptions) -> RateLimiter:
+    clock = options.clock
+    memory = MemoryRates(lambda: clock.steady() / 1e6)
+    store = memory if options.cluster is None else SharedRates(journal.database)
+    return RateLimiter(lambda: current.limits().rate, store, clock, options.observer)
 
 
 def _create_journal(database: str, commits: CommitHandler, options: HubOptions) -> Journal:
@@ -228,21 +293,6 @@ def _create_journal(database: str, commits: CommitHandler, options: HubOptions) 
         on_remote=commits.handle_remotes,
         observer=options.observer,
         audits=options.audits,
-    )
-
-
-def _create_engine(
-    journal: Journal, blobs: Blobs, reads: JournalReads, current: Current, reports: RunReports, consents: Consents
-) -> Engine:
-    return Engine(
-        journal,
-        blobs,
-        reads,
-        current.find_for_run,
-        current.reach_for_run,
-        rules=current.rules,
-        reports=reports,
-        consents=consents,
     )
 
 

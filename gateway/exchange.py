@@ -1,10 +1,12 @@
 """The request that the current task handles: its connection, and its origin for the audit log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
 import msgspec
+
+from babelgate.adapters.kit.headers import read_line
 
 _HANG_UP: Final[ContextVar[Callable[[], None] | None]] = ContextVar("hang_up", default=None)
 
@@ -26,22 +28,42 @@ class ActOrigin(msgspec.Struct, frozen=True, kw_only=True):
     credential: str = ""
 
 
+_SCOPE: Final[ContextVar[Any]] = ContextVar("request_scope", default=None)
+_HEADERS: Final[ContextVar[dict[str, str] | None]] = ContextVar("response_headers", default=None)
 _DESCRIBE: Final[ContextVar[Callable[[], ActOrigin] | None]] = ContextVar("describe_origin", default=None)
 
 
-def enter_exchange(scope: Any, describe: Callable[[], ActOrigin] | None = None) -> None:
+def enter_exchange(
+    scope: Any, describe: Callable[[], ActOrigin] | None = None, headers: dict[str, str] | None = None
+) -> None:
     """Store the connection of a request for `hang_up`, also for the tasks that its handler starts.
 
     `describe` returns the origin of the acts that the request causes. It is called only if there is such an act.
+    `headers` takes what `note_headers` adds to the response; None if it has no response.
     """
+    _SCOPE.set(scope)
     _HANG_UP.set(scope.get(SCOPE_KEY))
     _DESCRIBE.set(describe)
+    _HEADERS.set(headers)
 
 
 def current_origin() -> ActOrigin:
     """Return the origin of an act that happens now."""
     describe = _DESCRIBE.get()
     return ActOrigin(subject="gateway") if describe is None else describe()
+
+
+def find_request_header(name: bytes) -> str:
+    """Return all lines of a header of the current request as one value. Return an empty text outside a request."""
+    scope = _SCOPE.get()
+    return "" if scope is None else read_line(scope["headers"], name.decode())
+
+
+def note_headers(headers: Mapping[str, str]) -> None:
+    """Add headers to the response of the current request, if it has not started. Does nothing outside a request."""
+    noted = _HEADERS.get()
+    if noted is not None:
+        noted.update(headers)
 
 
 def hang_up() -> None:

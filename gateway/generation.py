@@ -15,6 +15,7 @@ from babelgate.gateway.runs.rules import RunRules
 from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.runs.webhooks import DeliveryRules
 from babelgate.gateway.runs.window import Window
+from babelgate.gateway.settings.limits import BudgetSettings
 from babelgate.gateway.settings.model import Limits, Webhooks
 from babelgate.gateway.settings.model import Retention as RetentionPolicy
 
@@ -30,6 +31,7 @@ class HubSettings:
     """Settings of a hub that a reload can change."""
 
     limits: Limits = field(default_factory=Limits)
+    budgets: Mapping[str, BudgetSettings] = field(default_factory=dict[str, BudgetSettings])
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     patience: float = 60.0
     """Seconds after which a run is lost whose server does not come back (`recovery.patience`)."""
@@ -54,6 +56,7 @@ class HubGeneration:
 
     registry: Registry
     limits: Limits
+    budgets: Mapping[str, BudgetSettings]
     retention: RetentionPolicy
     rules: RunRules
     delivery: DeliveryRules
@@ -74,6 +77,7 @@ class HubGeneration:
         return cls(
             registry=registry,
             limits=limits,
+            budgets=settings.budgets,
             retention=settings.retention,
             rules=RunRules(
                 timeout=limits.run,
@@ -83,6 +87,7 @@ class HubGeneration:
                 attempts=limits.attempts,
                 patience=settings.patience,
                 wire=settings.wire,
+                owner_concurrency=limits.concurrency.per_owner,
                 window=Window(limits.window if has_own_window else _SHARED_WINDOW),
             ),
             delivery=DeliveryRules(

@@ -20,13 +20,17 @@ from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.observe import GatewayObserver
+from babelgate.gateway.runs.budgets import Budgets
+from babelgate.gateway.runs.chains import Chains
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.consents import Consents
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
 from babelgate.gateway.runs.fault_counts import FaultCounts
+from babelgate.gateway.runs.held_runs import HeldRuns
 from babelgate.gateway.runs.output_schema import find_schema_error
+from babelgate.gateway.runs.rates import RateLimiter
 from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
@@ -84,6 +88,10 @@ class Parts:
     submissions: Submissions
     administration: AdministeredState
     switches: Switches
+    rates: RateLimiter
+    budgets: Budgets
+    chains: Chains
+    held_runs: HeldRuns
     consents: Consents
     auditor: Auditor
     threads: ThreadCommands
@@ -154,7 +162,7 @@ class GatewayHub:
 
     @property
     def faults(self) -> FaultCounts:
-        """Counts of the faults of runs."""
+        """Number of failed runs by agent and fault."""
         return self._parts.faults
 
     @property
@@ -213,6 +221,16 @@ class GatewayHub:
         return self._parts.consents
 
     @property
+    def budgets(self) -> Budgets:
+        """The budgets of the settings."""
+        return self._parts.budgets
+
+    @property
+    def held_runs(self) -> HeldRuns:
+        """The runs that a budget has paused."""
+        return self._parts.held_runs
+
+    @property
     def auditor(self) -> Auditor:
         """The receiver of refusals for the audit log."""
         return self._parts.auditor
@@ -236,7 +254,7 @@ class GatewayHub:
         await parts.journal.open(wait=parts.is_standby)
         self.attach(self.registry)
         try:
-            self.instance = await parts.journal.write(_load_instance)
+            self.instance = parts.chains.instance = await parts.journal.write(_load_instance)
             await parts.assistants.start()
             await parts.grants.start()
             parts.switches.start(parts.administration, parts.submissions.cancel)
@@ -257,9 +275,10 @@ class GatewayHub:
             raise
         submits = {protocol: partial(submit, self) for protocol, submit in parts.cron_submits.items()}
         parts.crons.start(submits)
-        parts.consents.start(parts.submissions.answer)
+        parts.consents.start(parts.submissions.resume)
         parts.retention.start()
         parts.sweeper.start()
+        parts.held_runs.start()
 
     def attach(self, registry: Registry) -> None:
         """Connect agents that store their state in the gateway's database, before their first run."""
@@ -276,6 +295,7 @@ class GatewayHub:
         """Apply what the parts of the hub keep in memory of a generation, after another one became current."""
         self._parts.blobs.limit = self._parts.generation().limits.artifact
         self.engine.slots.refresh()
+        self.held_runs.wake()
         self.changes.note_agent(None)
 
     async def _recover(self) -> None:
@@ -344,6 +364,8 @@ class GatewayHub:
             parts.grants,
             parts.switches,
             parts.consents,
+            parts.held_runs,
+            parts.rates,
             parts.crons,
             parts.expiry,
             parts.retention,

@@ -46,7 +46,7 @@ class CallSpan(Protocol):
 
 
 class AttemptSpan(Protocol):
-    """Span of one attempt of a run."""
+    """Span of one attempt to run."""
 
     @property
     def is_recording(self) -> bool:
@@ -138,7 +138,8 @@ class GatewayObserver:
         """Report a connection that was refused. `reason` is the limit: `address` or `total`."""
 
     def note_auth(self, method: str, result: str) -> None:
-        """Report a check of a caller's credential. `method` is `key`, `token`, or `none` if none was sent. `result` is
+        """Report a check of a caller's credential. `method` is `key`, `token`, `certificate`, or `none` if none was
+        sent. `result` is
         `accepted`, `refused`, or `unavailable` if the keys of the token's issuer are not known."""
 
     def note_jwks_fetch(self, issuer: str, result: str) -> None:
@@ -158,6 +159,12 @@ class GatewayObserver:
     def note_tokens(self, agent: str, kind: str, count: float) -> None:
         """Report tokens that an agent used, by its own count. `kind` is `input` or `output`."""
 
+    def note_limited(self, limit: str) -> None:
+        """Report a run that was refused by a limit: `rate`, `budget` or `chain`."""
+
+    def note_cost(self, agent: str, currency: str, cost: float) -> None:
+        """Report the cost of an ended run, by the usage and the prices of its agent."""
+
     # Servers of agents
 
     def note_upstream_failed(self, agent: str, fault: str) -> None:
@@ -165,6 +172,9 @@ class GatewayObserver:
 
     def note_failover(self, agent: str) -> None:
         """Report that another server is tried, because one could not be reached."""
+
+    def note_card_checked(self, agent: str, result: str) -> None:
+        """Report the verification of the card of an agent's server. `result` is `verified` or `unverified`."""
 
     # Storage and webhooks
 
@@ -182,6 +192,9 @@ class GatewayObserver:
     def note_reload(self, mistakes: int) -> None:
         """Report the start, or a reload of the configuration, and the number of its mistakes. With any, nothing was
         changed."""
+
+    def note_certificate(self, expires_at: float) -> None:
+        """Report the certificate of the gateway, and the time at which it ends, in seconds since 1970."""
 
 
 NO_OBSERVER: Final = GatewayObserver()

@@ -21,7 +21,7 @@ class GatewayPort:
     refresh_agents: Callable[[], Awaitable[None]]
     """Applies the agents of the administration API."""
     added_agents: Callable[[], frozenset[str]]
-    """Returns the names of the agents of the administration API that are in force."""
+    """Returns the names of the agents that were added by the administration API and are in force."""
     count_streams: Callable[[], int]
     """Returns the number of open streams of callers."""
     count_connections: Callable[[], tuple[int, int] | None]

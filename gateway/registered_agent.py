@@ -44,7 +44,7 @@ class RegisteredAgent:
     """Function that fetches the schemas of the agent from its server."""
 
     def refuse(self, run_id: str = "-") -> FaultError:
-        """Return the fault of a call of a broken agent, and log the reason.
+        """Return the fault for a call of a broken agent, and log the reason.
 
         The reason is for the operator alone: it names URLs, hosts and files.
         """

@@ -10,7 +10,7 @@ from babelgate.canonical.principal import Principal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunCaller:
+class DelegatingCaller:
     """Caller on whose behalf the gateway calls an agent."""
 
     owner: str
@@ -29,13 +29,13 @@ class RunCaller:
         return None if self.token is None else read_expiry(self.token)
 
 
-RUN_CALLER: Final[ContextVar[RunCaller | None]] = ContextVar("run_caller", default=None)
+RUN_CALLER: Final[ContextVar[DelegatingCaller | None]] = ContextVar("run_caller", default=None)
 """Caller of the run of the current task, or of its request. None for work without a request."""
 
 
 def act_for(principal: Principal) -> None:
     """Set the caller of the requests to agents' servers that the current task makes without a run."""
-    RUN_CALLER.set(RunCaller(owner=principal.owner, subject=principal.subject, token=principal.token))
+    RUN_CALLER.set(DelegatingCaller(owner=principal.owner, subject=principal.subject, token=principal.token))
 
 
 def read_expiry(token: str) -> float | None:

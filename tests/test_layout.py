@@ -121,9 +121,15 @@ RAISES_BY_KIND: Final[Mapping[str, str]] = {
 """Modules whose public functions need no list of raised codes."""
 
 TESTED_BY: Final[Mapping[str, str]] = {
+    # Signed cards are one subject: the signature, the keys, and what a failure means.
+    "adapters/kit/card_trust.py": "tests/gateway/agents/test_card_checks.py",
+    "adapters/kit/jws.py": "tests/adapters/a2a/agents/test_signatures.py",
+    "gateway/key_set.py": "tests/gateway/http/test_issuer_keys.py",
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
     "gateway/generation.py": "tests/gateway/http/test_generations.py",
+    "gateway/settings/references.py": "tests/gateway/settings/test_secret_files.py",
+    "conformance/wire/tls.py": "tests/gateway/cli/test_trust.py",
     "gateway/settings/listens.py": "tests/gateway/http/test_admin_address.py",
     "gateway/http/front.py": "tests/gateway/http/test_middleware.py",
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
@@ -133,9 +139,11 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/http/callback.py": "tests/behaviour/test_consents.py",
     "gateway/storage/agent_tokens.py": "tests/behaviour/test_consents.py",
     "gateway/runs/run_exchanges.py": "tests/gateway/console/test_exchanges.py",
+    "gateway/console/addresses.py": "tests/gateway/console/test_exchanges.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
     "gateway/http/openapi_routes.py": "tests/gateway/http/test_openapi.py",
+    "adapters/kit/request.py": "tests/adapters/kit/test_json.py",
     "adapters/kit/server/rest.py": "tests/gateway/http/test_openapi.py",
     "adapters/*/rest.py": "tests/gateway/http/test_openapi.py",
     # Traces cross all layers.
@@ -152,11 +160,11 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/access/guarded_overview.py": "tests/gateway/access/test_guard.py",
     "gateway/console/parameters.py": "tests/gateway/console/test_runs.py",
     "gateway/runs/fault_counts.py": "tests/gateway/console/test_health.py",
-    "gateway/storage/change_feed.py": "tests/gateway/console/test_changes.py",
     "gateway/storage/disk.py": "tests/gateway/console/test_health.py",
     "gateway/storage/folded_log.py": "tests/gateway/storage/test_overview.py",
     "gateway/storage/page_cursor.py": "tests/gateway/storage/test_overview.py",
     "gateway/storage/run_summaries.py": "tests/gateway/storage/test_overview.py",
+    "gateway/storage/summary_page.py": "tests/gateway/storage/test_overview.py",
     "gateway/storage/thread_summaries.py": "tests/gateway/storage/test_overview.py",
     # Sharing is one subject: the port, the routes and the rows.
     "canonical/grant.py": "tests/behaviour/test_sharing.py",
@@ -314,8 +322,13 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/admin/usage.py": "tests/gateway/admin/test_configuration.py",
     "gateway/admin/key_ring.py": "tests/gateway/admin/test_keys.py",
     "gateway/api_key.py": "tests/gateway/cli/test_keys.py",
+    "gateway/runs/held_runs.py": "tests/gateway/runs/test_budgets.py",
+    "gateway/storage/budget_commands.py": "tests/gateway/admin/test_budgets.py",
+    "gateway/runs/budget_question.py": "tests/gateway/runs/test_budgets.py",
+    "gateway/storage/spend.py": "tests/gateway/runs/test_budgets.py",
     "gateway/runs/switches.py": "tests/gateway/admin/test_agents.py",
     "gateway/settings/administration.py": "tests/gateway/settings/test_model.py",
+    "gateway/settings/limits.py": "tests/gateway/settings/test_advice.py",
     "gateway/storage/administered.py": "tests/gateway/admin/test_keys.py",
     "gateway/storage/administration.py": "tests/gateway/admin/test_keys.py",
     "gateway/storage/audit.py": "tests/gateway/admin/test_audit_log.py",

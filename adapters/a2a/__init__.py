@@ -9,7 +9,7 @@ from babelgate.adapters.kit.upstream import Upstream
 
 from .agents.interface import assume_agent
 from .carries import CARRIES, EXTENDED
-from .client import Client, discover
+from .client import Client, discover, discover_signed
 from .looks import looks
 from .rest import REST
 from .server import encode_fault, routes
@@ -53,6 +53,7 @@ upstream = Upstream(
     protocol="a2a",
     title="A2A",
     discover=discover,
+    discover_signed=discover_signed,
     client=Client,
     name_of=lambda info: info.name,
     own_path="/a2a/{agent}",

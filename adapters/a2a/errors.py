@@ -1,8 +1,11 @@
 """Faults ↔ A2A errors: one table of reasons, and the form of an error in each binding and version."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from babelgate.adapters.kit.client.error_response import LONGEST
 from babelgate.adapters.kit.client.status import fault_code
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
@@ -60,6 +63,7 @@ REASONS: Final = {
         _gateway_reason("CONFLICT", -32602, 409, "ABORTED"),
         _gateway_reason("TOO_LARGE", -32600, 413, "INVALID_ARGUMENT"),
         _gateway_reason("QUEUE_FULL", -32603, 429, "RESOURCE_EXHAUSTED"),
+        _gateway_reason("LIMITED", -32603, 429, "RESOURCE_EXHAUSTED"),
         _gateway_reason("AGENT_UNREACHABLE", -32603, 502, "UNAVAILABLE"),
         _gateway_reason("AGENT_TIMEOUT", -32603, 504, "DEADLINE_EXCEEDED"),
         _gateway_reason("SHUTTING_DOWN", -32603, 503, "UNAVAILABLE"),
@@ -81,6 +85,7 @@ _REASON_BY_FAULT: Final = {
     FaultCode.NOT_AWAITING: "INVALID_PARAMS",
     FaultCode.TOO_LARGE: "TOO_LARGE",
     FaultCode.QUEUE_FULL: "QUEUE_FULL",
+    FaultCode.LIMITED: "LIMITED",
     FaultCode.AGENT_INVALID: "INVALID_AGENT_RESPONSE",
     FaultCode.AGENT_UNREACHABLE: "AGENT_UNREACHABLE",
     FaultCode.AGENT_TIMEOUT: "AGENT_TIMEOUT",
@@ -151,7 +156,7 @@ def rest_error(fault: Fault) -> JsonObject:
 def rest_error_0_3(fault: Fault) -> JsonObject:
     """Return the body of a REST error in 0.3, which the specification leaves open.
 
-    - `message`: sent by the server of the SDK of 0.3.
+    - `message`: sent by the server of the 0.3 SDK.
     - `type`: read by the client of the SDK of 1.0 when it calls a server of 0.3.
     - `code`: the code of the same error in JSON-RPC.
     """
@@ -162,12 +167,16 @@ def rest_error_0_3(fault: Fault) -> JsonObject:
 
 # Errors of another server
 
+_SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _UPSTREAM_CODES: Final = {
     "CONTENT_TYPE_NOT_SUPPORTED": FaultCode.UNSUPPORTED_TYPE,
     "UNSUPPORTED_OPERATION": FaultCode.UNSUPPORTED,
     "INVALID_AGENT_RESPONSE": FaultCode.AGENT_INVALID,
     "AGENT_UNREACHABLE": FaultCode.AGENT_UNREACHABLE,
     "AGENT_TIMEOUT": FaultCode.AGENT_TIMEOUT,
+    # As with status 429: another server of the agent, or a later call, may succeed.
+    "QUEUE_FULL": FaultCode.AGENT_UNREACHABLE,
+    "LIMITED": FaultCode.AGENT_UNREACHABLE,
 }
 _REASON_BY_CODE: Final = {reason.code: reason.name for reason in REASONS.values() if reason.domain == DOMAIN}
 
@@ -176,7 +185,8 @@ def decode_error(answer: object, status: int = 200) -> FaultError:
     """Return the error that a server sent instead of a result.
 
     The answer is a JSON-RPC error, a `google.rpc.Status`, an error body of REST in 0.3, or the response of a proxy.
-    `details` has the `reason`, the HTTP `status`, and the server's message as `said`.
+    `details` has the `reason`, the HTTP `status`, and the server's message as `said`. If another gateway named the time
+    of a retry, it also has `retry_after`.
     """
     body = cast("JsonObject", answer) if isinstance(answer, dict) else {}
     error = body.get("error")
@@ -188,17 +198,29 @@ def decode_error(answer: object, status: int = 200) -> FaultError:
     # Both SDKs send JSON-RPC errors with HTTP 200. Any other status comes from a proxy or REST, and is more specific.
     number = error.get("code") if isinstance(error.get("code"), int) and status == 200 else status
     message = f"The agent's server answered {number}" + (f": {text}" if text else "")
-    return FaultError(code, message, reason=reason, said=text, status=status)
+    details: JsonObject = {"reason": reason, "said": text, "status": status}
+    metadata: Any = next((info["metadata"] for info in _list_details(error) if "metadata" in info), None)
+    seconds: Any = cast("JsonObject", metadata).get("retryAfter") if isinstance(metadata, dict) else None
+    if isinstance(seconds, str) and _SECONDS.fullmatch(seconds):
+        details["retry_after"] = min(int(seconds), LONGEST)
+    return FaultError(code, message, **details)
 
 
-def _decode_reason(error: JsonObject) -> str:
-    """Return the reason in the details of 1.0, else the one of the JSON-RPC code, else an empty text."""
+def _list_details(error: JsonObject) -> Iterator[JsonObject]:
+    """Yield the details of an error in 1.0."""
     # `error.data` in JSON-RPC (specification 1.0, 9.5), `error.details` in REST (11.6).
     for name in ("data", "details"):
         listed = error.get(name)
         for each in cast("list[Any]", listed) if isinstance(listed, list) else ():
-            reason: Any = cast("JsonObject", each).get("reason") if isinstance(each, dict) else None
-            if isinstance(reason, str):
-                return reason
+            if isinstance(each, dict):
+                yield cast("JsonObject", each)
+
+
+def _decode_reason(error: JsonObject) -> str:
+    """Return the reason in the details of 1.0, else the one of the JSON-RPC code, else an empty text."""
+    for info in _list_details(error):
+        reason: Any = info.get("reason")
+        if isinstance(reason, str):
+            return reason
     code = error.get("code")
     return _REASON_BY_CODE.get(code, "") if isinstance(code, int) else ""

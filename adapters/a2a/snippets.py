@@ -56,10 +56,33 @@ async def main() -> None:
 
 asyncio.run(main())
 """
+_TYPESCRIPT: Final = """\
+// npm install @a2a-js/sdk
+import { SendMessageRequest } from "@a2a-js/sdk";
+import {
+  ClientFactory,
+  DefaultAgentCardResolver,
+  JsonRpcTransportFactory,
+  createAuthenticatingFetchWithRetry,
+} from "@a2a-js/sdk/client";
+
+const fetchImpl = createAuthenticatingFetchWithRetry(fetch, {
+  headers: async () => ({ Authorization: `Bearer ${process.env.<KEY>}` }),
+  shouldRetryWithHeaders: async () => undefined,
+});
+const factory = new ClientFactory({
+  transports: [new JsonRpcTransportFactory({ fetchImpl })],
+  cardResolver: new DefaultAgentCardResolver({ fetchImpl }),
+});
+const client = await factory.createFromUrl("<URL>/a2a/<AGENT>/", ".well-known/agent-card.json");
+const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts: [{ text: "Hello" }] };
+const result = await client.sendMessage(SendMessageRequest.fromJSON({ message }));
+console.log(JSON.stringify(result));
+"""
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command, and a program with the Python SDK, for each version."""
+    """Return a command and a program with the Python SDK for each version, and one in TypeScript for the newest."""
     url = f"{base_url}/a2a/{agent}"
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
     new = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
@@ -68,6 +91,7 @@ def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
     return (
         curl("curl, A2A 1.0", url, new, "A2A-Version: 1.0", version="1.0"),
         program("a2a-sdk 1", "python", _PYTHON_1_0, version="1.0", url=base_url, agent=agent),
+        program("@a2a-js/sdk", "typescript", _TYPESCRIPT, version="1.0", url=base_url, agent=agent),
         curl("curl, A2A 0.3", url, old, version="0.3"),
         program("a2a-sdk 0.3", "python", _PYTHON_0_3, version="0.3", url=base_url, agent=agent),
     )

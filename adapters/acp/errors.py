@@ -25,7 +25,13 @@ _STATUSES: Final[Mapping[FaultCode, int]] = {
     FaultCode.NOT_AWAITING: 403,
 }
 _SERVER_ERRORS: Final = frozenset(
-    {FaultCode.METHOD_NOT_ALLOWED, FaultCode.TASK_ENDED, FaultCode.NOT_AWAITING, FaultCode.QUEUE_FULL}
+    {
+        FaultCode.METHOD_NOT_ALLOWED,
+        FaultCode.TASK_ENDED,
+        FaultCode.NOT_AWAITING,
+        FaultCode.QUEUE_FULL,
+        FaultCode.LIMITED,
+    }
 )
 """Refusals that SDK 1.0.3 reports as `server_error`, although their status is 4xx."""
 

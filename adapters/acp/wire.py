@@ -191,7 +191,8 @@ class ErrorEvent(_Wire):
 
 
 class NativeEvent(_Wire):
-    """An event of an unknown type."""
+    """Event whose type ACP does not define. All its members but `type` are kept as unknown members, and the canonical
+    model stores it as a `Native` event."""
 
     type: str
 

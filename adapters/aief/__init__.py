@@ -17,7 +17,7 @@ __all__ = ("Client", "adapter", "discover", "upstream", "upstream_name")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return the row of the table of URLs."""
+    """Return the row of the URL table."""
     url = f"{base_url}/ap/v1"
     return (Example("AIEF", url, f"""curl -s {url}/agent/tasks -d '{{"input": "Hello"}}'"""),)
 

@@ -158,8 +158,11 @@ def _free(name: str, names: set[str]) -> str:
 
 
 def input_losses(call: Invocation, sent: Container[str] = ()) -> Iterator[tuple[Feature, str]]:
-    """Yield the features of the input that the protocol has no form for, each with how it is lost. `sent` holds the
-    names of what the extension carries instead."""
+    """Yield the features of the input that the server does not receive whole, each with a description of the loss.
+
+    AIEF has no form for them. `sent` names the members of the extension's request (`messages`, `metadata`, `tools`,
+    `answers`) that carry such features to another gateway; these are not lost.
+    """
     messages = () if "messages" in sent else call.messages
     parts = [part for message in messages for part in message.parts]
     metadata = (each.metadata for each in (*messages, *parts))
@@ -173,7 +176,7 @@ def input_losses(call: Invocation, sent: Container[str] = ()) -> Iterator[tuple[
 
 
 def _part_losses(parts: Sequence[Part]) -> Iterator[tuple[Feature, str]]:
-    """Yield the features of these parts that the protocol has no form for, each with how it is lost."""
+    """Yield the features of these parts that AIEF has no form for, each with a description of the loss."""
     for part in parts:
         match part:
             case ReasoningPart():

@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.types import ControllerRouterHandler
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.encoding import LargeJson
 from babelgate.adapters.kit.server.rest import RestDescription
 from babelgate.canonical import Carry, Cron, Fault, Feature, Hub, Principal, Record, Run, Task, Thread, Webhook
@@ -16,7 +17,7 @@ from babelgate.canonical.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One row of the table of URLs: the URL to call, and a command to paste."""
+    """One row of the URL table: the URL to call, and a command to paste."""
 
     label: str
     url: str
@@ -114,7 +115,7 @@ class Adapter:
     checks_origin: bool = False
     """True if a browser page from a disallowed origin is refused even with a valid key, as the protocol requires."""
     routes: Callable[[Hub], Sequence[ControllerRouterHandler]]
-    encode_fault: Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
+    encode_fault: Callable[[Fault, AnyRequest], Response[Any]]
     """Encoder of a fault as an error response of the protocol."""
     carries: Mapping[str, Mapping[Feature, Carry]]
     """Carry of each feature (whole, with a loss, or dropped), by version and feature."""
@@ -124,7 +125,7 @@ class Adapter:
     examples: Callable[[str, str], Sequence[Example]]
     """Rows for the table of URLs: (base URL without a trailing slash, agent name) → examples."""
     rest: RestDescription | None = None
-    """Types of the bodies of its REST operations, for OpenAPI documents. None for a protocol without REST."""
+    """Types of its REST operations' bodies, for OpenAPI documents. None for a protocol without REST."""
     snippets: Callable[[str, str], Sequence[Snippet]] = lambda base_url, agent: ()
     """Programs to copy: (base URL without a trailing slash, agent name) → snippets. One uses curl, the others the
     official clients of the protocol. They read the API key from `BABELGATE_KEY`."""

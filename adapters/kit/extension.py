@@ -206,7 +206,7 @@ class RecordReader:
         """Seq of the last record that was read."""
         self.run_id = run_id
         self.task_id: str | None = None
-        """Id of the task of the last record that was read."""
+        """Task id of the last record that was read."""
         self.state: TaskState | None = None
         self.stopped = False
         self.behind = False
@@ -356,7 +356,7 @@ def schema() -> JsonObject:
 
 
 def _request_schema() -> JsonObject:
-    """Return the JSON Schema of the members of a request."""
+    """Return the JSON Schema of a request's members."""
     text: JsonObject = {"type": "string"}
     name: JsonObject = {"type": "string", "minLength": 1, "maxLength": _LONGEST_ID}
     message: JsonObject = {"$ref": "#/$defs/Message"}

@@ -9,13 +9,13 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar, overload
 
-from litestar import Request
 from litestar.connection import ASGIConnection
 from litestar.exceptions import ClientException
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from babelgate.adapters.kit.aside import aside
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.values import count_values
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.json import MAX_DEPTH, NotJson, TooDeep, check_json
@@ -57,7 +57,7 @@ ABSENT: Final = Absent.ABSENT
 """The value of an empty body, and of `null`."""
 
 
-async def read_bytes(request: Request[Any, Any, Any], *, limit: int | None = None) -> bytes:
+async def read_bytes(request: AnyRequest, *, limit: int | None = None) -> bytes:
     """Return the whole body. Raises too_large as soon as it exceeds `limit`, or by default the limit of the caller.
     Raises invalid if the request is malformed."""
     most = most_bytes(request) if limit is None else limit
@@ -75,7 +75,7 @@ async def read_bytes(request: Request[Any, Any, Any], *, limit: int | None = Non
     return b"".join(chunks)
 
 
-async def read_json(request: Request[Any, Any, Any], *, limit: int | None = None) -> Json | Absent:
+async def read_json(request: AnyRequest, *, limit: int | None = None) -> Json | Absent:
     """Return the body as JSON, even if its Content-Type is not JSON, or ABSENT if it is empty or `null`. `limit` is its
     maximum size in bytes; the default is that of the caller. Raises invalid, too_large."""
     raw = await read_bytes(request, limit=limit)

@@ -1,8 +1,10 @@
 """Port of traces: clients of protocols report their requests to the gateway's tracing, if it is on."""
 
+import re
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Final, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 from babelgate.canonical.value import JsonObject
 
@@ -32,10 +34,10 @@ class HttpSpan(Protocol):
 
 
 class CallTracer(Protocol):
-    """Source of the spans of requests to agents' servers."""
+    """Creates spans for requests to agents' servers."""
 
     def start_http(self, method: str, url: str, operation: TracedOperation | None) -> HttpSpan:
-        """Start the span of a request, as a child of the span of its operation, if it has one."""
+        """Start the span of a request, as a child of its operation's span, if there is one."""
         ...
 
     def read_context(self) -> Mapping[str, str]:
@@ -47,10 +49,37 @@ CALL_TRACER: Final[ContextVar[CallTracer | None]] = ContextVar("call_tracer", de
 """Tracer of the run that the current task executes."""
 
 
+CHAIN: Final[ContextVar[Mapping[str, str]]] = ContextVar("chain", default=MappingProxyType({}))
+"""Headers of the chain of calls that the current run belongs to, for its requests to agents' servers."""
+BODY_HOPS: Final[ContextVar[int]] = ContextVar("body_hops", default=0)
+"""Depth of the chain of calls, as the body of the current request names it."""
+HOPS: Final = "babelgate/hops"
+"""Member of the metadata of A2A and MCP with the depth of the chain of calls. It reaches servers behind programs that
+drop headers."""
+_DEPTH: Final = re.compile(r"(?:^|,)\s*babelgate=h:([0-9]{1,6})\s*(?:,|$)")
+
+
+def hops_of(tracestate: str) -> int:
+    """Return the depth of a chain of calls, by the member of a gateway in `tracestate`; 0 without one."""
+    match = _DEPTH.search(tracestate)
+    return 0 if match is None else int(match[1])
+
+
+def note_hops(metadata: object) -> None:
+    """Store the depth of the chain of calls that the metadata of a request names, or 0."""
+    value: Any = metadata.get(HOPS) if isinstance(metadata, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    is_depth = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6
+    BODY_HOPS.set(value if is_depth else 0)
+
+
 def add_trace(message: JsonObject) -> None:
-    """Add the context of the current trace to the metadata of an encoded message, if there is one. Baggage is sent in
-    the header alone."""
+    """Add the context of the current trace, and the depth of the chain of calls, to the metadata of an encoded message.
+    Baggage is sent in the header alone."""
+    context: JsonObject = {}
     tracer = CALL_TRACER.get()
     if tracer is not None:
         context = {name: value for name, value in tracer.read_context().items() if name != "baggage"}
+    if hops := hops_of(CHAIN.get().get("tracestate", "")):
+        context[HOPS] = hops
+    if context:
         message["metadata"] = {**(message.get("metadata") or {}), **context}

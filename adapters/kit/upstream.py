@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import httpx
 
+from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.canonical import AgentInfo, Event, Invocation
 from babelgate.canonical.value import JsonObject
 
@@ -34,6 +35,10 @@ Describe = Callable[[str, httpx.AsyncClient, Mapping[str, str], AgentInfo], Awai
 """(URL, HTTP client, headers, agent) → the agent's schemas by name."""
 
 
+DiscoverSigned = Callable[[str, httpx.AsyncClient, Mapping[str, str], CardTrust], Awaitable[Sequence[AgentInfo]]]
+"""(URL, HTTP client, headers, verification) → agents. Raises FaultError with the reason why a card is refused."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
     """The client half of one protocol."""
@@ -44,8 +49,12 @@ class Upstream:
     discover: Callable[[str, httpx.AsyncClient, Mapping[str, str]], Awaitable[Sequence[AgentInfo]]]
     """Lists the agents of a server: (URL, HTTP client, headers) → agents. Raises FaultError with the server's response
     if it does not speak the protocol."""
+    discover_signed: DiscoverSigned | None = None
+    """Lists the agents of a server like `discover`, and verifies the cards by which the server describes them. None if
+    the protocol has no signed cards."""
     client: Callable[..., Client]
-    """Factory of clients: `client(url, name, headers=…, timeout=…, **options)`."""
+    """Factory of clients: `client(url, name, headers=…, timeout=…, **options)`. If the protocol has signed cards, also
+    with `trust=…`, a `CardTrust`."""
     name_of: Callable[[AgentInfo], str]
     """The server's own name of an agent that it listed."""
     own_path: str | None = None

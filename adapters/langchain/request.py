@@ -222,8 +222,9 @@ def is_lossy(message: Message) -> bool:
 
 
 def encode_messages(call: Invocation, history: Sequence[Message] = ()) -> JsonObject:
-    """Return the input of an Agent Protocol run: messages, and data in `input`. Both are missing in a run without an
-    input."""
+    """Return the members of an Agent Protocol request that hold the run's input: `messages`, and `input` with the data.
+    `history` are the messages of the conversation that the server does not have. A member without content is left
+    out."""
     messages = [encode_agent_protocol_message(message) for message in (*history, *call.messages)]
     members: JsonObject = {"messages": messages} if messages else {}
     return members if call.data is None else {**members, "input": call.data}

@@ -14,7 +14,7 @@ __all__ = ("CARRIES", "VERSION", "adapter")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return the row of the table of URLs."""
+    """Return the row of the URL table."""
     url = f"{base_url}{PATH}"
     call = f'{{"name": "{agent}", "arguments": {{"message": "Hello"}}}}'
     body = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {call}}}'

@@ -20,6 +20,7 @@ _STATUS: Final[Mapping[FaultCode, int]] = {
     FaultCode.METHOD_NOT_ALLOWED: 405,
     FaultCode.TOO_LARGE: 413,
     FaultCode.QUEUE_FULL: 429,
+    FaultCode.LIMITED: 429,
     FaultCode.INTERNAL: 500,
     FaultCode.SHUTTING_DOWN: 503,
     FaultCode.UNAVAILABLE: 503,
@@ -50,4 +51,7 @@ def encode_fault(fault: Fault, code: int | None = None) -> tuple[int, JsonObject
 def encode_failure(fault: Fault) -> JsonObject:
     """Return a tool result with the error, which the model can read and react to. SPEC/server/tools, Error Handling."""
     content = [{"type": "text", "text": fault.message}]
-    return {"content": content, "isError": True, "_meta": {"babelgate": {"fault": str(fault.code)}}}
+    facts: JsonObject = {"fault": str(fault.code)}
+    if "retry_after" in fault.details:
+        facts["retryAfter"] = fault.details["retry_after"]
+    return {"content": content, "isError": True, "_meta": {"babelgate": facts}}

@@ -62,8 +62,6 @@ _FAILED = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did n
 class _Content:
     """Content block of the result: one part of a message, or one artifact."""
 
-    """Content block of the result: one part of a message, or one artifact."""
-
     run_id: str | None
     message_id: str | None
     text: list[str] = field(default_factory=list[str])
@@ -74,12 +72,19 @@ class _Content:
 
 
 class ResultWriter:
-    """Writer of one result. It is fed with all records of a task. The output after the record `since` becomes part of
-    the result; of the earlier records, only open questions count."""
+    """Writer of one result. It receives all records of a task. The output after the record with the number `since`
+    becomes part of the result. Earlier records supply only the open questions, the task's state, and the
+    records for the extension."""
 
     def __init__(self, task: Task, since: int, run_id: str | None, *, whole: bool = False) -> None:
-        """Create the writer. The result ends with the run `run_id`, or with any run after `since` if `run_id` is None.
-        `whole` is True if the result covers the whole task, and so ends with its last run."""
+        """Create the writer for records of `task`.
+
+        Args:
+            task: Task of the call.
+            since: Number of the last record before the result, which contains only later output.
+            run_id: Id of the run whose end ends the result. None means the first run that ends after `since`.
+            whole: True if the result covers all runs of the task, and so ends with the last one.
+        """
         self.has_ended = False
         self.task = task
         self.state = TaskState.SUBMITTED
@@ -114,8 +119,8 @@ class ResultWriter:
         return self.has_ended and self.status is RunStatus.PAUSED and self.fault is None
 
     def resume(self, run_id: str | None) -> None:
-        """Continue after an answer. The result then ends with the run `run_id`, or with the next one if that is
-        None."""
+        """Continue the result after an answer. It then ends with the run `run_id`, or with the next run that ends if
+        `run_id` is None."""
         self.has_ended, self.run_id, self.status, self.fault = False, run_id, None, None
 
     # The result

@@ -1,6 +1,7 @@
 """Programs that call an agent over OpenAI's APIs."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from babelgate.adapters.kit.adapter import Snippet
@@ -28,16 +29,39 @@ messages = [{"role": "user", "content": "Hello"}]
 completion = client.chat.completions.create(model="<AGENT>", messages=messages)
 print(completion.choices[0].message.content)
 """
+_RESPONSES_TYPESCRIPT: Final = """\
+// npm install openai
+import OpenAI from "openai";
+
+const client = new OpenAI({ baseURL: "<URL>/v1", apiKey: process.env.<KEY> });
+const response = await client.responses.create({ model: "<AGENT>", input: "Hello" });
+console.log(response.output_text);
+"""
+_CHAT_TYPESCRIPT: Final = """\
+// npm install openai
+import OpenAI from "openai";
+
+const client = new OpenAI({ baseURL: "<URL>/v1", apiKey: process.env.<KEY> });
+const completion = await client.chat.completions.create({
+  model: "<AGENT>",
+  messages: [{ role: "user", content: "Hello" }],
+});
+console.log(completion.choices[0].message.content);
+"""
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command, and a program with the Python SDK, for each API."""
+    """Return a command, and programs with the SDKs for Python and TypeScript, for each API."""
     url = f"{base_url}/v1"
     messages = [{"role": "user", "content": "Hello"}]
     chat = {"model": agent, "messages": messages}
+    responses = partial(program, "openai, responses", version=RESPONSES_VERSION, url=base_url, agent=agent)
+    completions = partial(program, "openai, chat completions", version=CHAT_VERSION, url=base_url, agent=agent)
     return (
         curl("curl, responses", f"{url}/responses", {"model": agent, "input": "Hello"}, version=RESPONSES_VERSION),
-        program("openai, responses", "python", _RESPONSES, version=RESPONSES_VERSION, url=base_url, agent=agent),
+        responses("python", _RESPONSES),
+        responses("typescript", _RESPONSES_TYPESCRIPT),
         curl("curl, chat completions", f"{url}/chat/completions", chat, version=CHAT_VERSION),
-        program("openai, chat completions", "python", _CHAT, version=CHAT_VERSION, url=base_url, agent=agent),
+        completions("python", _CHAT),
+        completions("typescript", _CHAT_TYPESCRIPT),
     )

@@ -14,7 +14,7 @@ __all__ = ("adapter",)
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return the row of the table of URLs."""
+    """Return the row of the URL table."""
     url = f"{base_url}/v1/runs"
     body = f'{{"assistant_id": "{agent}", "input": "Hello"}}'
     return (Example("Minimal runtime", url, f"curl -s {url} -d '{body}'"),)

@@ -58,7 +58,7 @@ class DataPart(_Part):
 
 
 class FilePart(_Part):
-    """A file: its bytes (Base64), its URL, or the hash of a file of the gateway."""
+    """A file: its bytes (Base64), its URL, or the hash of a file that the gateway stores."""
 
     kind: Literal["file"]
     name: str | None = None

@@ -309,7 +309,8 @@ def _file(part: Any, content: Any, url: Any, name: Any, kind: Any, exchange: Exc
 
 
 def _questions(parts: list[Any]) -> Iterator[Question]:
-    """Yield the questions in message parts: each is text, followed by data with its id if the agent has data for it."""
+    """Yield the questions in the parts of a message. The text parts of a question come first. A data part with the
+    question's id, value and schema ends it; the last question may have none."""
     text = ""
     for part in parts:
         data = dig(part, "data")

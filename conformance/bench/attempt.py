@@ -9,14 +9,15 @@ from datetime import UTC, datetime
 from typing import Final
 
 from babelgate.conformance.bench.check import CheckVerdict, Evidence, judge
-from babelgate.conformance.bench.price import Prices, add_usages, normal
+from babelgate.conformance.bench.price import Prices
 from babelgate.conformance.bench.result import Attempt, Outcome, VerdictRecord
 from babelgate.conformance.bench.sandbox import Matcher
 from babelgate.conformance.bench.server import AgentClient, ListedArtifact, ServerError, StepResult
 from babelgate.conformance.bench.suite import LoadedTask
+from babelgate.usage import add_usages, normal
 
 _MAX_OUTPUT: Final = 4000
-"""Maximum number of characters of an output in the record."""
+"""Maximum length of an output in the record, in characters."""
 _TRANSFER_TIMEOUT: Final = 300.0
 """Timeout in seconds for the uploads before the steps, and for the downloads after them. They do not count towards the
 timeout of the task."""

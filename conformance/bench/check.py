@@ -22,7 +22,7 @@ from babelgate.conformance.bench.sandbox import (
 from babelgate.conformance.bench.task import Check
 
 _MAX_TEXT: Final = 80
-"""Maximum number of characters of a text in a title or a reason."""
+"""Maximum length of a text in a title or a reason, in characters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,30 +1,21 @@
-"""Usage of an attempt, and its cost.
+"""Cost of an attempt.
 
-Agents report usage under various names: those of OpenAI's two APIs, LangChain and Anthropic are supported. A cost that
-the agent reports is used as it is. Otherwise the cost follows from the tokens and a price table. Without either, the
-cost is unknown and not zero.
+A cost that the agent reports is used as it is. Otherwise the cost follows from the tokens and a price table. Without
+either, the cost is unknown and not zero.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from babelgate.conformance.bench.document import Unreadable, read_document
-
-_WORDS: Final[Mapping[str, Sequence[str]]] = {
-    "input_tokens": ("input_tokens", "prompt_tokens", "inputTokens", "promptTokens"),
-    "output_tokens": ("output_tokens", "completion_tokens", "outputTokens", "completionTokens"),
-    "total_tokens": ("total_tokens", "totalTokens"),
-    "cost": ("cost", "total_cost", "cost_usd", "total_cost_usd"),
-}
-_MILLION: Final = 1_000_000
+from babelgate.usage import cost_of
 
 
 class PriceError(Exception):
-    """Error with a one-line message: what is wrong with a price."""
+    """Raised for an invalid price or an invalid price file. The message is one line."""
 
 
 class Price(BaseModel):
@@ -44,40 +35,10 @@ class Prices:
 
     def cost(self, agent: str, usage: Mapping[str, float]) -> float | None:
         """Return the cost of the usage, or None if it is unknown."""
-        if "cost" in usage:
-            return usage["cost"]
         price = self.agents.get(agent) or self.agents.get("*")
-        if price is None or not ("input_tokens" in usage or "output_tokens" in usage):
-            return None
-        used = usage.get("input_tokens", 0) * price.input + usage.get("output_tokens", 0) * price.output
-        return used / _MILLION
-
-
-def normal(usage: Mapping[str, Any]) -> dict[str, float]:
-    """Return the usage under standard names. Usage that is reported by model is summed."""
-    found: dict[str, float] = {}
-    for name, words in _WORDS.items():
-        number = next((usage[word] for word in words if _is_number(usage.get(word))), None)
-        if number is not None:
-            found[name] = float(number)
-    if not found:
-        parts = [cast("dict[str, Any]", each) for each in usage.values() if isinstance(each, dict)]
-        found = add_usages(map(normal, parts))
-    if "total_tokens" not in found and ("input_tokens" in found or "output_tokens" in found):
-        found["total_tokens"] = found.get("input_tokens", 0) + found.get("output_tokens", 0)
-    return found
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
-
-
-def add_usages(usages: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for usage in usages:
-        for name, number in usage.items():
-            total[name] = total.get(name, 0) + number
-    return total
+        if price is None:
+            return usage.get("cost")
+        return cost_of(usage, price.input, price.output)
 
 
 def parse_price(text: str) -> tuple[str, Price]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 FORMAT = 1
-"""Version of the format of these files. Newer versions are refused."""
+"""Format version of these files. Newer versions are refused."""
 
 Outcome = Literal["passed", "failed", "error", "timeout", "limit", "unreachable", "skipped", "broken"]
 """Outcome of an attempt.
@@ -42,7 +42,7 @@ class AgentAbout(ResultRecord):
 
 
 class TaskAbout(ResultRecord):
-    """Description of one task of a benchmark, as the report stores it: its identity, and the labels by which results
+    """Description of one benchmark task, as the report stores it: its identity, and the labels by which results
     are grouped."""
 
     name: str

@@ -53,7 +53,7 @@ class BenchProgress:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Attempt that is still to be made."""
+    """Scheduled attempt: one repetition of one task by one agent."""
 
     contender: Contender
     loaded: LoadedTask

@@ -23,13 +23,13 @@ _JAIL: Final = Path(__file__).parent / "jail.py"
 _START_TIMEOUT: Final = 30.0
 """Timeout in seconds for the start of a process on a busy machine."""
 _EXTRA_SECONDS: Final = 5.0
-"""Seconds added to the timeout of a program, which is measured from before its start."""
+"""Seconds added to the timeout of a program, because the measured time includes the start of its process."""
 _MATCH_TIMEOUT: Final = 5.0
 """Timeout in seconds for one pattern or one schema."""
 _MATCH_MEMORY: Final = 2 * 2**30
 _UNLIMITED_SECONDS: Final = 2**30
 _MAX_OUTPUT: Final = 2**20
-"""Maximum number of bytes of a program's output that are kept."""
+"""Maximum number of bytes that are kept of a program's output."""
 
 
 class SandboxTimeout(Exception):
@@ -172,7 +172,7 @@ class Matcher:
         self._process: Process | None = None
         self._stack = AsyncExitStack()
         self.isolation = ""
-        """Part that refuses sockets to the process: `kernel` or `hook`."""
+        """Mechanism that denies sockets to the process: `kernel` or `hook`."""
 
     async def __aenter__(self) -> "Matcher":
         async with self._turn:

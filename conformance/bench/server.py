@@ -15,6 +15,7 @@ import httpx
 
 from babelgate.conformance.bench.sandbox import safe_path
 from babelgate.conformance.bench.suite import TaskUpload
+from babelgate.conformance.wire.tls import open_context
 
 Kind = Literal["unreachable", "protocol", "refused"]
 
@@ -176,7 +177,8 @@ async def reach() -> AsyncGenerator[httpx.AsyncClient]:
     """Yield an HTTP client for all servers of a benchmark. It has no read timeout: the timeout of a task limits its
     steps."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=4.0)
-    async with httpx.AsyncClient(timeout=httpx.Timeout(None, connect=10.0), limits=limits) as client:
+    timeout = httpx.Timeout(None, connect=10.0)
+    async with httpx.AsyncClient(timeout=timeout, limits=limits, verify=open_context()) as client:
         yield client
 
 

@@ -13,7 +13,6 @@ from statistics import fmean
 from typing import Final, Literal
 
 from babelgate.conformance.bench import stats as st
-from babelgate.conformance.bench.price import add_usages
 from babelgate.conformance.bench.result import (
     AgentFigures,
     Attempt,
@@ -27,6 +26,7 @@ from babelgate.conformance.bench.result import (
     TaskAbout,
     Times,
 )
+from babelgate.usage import add_usages
 
 ALPHA: Final = 0.05
 """Significance level of the tests."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt,
 NAME: Final = r"^[A-Za-z0-9][-A-Za-z0-9_.]{0,99}$"
 """Pattern for the name of a suite or a task, which becomes part of file names and table rows."""
 FILE_LIMIT: Final = 64 * 2**20
-"""Maximum size of one file of a task, in bytes."""
+"""Maximum size of one task file, in bytes."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
@@ -103,7 +103,7 @@ class Check(TaskSection):
     """True if the agent must fail. The predicates then apply to its error message. Without such a check, an agent that
     fails does not pass the task."""
     steps: Count | None = None
-    """Bounds of the number of steps that the agent took."""
+    """Bounds on the number of steps that the agent took."""
     program: Annotated[Words, Field(min_length=1)] | None = None
     """Python program among the agent's files, with its arguments, or `-m` and a module. Its exit code must be 0. The
     predicates apply to its standard output."""

@@ -25,7 +25,7 @@ STRANGE: tuple[str | Message | dict[str, Any], ...] = (
 _MAX_EVENTS = 50
 """Maximum number of events after which a run is closed, and of answers in one task."""
 _MAX_ITERATIONS = 400
-"""Maximum number of iterations of the event loop after which a run is cancelled."""
+"""Maximum number of event-loop iterations after which a run is cancelled."""
 
 
 async def check_agent(

@@ -19,7 +19,7 @@ MARKS: Final = {
     Verdict.HARNESS_ERROR: "⚠",
 }
 _MAX_TEXT: Final = 600
-"""Maximum number of characters of a body that are shown."""
+"""Maximum number of a body's characters that are shown."""
 
 
 _BEHAVIOUR_WORDS: Final[Mapping[str, tuple[str, str]]] = {

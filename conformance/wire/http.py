@@ -7,11 +7,9 @@ of the protocol: for example an intentionally invalid request, or a page of anot
 import asyncio
 import contextlib
 import json
-import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from functools import cache
 from typing import Any, Final
 
 import httpx
@@ -21,6 +19,7 @@ from babelgate.conformance.wire.credentials import origin_of
 from babelgate.conformance.wire.exchange import CheckedMessage, Exchange, InvalidJson, SseFrame, parse_json
 from babelgate.conformance.wire.schema import Schemas, Violation
 from babelgate.conformance.wire.sse import SseParser
+from babelgate.conformance.wire.tls import open_context
 
 Receives = str | Mapping[int, str] | None
 """Definition for the response: one for all, or one for each status (200) or class of statuses (2, 4, 5)."""
@@ -31,11 +30,11 @@ EXCHANGES: Final[ContextVar[list[Exchange]]] = ContextVar("exchanges")
 _MAX_BODY: Final = 32 * 2**20
 """Maximum size of a response body that is read, in bytes."""
 _MAX_FRAMES: Final = 20_000
-"""Maximum number of events of a stream that are read."""
+"""Maximum number of events that are read from a stream."""
 
 
 TIMED_OUT: Final = "nothing came within"
-"""First words of the error of an exchange that timed out."""
+"""First words of the error for an exchange that timed out."""
 
 
 class Unanswered(Exception):
@@ -90,7 +89,7 @@ class Wire:
             timeout=timeout,
             # Each request opens a connection. A request that met the end of a reused connection would be lost, and
             # would look like a failure of the agent.
-            transport=ConnectionPool(_tls()),
+            transport=ConnectionPool(open_context()),
         )
 
     async def aclose(self) -> None:
@@ -320,14 +319,6 @@ class StreamExchange:
         except (httpx.HTTPError, TimeoutError) as error:
             self.exchange.error = _reason(error, bound)
             raise Unanswered(self.exchange.error, self.exchange) from None
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    """Return the TLS context, which is created once: loading the certificates takes longer than many requests."""
-    context = httpx.create_ssl_context(trust_env=False)
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 def _schema_for(receives: Receives, status: int) -> str | None:

@@ -35,7 +35,7 @@ from babelgate.gateway.storage.grants import Kind
 
 T = TypeVar("T")
 LogRead = Callable[[str], AsyncGenerator[Sequence[Record]]]
-"""Function that reads the log of a thread of an owner."""
+"""Function that reads the log of an owner's thread."""
 
 
 _LEVELS: Final[Mapping[Operation, GrantLevel]] = {"read": "read", "run": "write", "answer": "write", "cancel": "write"}
@@ -92,6 +92,10 @@ class Gate:
                 raise
             return error
         return None
+
+    def can_operate(self, principal: Principal) -> bool:
+        """Return True if the caller may operate the gateway."""
+        return self._is_allowed(principal, "admin", "")
 
     # Agents
 

@@ -415,7 +415,9 @@ class GuardedHub:
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:
         methods = ("answer",) if answers.webhook is None else ("answer", "set_webhook")
         owner = await self._gate.check_task(principal, answers.task_id, *methods)
-        named = msgspec.structs.replace(answers, key_id=principal.key_id, caller=principal)
+        named = msgspec.structs.replace(
+            answers, key_id=principal.key_id, caller=principal, may_raise=self._gate.can_operate(principal)
+        )
         return await self._hub.answer(owner, named)
 
     async def check_answers(self, principal: Principal, answers: Answers) -> None:

@@ -52,6 +52,11 @@ async def check_spec(spec: JsonObject, admin: AdminSettings) -> None:
             "auth: an agent of the administration API has only headers and forward, because the secret of a provider "
             "would be stored in the database. Put this agent into the configuration file.",
         )
+    if "tls" in spec:
+        raise FaultError(
+            FaultCode.INVALID,
+            "tls: it names files of the gateway's machine. Put this agent into the configuration file.",
+        )
     for url in resolve_spec(spec, admin).servers:
         await _check_host(url, admin.agent_networks)
 
@@ -66,7 +71,7 @@ def resolve_spec(spec: JsonObject, admin: AdminSettings) -> AgentSettings:
         for name, value in cast("JsonObject", headers).items()
     }
     try:
-        return AgentSettings.model_validate({**spec, "headers": resolved}).restrict(admin.agent_networks)
+        settings = AgentSettings.model_validate({**spec, "headers": resolved}).restrict(admin.agent_networks)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(step) for step in first["loc"])
@@ -74,6 +79,10 @@ def resolve_spec(spec: JsonObject, admin: AdminSettings) -> AgentSettings:
         if first["type"] == "extra_forbidden":
             message = f"there is no such key; there are {', '.join(AgentSettings.model_fields)}"
         raise FaultError(FaultCode.INVALID, f"{where}: {message}" if where else message) from None
+    if not all("://" in each for each in settings.card.keys):
+        words = "card.keys: an agent of the administration API has URLs of key sets, because files are the operator's"
+        raise FaultError(FaultCode.INVALID, f"{words}. Put this agent into the configuration file.")
+    return settings
 
 
 def _resolve(name: str, value: object, secrets: Sequence[str]) -> str:

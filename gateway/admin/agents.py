@@ -10,13 +10,14 @@ from litestar import Response
 from litestar.params import FromPath
 
 from babelgate.adapters.kit.json import read_json
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.admin.agent_specs import check_name, check_spec
-from babelgate.gateway.admin.bodies import MAX_BODY, AnyRequest, Disabling, read_body
-from babelgate.gateway.agents.detection import Detector, Undetected
+from babelgate.gateway.admin.bodies import MAX_BODY, Disabling, read_body
+from babelgate.gateway.agents.detection import Detector, Reach, Undetected
 from babelgate.gateway.agents.registry import Clients
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.exchange import current_origin
@@ -185,14 +186,14 @@ def _encode_switch(disabled: DisabledAgent) -> Mapping[str, Any]:
 
 
 async def _probe_all(name: str, settings: AgentSettings) -> list[dict[str, Any]]:
-    headers, make = settings.sent_headers, Clients.of(name, settings).discovery
+    headers, reach = settings.sent_headers, Reach.of(settings, Clients.of(name, settings).discovery)
     servers: list[dict[str, Any]] = []
     async with Detector() as detector:
         for url in settings.servers:
             began = time.perf_counter()
             try:
                 detail, is_ok = (
-                    (await detector.detect(url, headers, settings.protocol, settings.networks, make)).summary,
+                    (await detector.detect(url, headers, settings.protocol, reach)).summary,
                     True,
                 )
             except Undetected as error:

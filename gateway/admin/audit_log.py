@@ -5,9 +5,10 @@ from typing import Any, Final
 import msgspec
 from litestar import Response
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import AnyRequest, read_limit, read_time
+from babelgate.gateway.admin.bodies import read_limit, read_time
 from babelgate.gateway.clock import format_time
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.audit import AuditFilter, ChainVerifier, read_page_of_chain, read_records

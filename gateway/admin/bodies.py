@@ -1,16 +1,15 @@
 """Bodies of requests to the administration API, and the form of times in its responses."""
 
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
-from litestar import Request
 
 from babelgate.adapters.kit.json import ABSENT, read_json
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.gateway.settings.fields import parse_period
 
-AnyRequest = Request[Any, Any, Any]
 T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_BODY: Final = 2**20
@@ -26,14 +25,14 @@ class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     expires: str | None = None
-    """A date or a time in ISO 8601, or a period from now, such as `90d`."""
+    """Expiry of the key: a date or a time in ISO 8601, or a period from now, such as `90d`. None means never."""
 
 
 class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of the rotation of an API key."""
+    """Body of a request that rotates an API key."""
 
     grace: str | int | float = 0
-    """Period for which the key before is still accepted, such as `1h`."""
+    """Period for which the previous key is still accepted, such as `1h`, or a number of seconds."""
 
 
 class Disabling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -37,7 +37,7 @@ class ConfigurationHandlers(Handlers):
 
 def redact_settings(settings: Settings) -> dict[str, Any]:
     """Return settings as JSON values without secrets."""
-    values = settings.model_dump(mode="json")
+    values = settings.references.hide(settings.model_dump(mode="json"), _REDACTED)
     for name in ("database", "pooler"):
         if isinstance(values.get(name), str):
             values[name] = hide_password(values[name])

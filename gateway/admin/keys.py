@@ -6,18 +6,11 @@ import msgspec
 from litestar import Response
 from litestar.params import FromPath
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import (
-    AnyRequest,
-    NewKey,
-    Rotation,
-    read_body,
-    read_expiry,
-    read_grace,
-    read_limit,
-)
+from babelgate.gateway.admin.bodies import NewKey, Rotation, read_body, read_expiry, read_grace, read_limit
 from babelgate.gateway.api_key import digest_of, make_key
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.exchange import current_origin

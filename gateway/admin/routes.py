@@ -5,12 +5,13 @@ from typing import Any, Final
 
 from litestar import Response, Router, delete, get, post, put
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.admin.agents import AgentHandlers
 from babelgate.gateway.admin.audit_log import AuditHandlers
-from babelgate.gateway.admin.bodies import AnyRequest
+from babelgate.gateway.admin.budgets import BudgetHandlers
 from babelgate.gateway.admin.configuration import ConfigurationHandlers
 from babelgate.gateway.admin.keys import KeyHandlers
 from babelgate.gateway.admin.usage import UsageHandlers
@@ -59,7 +60,7 @@ async def _check(request: AnyRequest) -> Response[Any] | None:
 def admin_routes(hub: GatewayHub, port: GatewayPort) -> Router:
     """Return the routes of the administration API."""
     keys, agents, audit = KeyHandlers(hub), AgentHandlers(hub, port), AuditHandlers(hub)
-    configuration, usage = ConfigurationHandlers(port), UsageHandlers(hub)
+    configuration, usage, budgets = ConfigurationHandlers(port), UsageHandlers(hub), BudgetHandlers(hub)
     key, agent = "/keys/{key_id:str}", "/agents/{name:str}"
     return Router(
         PREFIX,
@@ -82,5 +83,7 @@ def admin_routes(hub: GatewayHub, port: GatewayPort) -> Router:
             get("/config")(configuration.get_config),
             post("/reload", status_code=200)(configuration.reload),
             get("/usage")(usage.get_usage),
+            get("/budgets")(budgets.list_budgets),
+            post("/budgets/{name:str}/raise", status_code=200)(budgets.raise_budget),
         ],
     )

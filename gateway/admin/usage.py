@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from litestar import Response
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import AnyRequest, read_time
+from babelgate.gateway.admin.bodies import read_time
+from babelgate.gateway.admin.budgets import encode_budgets
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.runs.run_reports import count_tokens
@@ -19,11 +21,13 @@ _DEFAULT: Final = 30 * 86_400_000_000
 _LONGEST: Final = 92 * 86_400_000_000
 """Longest period of one request, in microseconds. Chosen: three months."""
 _GROUPS: Final = ("owner", "agent", "day", "key")
+_SCOPES: Final = 100
+"""Maximum number of scopes of one budget in the response. `GET /admin/budgets` can show more."""
 _COUNTS: Final = ("runs", "input_tokens", "output_tokens")
 
 
 class UsageHandlers(Handlers):
-    """Handlers of the use of the gateway."""
+    """Handlers that report the usage of the gateway."""
 
     def __init__(self, hub: GatewayHub, clock: Clock | None = None) -> None:
         self._hub = hub
@@ -57,4 +61,7 @@ class UsageHandlers(Handlers):
             {**dict(zip(by, group, strict=True)), **{name: counts[group][name] for name in _COUNTS}}
             for group in sorted(counts)
         ]
-        return Response({"since": format_time(since), "until": format_time(until), "usage": usage})
+        body: dict[str, Any] = {"since": format_time(since), "until": format_time(until), "usage": usage}
+        if self._hub.budgets.current:
+            body["budgets"] = await encode_budgets(self._hub, _SCOPES)
+        return Response(body)

@@ -14,18 +14,46 @@ from urllib.parse import urlsplit
 import httpx
 
 from babelgate.adapters import UPSTREAMS
+from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, read_answer
 from babelgate.adapters.kit.client.calls import Hook
 from babelgate.adapters.kit.client.status import UNAVAILABLE
+from babelgate.adapters.kit.client.tls import ClientTls, explain_failure, has_dropped_client
 from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import AgentInfo, Fault, FaultError
 from babelgate.gateway.agents.networks import ClientFactory, Networks, open_client
+from babelgate.gateway.settings.model import AgentSettings
 
 _REQUEST_TIMEOUT: Final = httpx.Timeout(5.0)
-"""Timeout of each phase of a request, in seconds."""
+"""Timeout of each request phase (connect, write, read), in seconds."""
 _PROTOCOL_TIMEOUT: Final = 10.0
 """Time limit of all requests of one protocol, in seconds."""
 _INSTANCE: Final = re.compile(r"instance=([0-9a-fA-F-]{36})")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Restrictions and certificates for connections to the servers of an agent."""
+
+    networks: Networks | None = None
+    """Networks in which the servers must be; None for anywhere."""
+    tls: ClientTls | None = None
+    """Certificates for https; None for those of the system."""
+    make: ClientFactory = httpx.AsyncClient
+    """Function that creates the HTTP clients."""
+
+    @classmethod
+    def of(cls, settings: AgentSettings, make: ClientFactory = httpx.AsyncClient) -> "Reach":
+        """Return how the gateway connects to the servers of an agent with these settings. `make` creates the HTTP
+        clients."""
+        files = settings.tls
+        if files is None:
+            return cls(settings.networks, make=make)
+        tls = ClientTls(files.ca, files.cert, files.key, tuple(sorted(files.digests.items())))
+        return cls(settings.networks, tls, make)
+
+
+ANYWHERE: Final = Reach()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +76,10 @@ class _Refusal:
     reason: str
     answers: bool = False
     """True if the server works, but its response was not a list of agents."""
+    is_tls: bool = False
+    """True if no TLS connection to the server could be opened."""
+    is_dropped: bool = False
+    """True if the server ended the connection without a response."""
 
     def __str__(self) -> str:
         return self.reason
@@ -67,6 +99,10 @@ class Undetected(Exception):
         self.answers = answers
 
 
+_Key = tuple[str, str, str | None, Reach, CardTrust | None]
+"""URL, headers, protocol, restrictions and verification of a detection."""
+
+
 class Detector:
     """Detector of protocols. It caches the result for each server."""
 
@@ -74,11 +110,9 @@ class Detector:
         """Create a detector. `bound` is the time limit of all requests of one protocol, in seconds."""
         self._upstreams = upstreams
         self._bound = bound
-        self._clients: dict[tuple[Networks | None, ClientFactory], httpx.AsyncClient] = {}
+        self._clients: dict[Reach, httpx.AsyncClient] = {}
         self._instances: dict[str, str] = {}
-        self._detections: dict[
-            tuple[str, str, str | None, Networks | None, ClientFactory], asyncio.Future[Detected]
-        ] = {}
+        self._detections: dict[_Key, asyncio.Future[Detected]] = {}
 
     async def __aenter__(self) -> "Detector":
         return self
@@ -89,13 +123,13 @@ class Detector:
     async def aclose(self) -> None:
         await asyncio.gather(*(client.aclose() for client in self._clients.values()))
 
-    def _http(self, networks: Networks | None, make: ClientFactory) -> httpx.AsyncClient:
-        """Return the HTTP client for the servers in some networks, or anywhere. It is created on first use: loading its
-        certificates takes longer than the rest of a startup."""
-        if (networks, make) not in self._clients:
+    def _http(self, reach: Reach) -> httpx.AsyncClient:
+        """Return the HTTP client for some servers. It is created on first use: loading its certificates takes longer
+        than the rest of a startup. Raises OSError if the files of TLS cannot be used."""
+        if reach not in self._clients:
             hooks: dict[str, list[Hook]] = {"response": [self._record_instance]}
-            self._clients[networks, make] = open_client(networks, _REQUEST_TIMEOUT, hooks, make)
-        return self._clients[networks, make]
+            self._clients[reach] = open_client(reach.networks, _REQUEST_TIMEOUT, hooks, reach.tls, reach.make)
+        return self._clients[reach]
 
     async def _record_instance(self, response: httpx.Response) -> None:
         match = _INSTANCE.search(response.headers.get("babelgate", ""))
@@ -107,33 +141,50 @@ class Detector:
         url: str,
         headers: Mapping[str, str],
         protocol: str | None = None,
-        networks: Networks | None = None,
-        make: ClientFactory = httpx.AsyncClient,
+        reach: Reach = ANYWHERE,
+        trust: CardTrust | None = None,
     ) -> Detected:
         """Detect the protocol and the agents of a server. `protocol` restricts the detection to one protocol, and
-        `networks` the addresses to which it connects. `make` creates the HTTP client.
+        `reach` the addresses to which it connects. With `trust`, only protocols with signed cards are tried, and the
+        cards are verified.
 
         Raises Undetected.
         """
-        key = (url, repr(sorted(headers.items())), protocol, networks, make)
+        key = (url, repr(sorted(headers.items())), protocol, reach, trust)
         if key not in self._detections:
-            http = self._http(networks, make)
-            self._detections[key] = asyncio.ensure_future(self._detect(url, headers, protocol, http))
+            self._detections[key] = asyncio.ensure_future(self._detect(url, headers, protocol, reach, trust))
         return await self._detections[key]
 
     async def _detect(
-        self, url: str, headers: Mapping[str, str], protocol: str | None, http: httpx.AsyncClient
+        self, url: str, headers: Mapping[str, str], protocol: str | None, reach: Reach, trust: CardTrust | None
     ) -> Detected:
-        candidates = [each for each in self._upstreams if protocol in (None, each.protocol)]
-        answers = await asyncio.gather(*(self._ask(candidate, url, headers, http) for candidate in candidates))
+        try:
+            http = self._http(reach)
+        except OSError as error:
+            raise Undetected(f"tls: a file cannot be used: {error}") from None
+        candidates = [
+            each
+            for each in self._upstreams
+            if protocol in (None, each.protocol) and (trust is None or each.discover_signed is not None)
+        ]
+        answers = await asyncio.gather(
+            *(self._ask(candidate, url, headers, http, reach, trust) for candidate in candidates)
+        )
         instance = self._instances.get(_origin(url))
         if instance is not None and protocol is None:
-            gateway = await self._detect_gateway(url, headers, instance, http)
+            gateway = await self._detect_gateway(url, headers, instance, http, trust)
             if gateway is not None:
                 return gateway
         pairs = list(zip(candidates, answers, strict=True))
         matches = [(candidate, answer) for candidate, answer in pairs if not isinstance(answer, _Refusal)]
         if not matches:
+            refusals = [answer for answer in answers if isinstance(answer, _Refusal)]
+            if (tls := next((each.reason for each in refusals if each.is_tls), None)) is not None:
+                raise Undetected(tls)
+            has_certificate = reach.tls is not None and reach.tls.cert is not None
+            if url.startswith("https://") and not has_certificate and all(each.is_dropped for each in refusals):
+                words = "ends each connection: it may need a client certificate, which is set by tls.cert and tls.key"
+                raise Undetected(f"tls: {url} {words}")
             attempts = "; ".join(f"{candidate.title}: {answer}" for candidate, answer in pairs)
             if len(candidates) == 1:
                 answered = any(isinstance(answer, _Refusal) and answer.answers for answer in answers)
@@ -147,14 +198,25 @@ class Detector:
         return Detected(upstream, [(info, url) for info in infos], because, instance)
 
     async def _ask(
-        self, upstream: Upstream, url: str, headers: Mapping[str, str], http: httpx.AsyncClient
+        self,
+        upstream: Upstream,
+        url: str,
+        headers: Mapping[str, str],
+        http: httpx.AsyncClient,
+        reach: Reach,
+        trust: CardTrust | None,
     ) -> "Sequence[AgentInfo] | _Refusal":
         """Return the agents that a server lists in one protocol, or the reason why it lists none."""
         try:
             async with asyncio.timeout(self._bound):
-                infos = await upstream.discover(url, http, headers)
+                if trust is not None and upstream.discover_signed is not None:
+                    infos = await upstream.discover_signed(url, http, headers, trust)
+                else:
+                    infos = await upstream.discover(url, http, headers)
         except FaultError as error:
-            return _Refusal(error.fault.message, answers=_answers(error.fault))
+            if (reason := explain_failure(error, url, reach.tls)) is not None:
+                return _Refusal(reason, is_tls=True)
+            return _Refusal(error.fault.message, answers=_answers(error.fault), is_dropped=has_dropped_client(error))
         except TimeoutError:
             return _Refusal(f"no answer within {self._bound:g} seconds")
         except UnicodeError:
@@ -162,7 +224,12 @@ class Detector:
         return infos or _Refusal("it has no agents", answers=True)
 
     async def _detect_gateway(
-        self, url: str, headers: Mapping[str, str], instance: str, http: httpx.AsyncClient
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        instance: str,
+        http: httpx.AsyncClient,
+        trust: CardTrust | None,
     ) -> Detected | None:
         """Return the agents of another Babelgate, or None if the URL is not its root.
 
@@ -178,7 +245,7 @@ class Detector:
         if best is None or best.own_path is None or not names:
             return None
         urls = [url.rstrip("/") + best.own_path.format(agent=name) for name in names]
-        answers = await asyncio.gather(*(self._ask(best, each, headers, http) for each in urls))
+        answers = await asyncio.gather(*(self._ask(best, each, headers, http, trust) for each in urls))
         agents = [(answer[0], at) for answer, at in zip(answers, urls, strict=True) if not isinstance(answer, _Refusal)]
         if not agents:
             return None

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar, cast
 
 import httpx
 
+from babelgate.adapters.kit.client.tls import ClientTls, explain_failure
+from babelgate.adapters.kit.tracing import CHAIN
 from babelgate.adapters.kit.upstream import FORWARDED, Client
 from babelgate.canonical import Event, Fault, FaultCode, FaultError, Invocation
 from babelgate.canonical.agent import Introspectable
@@ -122,6 +124,8 @@ class FailoverServer:
     protocol: str = ""
     http: httpx.AsyncClient | None = None
     """HTTP client of the protocol's client, if that has no connections itself."""
+    tls: ClientTls | None = None
+    """Certificates for its connections; None for those of the system."""
 
     async def aclose(self) -> None:
         await self.client.aclose()
@@ -155,7 +159,7 @@ class ServerPool:
 
     @property
     def protocols(self) -> Sequence[str]:
-        """Names of the protocols of the servers, each once."""
+        """Protocol names of the servers, each once."""
         return list(dict.fromkeys(server.protocol for server in self._servers if server.protocol))
 
     def list_servers(self) -> Sequence[ServerState]:
@@ -259,7 +263,7 @@ class _FailoverRun:
                     server.breaker.record_failure()
                 else:
                     server.breaker.record_success()
-                self._log_failure(server, error.fault)
+                self._log_failure(server, error.fault, explain_failure(error, server.url, server.tls))
                 if self._has_started or not _is_unconnected(error):
                     raise
                 self._failed, self._events = error, None
@@ -281,7 +285,8 @@ class _FailoverRun:
         if self._span is not None:
             self._span.end(None, None if fault is None else str(fault.code))
 
-    def _log_failure(self, server: FailoverServer, fault: Fault) -> None:
+    def _log_failure(self, server: FailoverServer, fault: Fault, reason: str | None = None) -> None:
+        """Log and report a failed attempt. `reason` is text for the operator instead of that for callers."""
         call, details = self._call, fault.details
         self._observer.note_upstream_failed(call.agent, str(fault.code))
         log.warning(
@@ -295,7 +300,7 @@ class _FailoverRun:
             call.thread_id,
             call.task_id,
             call.run_id,
-            printable(fault.message, _REASON_LENGTH),
+            printable(reason or fault.message, _REASON_LENGTH),
             details.get("body", ""),
             extra={"fault": fault},
         )
@@ -312,6 +317,8 @@ class _FailoverRun:
             if pause and server.breaker.can_admit:
                 await asyncio.sleep(pause)
             FORWARDED.set(self._call.input.headers)
+            if "via" in self._call.input.trace:  # the run belongs to a limited chain of calls
+                CHAIN.set(self._call.input.trace)
             if server.breaker.enter():
                 if self._failed is not None and server is not self._server:
                     self._observer.note_failover(self._call.agent)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 import httpx
 
 from babelgate.adapters.kit.client.calls import Hook, open_http
+from babelgate.adapters.kit.client.tls import ClientTls, default_context
 from babelgate.gateway.settings.fields import IPNetwork
 
 log = logging.getLogger("babelgate.registry")
@@ -27,14 +28,16 @@ def open_client(
     networks: Networks | None,
     timeout: httpx.Timeout | float = 5.0,
     event_hooks: Mapping[str, list[Hook]] = MappingProxyType({}),
+    tls: ClientTls | None = None,
     make: ClientFactory = httpx.AsyncClient,
 ) -> httpx.AsyncClient:
-    """Return an HTTP client that connects only to addresses in the networks, or to any address if they are None. `make`
-    creates the client."""
-    if networks is None:
-        return make(timeout=timeout, event_hooks=event_hooks)
-    check = partial(_check_connection, networks=networks)
-    return open_http(check, timeout=timeout, event_hooks=event_hooks, make=make)
+    """Return an HTTP client that connects only to addresses in the networks, or to any address if they are None. `tls`
+    has the certificates for https, and `make` creates the client. Raises OSError if the files of `tls` cannot be
+    used."""
+    if networks is None and tls is None and make is httpx.AsyncClient:
+        return httpx.AsyncClient(timeout=timeout, event_hooks=event_hooks, verify=default_context())
+    check = None if networks is None else partial(_check_connection, networks=networks)
+    return open_http(check, timeout=timeout, event_hooks=event_hooks, tls=tls, make=make)
 
 
 def _check_connection(address: str, networks: Networks) -> None:

@@ -25,20 +25,22 @@ import httpx
 
 from babelgate._renamed import describe_import_error
 from babelgate.adapters import UPSTREAMS
+from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.adapters.kit.client.agent_name import legal_name
 from babelgate.adapters.kit.client.authorization import AuthorizedClient
-from babelgate.adapters.kit.client.calls import open_http
 from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.agents.detection import Detected, Detector, Undetected
+from babelgate.gateway.agents.card_checks import CardChecks
+from babelgate.gateway.agents.detection import ANYWHERE, Detected, Detector, Reach, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
-from babelgate.gateway.agents.networks import ClientFactory, Networks, open_client
+from babelgate.gateway.agents.networks import ClientFactory, open_client
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.tokens.source import AgentTokens, DiscoveryTokens
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import Describe, Detect, RegisteredAgent
+from babelgate.gateway.settings.certificates import CertificateError, check_files
 from babelgate.gateway.settings.model import AgentSettings, Settings
 
 log = logging.getLogger("babelgate.registry")
@@ -63,8 +65,10 @@ _CONNECTION: Final = (
     "agent",
     "headers",
     "auth",
+    "tls",
     "replay",
     "networks",
+    "card",
 )
 """Settings whose change needs a new client of an agent. Others are applied to the client that it has."""
 _DESCRIPTION_TIMEOUT: Final = 60.0
@@ -85,9 +89,14 @@ class Registry:
     """Agents of the gateway, by name."""
 
     def __init__(
-        self, agents: Iterable[RegisteredAgent], default: str | None = None, previous: "Registry | None" = None
+        self,
+        agents: Iterable[RegisteredAgent],
+        default: str | None = None,
+        previous: "Registry | None" = None,
+        cards: CardChecks | None = None,
     ) -> None:
-        """Create a registry. `default` names the agent of calls without a name; None means the first agent.
+        """Create a registry. `default` names the agent of calls without a name; None means the first agent. `cards`
+        verifies the cards of the agents' servers.
 
         A registry that replaces a `previous` one takes over other names of agents, and the agents that are gone: their
         committed runs may still start.
@@ -103,6 +112,7 @@ class Registry:
         """Time at which the last detection of a broken agent ended, by name, on the monotonic clock."""
         self._describing: set[asyncio.Task[None]] = set()
         self._observer = NO_OBSERVER
+        self.cards = cards or CardChecks()
         self._removed: dict[str, RegisteredAgent] = {}
         """Agents that a reload has removed, by name. Their committed runs may still start."""
         if previous is not None:
@@ -125,6 +135,7 @@ class Registry:
     def report_to(self, observer: GatewayObserver) -> None:
         """Report failures of agents' servers to an observer."""
         self._observer = observer
+        self.cards.report_to(observer)
         self._connect_observer(self.all())
 
     def _connect_observer(self, agents: Iterable[RegisteredAgent]) -> None:
@@ -275,6 +286,7 @@ class Registry:
     async def aclose(self) -> None:
         """Close connections to upstreams, and agents that wait for answers."""
         await self.stop_detections()
+        await self.cards.aclose()
         for agent in self.all_agents():
             await close_agent(agent)
 
@@ -321,9 +333,11 @@ async def connect(
     if (cwd := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, cwd)
     detector = Detector()
-    reused = _keep(previous, settings)
+    cards = CardChecks(settings.network.allow) if previous is None else previous.cards
+    trusts = {name: cards.trust_of(name, each) for name, each in settings.agents.items()}
+    reused = _keep(previous, settings, trusts)
     named = {
-        name: asyncio.ensure_future(_front(name, each, detector))
+        name: asyncio.ensure_future(_front(name, each, trusts[name], detector))
         for name, each in settings.agents.items()
         if name not in reused
     }
@@ -338,11 +352,13 @@ async def connect(
         await detector.aclose()
         raise
     # A detection of the previous registry may have ended meanwhile.
-    reused = {name: each for name, each in _keep(previous, settings).items() if name not in named}
+    reused = {name: each for name, each in _keep(previous, settings, trusts).items() if name not in named}
     late = _LateDetections(detector)
     agents_by_name: dict[str, RegisteredAgent] = {}
     for name, each in settings.agents.items():
-        found = [reused[name]] if name in reused else late.take(named[name], partial(_wait_for, name, each))
+        found = (
+            [reused[name]] if name in reused else late.take(named[name], partial(_wait_for, name, each, trusts[name]))
+        )
         agents_by_name |= {agent.info.name: agent for agent in found}
     agents_by_name |= {name: RegisteredAgent(*wrap(target, name)) for name, target in more.items()}
     by_server = [
@@ -352,7 +368,7 @@ async def connect(
     agents_by_name |= _apart((each for agents in by_server for each in agents), agents_by_name)
     unconfigured = () if previous is None else [each for each in previous.all() if each.settings is None]
     agents_by_name |= _apart(unconfigured, agents_by_name)
-    registry = Registry(agents_by_name.values(), settings.default_agent, previous)
+    registry = Registry(agents_by_name.values(), settings.default_agent, previous, cards)
     for name, each in agents_by_name.items():
         if each.detect is not None and (detection := late.running.get(id(each.detect))) is not None:
             registry.replace_when_detected(name, partial(late.finish, detection))
@@ -361,7 +377,9 @@ async def connect(
     return registry
 
 
-def _keep(previous: Registry | None, settings: Settings) -> dict[str, RegisteredAgent]:
+def _keep(
+    previous: Registry | None, settings: Settings, trusts: Mapping[str, CardTrust | None]
+) -> dict[str, RegisteredAgent]:
     """Return the agents of the settings whose connections in the `previous` registry can stay, by name, with their new
     settings. At the start, `previous` is None, and the result is empty.
 
@@ -376,7 +394,7 @@ def _keep(previous: Registry | None, settings: Settings) -> dict[str, Registered
         if old.broken is not None and before.target is not None:
             continue
         info = old.info if old.described is None else old.described.replace(schemas=old.info.schemas)
-        detect = None if old.detect is None else _detect_again(name, after)
+        detect = None if old.detect is None else _detect_again(name, after, trusts[name])
         reused[name] = _apply_settings(name, after, replace(old, info=info, detect=detect))
     return reused
 
@@ -436,27 +454,29 @@ async def _with_new_detector(
         return await detect(detector)
 
 
-async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequence[RegisteredAgent]:
+async def _front(
+    name: str, settings: AgentSettings, trust: CardTrust | None, detector: Detector
+) -> Sequence[RegisteredAgent]:
     try:
         if settings.target is not None:
             registered = await _import_agent(name, settings)
         else:
-            registered = await _upstream(name, settings, detector)
+            registered = await _upstream(name, settings, trust, detector)
     except _Broken as error:
-        registered = _stand_in(name, settings, error)
+        registered = _stand_in(name, settings, trust, error)
     return [_apply_settings(name, settings, registered)]
 
 
-def _wait_for(name: str, settings: AgentSettings) -> RegisteredAgent:
+def _wait_for(name: str, settings: AgentSettings, trust: CardTrust | None) -> RegisteredAgent:
     """Return a stand-in for an agent whose server has not answered yet."""
-    return _apply_settings(name, settings, _stand_in(name, settings, _Broken("its server has not answered yet")))
+    return _apply_settings(name, settings, _stand_in(name, settings, trust, _Broken("its server has not answered yet")))
 
 
-def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> RegisteredAgent:
+def _stand_in(name: str, settings: AgentSettings, trust: CardTrust | None, error: "_Broken") -> RegisteredAgent:
     """Return a broken agent. It can be called if the settings give its protocol and its name."""
     if settings.target is not None:
         return RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance)
-    detect = _detect_again(name, settings)
+    detect = _detect_again(name, settings, trust)
     upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
     info, agent = AgentInfo(name=name), None
     if error.may_work and upstream is not None and (assumed := _assume(name, settings)) is not None:
@@ -464,14 +484,16 @@ def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> Registere
         headers = settings.sent_headers
         try:
             make = Clients.of(name, settings).calls
-            agent = server_pool([_server(upstream, at, info, settings, headers, make) for at in settings.servers])
+            servers = [_server(upstream, at, info, settings, headers, trust, make) for at in settings.servers]
+            agent = server_pool(servers)
         except _Broken as wrong:
             error = wrong
     return RegisteredAgent(info, agent, str(error), instance=error.instance, detect=detect)
 
 
-def _detect_again(name: str, settings: AgentSettings) -> Detect:
-    return partial(_with_new_detector, settings.timeout.total or _DETECTION_TIMEOUT, partial(_front, name, settings))
+def _detect_again(name: str, settings: AgentSettings, trust: CardTrust | None) -> Detect:
+    bound = settings.timeout.total or _DETECTION_TIMEOUT
+    return partial(_with_new_detector, bound, partial(_front, name, settings, trust))
 
 
 def _apply_settings(name: str, settings: AgentSettings, registered: RegisteredAgent) -> RegisteredAgent:
@@ -501,7 +523,7 @@ async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -
     return [
         RegisteredAgent(
             info,
-            server_pool([_server(detected.upstream, at, info, plain, headers)]),
+            server_pool([_server(detected.upstream, at, info, plain, headers, None)]),
             instance=detected.instance,
             detection=detected.summary,
             server=url,
@@ -609,49 +631,53 @@ async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agen
 # Behind a URL
 
 
-async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> RegisteredAgent:
+async def _upstream(name: str, settings: AgentSettings, trust: CardTrust | None, detector: Detector) -> RegisteredAgent:
+    if settings.tls is not None:
+        try:
+            check_files(settings.tls)
+        except CertificateError as error:
+            raise _Broken(f"tls.{error.key}: {error}") from None
     headers, clients = settings.sent_headers, Clients.of(name, settings)
+    reach = Reach.of(settings, clients.discovery)
     by_url: dict[str, tuple[AgentInfo, str, Detected]] = {}
     missing: _Broken | None = None
+    servers_to_call = list(settings.servers)
     for url in settings.servers:
         try:
-            server = await _detect_named(name, detector, url, headers, settings, clients.discovery)
+            server = await _detect_named(name, detector, url, headers, settings, reach, trust)
             by_url[url] = (*_pick_agent(name, settings.agent, url, server), server)
         except _Broken as error:
             missing = error
+            if trust is not None and trust.is_required and not error.may_work:
+                servers_to_call.remove(url)  # its card is refused
     if not by_url:
         raise missing or _Broken("it has no URL")
     if missing is not None:  # a server without the agent may have it later
         log.warning("server of an agent not usable agent=%s reason=%s", name, missing)
     info, first, detected = next(iter(by_url.values()))
     servers: list[FailoverServer] = []
-    for url in settings.servers:
+    for url in servers_to_call:
         server_info, at, server = by_url.get(url, (info, url, detected))
-        servers.append(_server(server.upstream, at, server_info, settings, headers, clients.calls))
+        servers.append(_server(server.upstream, at, server_info, settings, headers, trust, clients.calls))
     log.info("protocol detected agent=%s reason=%s", name, detected.summary)
     return RegisteredAgent(
         info,
         server_pool(servers),
         instance=detected.instance,
         detection=detected.summary,
-        describe=_describe_later(detected, first, info, headers, settings.networks, clients.discovery),
+        describe=_describe_later(detected, first, info, headers, reach),
     )
 
 
 def _describe_later(
-    detected: Detected,
-    url: str,
-    info: AgentInfo,
-    headers: Mapping[str, str],
-    networks: Networks | None = None,
-    make: ClientFactory = httpx.AsyncClient,
+    detected: Detected, url: str, info: AgentInfo, headers: Mapping[str, str], reach: Reach = ANYWHERE
 ) -> Describe | None:
     fetch = detected.upstream.describe
     if fetch is None:
         return None
 
     async def describe() -> Mapping[str, JsonObject]:
-        async with open_client(networks, timeout=_DESCRIPTION_TIMEOUT, make=make) as http:
+        async with open_client(reach.networks, _DESCRIPTION_TIMEOUT, tls=reach.tls, make=reach.make) as http:
             return await fetch(url, http, headers, info)
 
     return describe
@@ -663,15 +689,18 @@ async def _detect_named(
     url: str,
     headers: Mapping[str, str],
     settings: AgentSettings,
-    make: ClientFactory,
+    reach: Reach,
+    trust: CardTrust | None,
 ) -> Detected:
     """Detect the agents of a server. If it lists none, assume the agent that the settings name with its protocol.
 
     Raises _Broken.
     """
     try:
-        return await detector.detect(url, headers, settings.protocol, settings.networks, make)
+        return await detector.detect(url, headers, settings.protocol, reach, trust)
     except Undetected as error:
+        if error.answers and trust is not None and trust.is_required:  # without a verified card, nothing is assumed
+            raise _Broken(str(error), error.instance, may_work=False) from None
         upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
         if not error.answers or (info := _assume(name, settings)) is None or upstream is None:
             raise _Broken(str(error), error.instance) from None
@@ -721,6 +750,7 @@ def _server(
     info: AgentInfo,
     settings: AgentSettings,
     headers: Mapping[str, str],
+    trust: CardTrust | None,
     make: ClientFactory = httpx.AsyncClient,
 ) -> FailoverServer:
     """Return a server of an agent. Raises _Broken if the settings have invalid options."""
@@ -732,13 +762,12 @@ def _server(
         if value not in allowed:
             raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
-    if settings.networks is not None:
-        http = open_client(settings.networks, make=make)
-    else:
-        http = None if make is httpx.AsyncClient else open_http(make=make)
+    reach = Reach.of(settings, make)
+    http = None if reach == ANYWHERE else open_client(reach.networks, tls=reach.tls, make=make)
     connection: dict[str, Any] = {"headers": headers, "timeout": timeout} | ({} if http is None else {"http": http})
+    connection |= {} if trust is None else {"trust": trust}
     client = upstream.client(url, upstream.name_of(info), **connection, **settings.options)
-    return FailoverServer(url, client, protocol=upstream.protocol, http=http)
+    return FailoverServer(url, client, protocol=upstream.protocol, http=http, tls=reach.tls)
 
 
 def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:

@@ -226,7 +226,7 @@ async def _run(plan: _Plan, header: Header | None) -> Report:
 async def _is_direct(agent: AgentTarget, http: httpx.AsyncClient) -> bool:
     """Return True if the target is itself a server of /ap/v1, which the bench calls directly."""
     url = agent.url
-    if url is None or agent.entry.get("agent") or agent.entry.get("protocol"):
+    if url is None or any(agent.entry.get(name) for name in ("agent", "protocol", "tls")):
         return False
     return await AgentClient(url, http, agent.headers).is_answering()
 

@@ -27,6 +27,7 @@ from babelgate.conformance.wire.http import Unanswered
 from babelgate.gateway.cli.errors import USAGE, CliError
 from babelgate.gateway.cli.progress import ProgressForm, write_step
 from babelgate.gateway.cli.target import read_header
+from babelgate.gateway.files import write_atomically
 
 _STYLES = {"✓": "green", "✗": "red", "!": "yellow", "?": "yellow", "–": "dim", "⚠": "magenta"}
 
@@ -169,7 +170,7 @@ def _text(text: str) -> tuple[str, str]:
 def _write(reports: Mapping[str, tuple[Path, str]]) -> None:
     for path, text in reports.values():
         try:
-            path.write_text(text, encoding="utf-8")
+            write_atomically(path, text.encode())
         except OSError as error:
             raise CliError(f"{path}: {error.strerror}", code=USAGE) from None
 

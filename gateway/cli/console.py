@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import click
 import httpx
 
+from babelgate.adapters.kit.client.tls import default_context, explain_failure
 from babelgate.gateway.cli.errors import USAGE, CliError
 
 _TIMEOUT: Final = 10.0
@@ -14,14 +15,14 @@ _TIMEOUT: Final = 10.0
 
 
 def show_console(url: str, *, opens: bool) -> None:
-    """Print the URL of the console of the gateway at `url`, and open it in a browser if `opens` is true. Raises
+    """Print the console's URL of the gateway at `url`, and open it in a browser if `opens` is true. Raises
     CliError if there is no console."""
     base = _without_credentials(url)
     page = f"{base}/console/"
     try:
-        status = httpx.get(page, timeout=_TIMEOUT).status_code
+        status = httpx.get(page, timeout=_TIMEOUT, verify=default_context()).status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        reason = str(error) or type(error).__name__
+        reason = explain_failure(error, base, remedy="give --ca") or str(error) or type(error).__name__
         raise CliError(
             f"no gateway answers at {base}: {reason}. Start one with babelgate serve, or name its URL with --url"
         ) from None

@@ -15,9 +15,11 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Final
 
+from babelgate.adapters.kit.client.tls import EXTRA_CA
 from babelgate.gateway.cli.errors import CliError
 from babelgate.gateway.cli.serve import Gateway, start
 from babelgate.gateway.settings.model import Settings
@@ -81,6 +83,7 @@ async def embedded_gateway(
             request = {
                 "settings": {**defaults, **settings},
                 "servers": {url: dict(headers) for url, headers in servers.items()},
+                "ca": None if EXTRA_CA.get() is None else str(EXTRA_CA.get()),
             }
             process.stdin.write(json.dumps(request).encode() + b"\n")
             line = b""
@@ -141,6 +144,8 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
     try:
         servers: Mapping[str, Mapping[str, str]] = request["servers"]
+        if request["ca"] is not None:
+            EXTRA_CA.set(Path(request["ca"]))
         start(Settings.model_validate(request["settings"]), [*servers], _print_ready, strict=False, headers=servers)
     except (CliError, ValueError) as error:
         print(f"babelgate: {error}", file=sys.stderr)

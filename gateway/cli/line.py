@@ -10,6 +10,7 @@ from uuid import uuid4
 import httpx
 
 from babelgate.adapters import UPSTREAMS
+from babelgate.adapters.kit.client.tls import explain_failure
 from babelgate.canonical import (
     DataPart,
     Event,
@@ -126,6 +127,8 @@ class ClientConversation:
 
 def _words(error: FaultError, url: str) -> str:
     """Return the text of a fault for the user, who knows the server of the agent as the gateway at `url`."""
+    if (reason := explain_failure(error, url, remedy="give --ca")) is not None:
+        return reason
     if isinstance(error.__cause__, (httpx.ConnectError, httpx.InvalidURL)):
         return f"no gateway answers at {url}: start one with babelgate serve, or name another with --url"
     if "answered 401" in error.fault.message:

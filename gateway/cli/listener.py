@@ -107,10 +107,10 @@ def _why(host: str, port: int, error: OSError) -> str:
             return f"cannot listen on port {port} of {host}: {error.strerror}"
 
 
-def base_url(listener: socket.socket) -> str:
-    """Return the URL at which this machine reaches the socket."""
+def base_url(listener: socket.socket, *, is_secure: bool = False) -> str:
+    """Return the URL at which this machine reaches the socket. `is_secure` is true if it speaks TLS."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host.partition("%")[0])
     if address.is_unspecified:
         host = "127.0.0.1" if address.version == 4 else "::1"
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{'https' if is_secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"

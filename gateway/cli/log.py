@@ -4,9 +4,11 @@ Records contain text of callers, agents and servers. All records pass through th
 would end a line or move a terminal's cursor. An indented line belongs to the record above it.
 """
 
+import json
 import logging
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any, Final, TextIO
 
@@ -26,10 +28,42 @@ _LINES: Final = 512
 _LINE_LENGTH: Final = 16 * 1024
 """Characters of one line. Chosen: journald cuts lines at 48 KiB, Docker at 16 KiB."""
 
+HIDDEN: Final = "***"
+"""Text that replaces a secret."""
+_SHORTEST: Final = 4
+"""Minimum length of a secret that is hidden, in characters. A shorter one would also hide other words."""
+
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
-"""Format of lines of text."""
+"""Format of text lines."""
 
 log = logging.getLogger("babelgate")
+
+
+class HidingFormatter(logging.Formatter):
+    """Formatter that hides secrets in the lines of another formatter."""
+
+    secrets: tuple[str, ...] = ()
+    """Texts to hide, the longest first: a shorter one may be a part of it."""
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        """Create the formatter. `inner` formats the lines."""
+        super().__init__()
+        self._inner = inner
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = self._inner.format(record)
+        for secret in HidingFormatter.secrets:
+            if secret in line:
+                line = line.replace(secret, HIDDEN)
+        return line
+
+
+def hide_in_log(secrets: Iterable[str]) -> None:
+    """Hide these texts in all further lines of this process, and no others."""
+    # A line escapes some characters: those that would end the line, and then those of JSON.
+    texts = {form for each in secrets for form in (each, printable(each, _LINE_LENGTH))}
+    forms = {form for each in texts for form in (each, json.dumps(each, ensure_ascii=False)[1:-1])}
+    HidingFormatter.secrets = tuple(sorted((form for form in forms if len(form) >= _SHORTEST), key=len, reverse=True))
 
 
 class LineFormatter(logging.Formatter):
@@ -121,7 +155,8 @@ def set_up_logging(
     trace.
     """
     handler = BufferedHandler(sys.stderr) if buffered else logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(node, is_traced=is_traced) if is_json else LineFormatter(is_traced=is_traced))
+    formatter = JsonFormatter(node, is_traced=is_traced) if is_json else LineFormatter(is_traced=is_traced)
+    handler.setFormatter(HidingFormatter(formatter))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if level == "debug" else logging.WARNING)
     log.setLevel(level.upper())
     logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg not in _CALLERS)

@@ -45,6 +45,7 @@ from babelgate.gateway.cli.serve import Gateway, leave, open_gateway, serve_unti
 from babelgate.gateway.cli.stop import ShutdownController
 from babelgate.gateway.cli.target import AgentTarget, configured_agents, read_agent
 from babelgate.gateway.cli.wire import WireRecorder
+from babelgate.gateway.files import write_atomically
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Settings
 
@@ -83,7 +84,7 @@ def record(target: str, text: str, out: Path, options: RecordOptions) -> int:
         recording = asyncio.run(_record(agent, message, options, folder))
     try:
         content = _hide(to_json(recording), agent.secrets)
-        out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_atomically(out, f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode())
     except OSError as error:
         raise CliError(f"--out {out}: it cannot be written: {error.strerror}", code=FAILED) from None
     events = sum(len(run.events) for run in recording.runs)

@@ -1,10 +1,9 @@
 """Reload of the configuration by `babelgate serve`: on SIGHUP, and when a file changes."""
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -12,9 +11,19 @@ import watchfiles
 
 from babelgate.gateway.background import Failures, Tasks
 from babelgate.gateway.cli.listener import is_loopback
+from babelgate.gateway.cli.log import hide_in_log
 from babelgate.gateway.http.generations import Generations
-from babelgate.gateway.settings.load import ConfigError, check_files, find_sources, list_files, load
+from babelgate.gateway.settings.certificates import file_digests
+from babelgate.gateway.settings.load import (
+    ConfigError,
+    check_certificates,
+    check_files,
+    find_sources,
+    list_files,
+    load,
+)
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.tls import digest_file
 
 log = logging.getLogger("babelgate.reload")
 
@@ -37,16 +46,34 @@ class ConfigSource:
         """Create the source. `path` is the file; None means no file."""
         self.path = path
         self._flags = flags
-        self.digest = b""
-        """Digest of the files when they were last read."""
+        self.digests: Mapping[Path, bytes] = {}
+        """Digests of the files when they were last read, by path."""
+        self._certificates: Sequence[Path] = ()
+        """Files of certificates that the settings named when they were last read without a mistake."""
         self.sources: Mapping[str, str] = {}
         """Source of each setting that has no default value, by its key, when they were last read without a mistake."""
+        self._key_files: Sequence[Path] = ()
+        """Files in `signing.keys` when the settings were last read."""
+        self._secrets: Sequence[str] = ()
+        """Contents of the files of secrets when they were last read without a mistake."""
 
     def load_for_start(self) -> Settings:
         """Read and check the settings. Raises ConfigError. An agent whose file is missing is listed as broken later."""
-        self.digest = self.compute_digest()
+        configuration = {path: digest_file(path) for path in list_files(self.path)}
+        keys = {path: digest_file(path) for path in self._key_files}
+        self.digests = {**configuration, **keys, **{path: digest_file(path) for path in self._certificates}}
         settings = load(self.path, self._flags)
+        if settings.signing.keys != self._key_files:  # only the settings name them: their digests come before the load
+            self._key_files = settings.signing.keys
+            return self.load_for_start()
+        certificates = file_digests(settings)
+        self._certificates = [*certificates]
+        self.digests = {**configuration, **keys, **certificates}
+        # Also the earlier ones: what works with the earlier settings may still log them.
+        hide_in_log([*self._secrets, *settings.references.secrets])
+        self._secrets = settings.references.secrets
         check_exposure(settings)
+        check_certificates(settings, self.path, self._flags)
         self.sources = find_sources(self.path, self._flags)
         return settings
 
@@ -56,22 +83,19 @@ class ConfigSource:
         check_files(self.path, self._flags)
         return settings
 
-    def compute_digest(self) -> bytes:
-        """Return a digest of the files as they are now. A file that cannot be read is like an empty one."""
-        digest = hashlib.sha256()
-        for path in list_files(self.path):
-            content = b""
-            with suppress(OSError):
-                content = path.read_bytes()
-            digest.update(hashlib.sha256(content).digest())
-        return digest.digest()
+    def compute_digests(self) -> Mapping[Path, bytes]:
+        """Return the digests of the files as they are now, by path."""
+        return {path: digest_file(path) for path in self._list_files()}
+
+    def _list_files(self) -> Sequence[Path]:
+        return [*list_files(self.path), *self._key_files, *self._certificates]
 
     def list_folders(self) -> Sequence[Path]:
         """Return the folders whose changes can change the files.
 
         The folder of a file is watched, and not the file: a rename or a new target of a link replaces the file.
         """
-        folders = {folder for path in list_files(self.path) for folder in (path.parent, path.resolve().parent)}
+        folders = {folder for path in self._list_files() for folder in (path.parent, path.resolve().parent)}
         return sorted(folder.absolute() for folder in folders if folder.is_dir())
 
 
@@ -97,7 +121,7 @@ class Reloader:
     async def catch_up(self, *, is_due: bool) -> None:
         """Reload the configuration now if it `is_due`, or if a watched file has changed since it was read."""
         is_watching = self._generations.current.settings.watch
-        if is_due or (is_watching and await asyncio.to_thread(self._source.compute_digest) != self._source.digest):
+        if is_due or (is_watching and await asyncio.to_thread(self._source.compute_digests) != self._source.digests):
             await self._generations.reload()
 
     def request(self) -> None:
@@ -146,10 +170,10 @@ class Reloader:
 
     async def _has_changed(self) -> bool:
         """Return True if the files differ from those that were read last, once they have stopped changing."""
-        digest = await asyncio.to_thread(self._source.compute_digest)
-        while digest != self._source.digest:
+        digests = await asyncio.to_thread(self._source.compute_digests)
+        while digests != self._source.digests:
             await asyncio.sleep(_QUIET)
-            before, digest = digest, await asyncio.to_thread(self._source.compute_digest)
-            if digest == before:
-                return digest != self._source.digest
+            before, digests = digests, await asyncio.to_thread(self._source.compute_digests)
+            if digests == before:
+                return digests != self._source.digests
         return False

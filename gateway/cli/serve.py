@@ -17,9 +17,10 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 import click
 import uvicorn
@@ -39,8 +40,10 @@ from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.app import create_app, node_name, open_hub
 from babelgate.gateway.http.connection import ConnectionTable, HttpConnection, protocol_options, raise_open_files
 from babelgate.gateway.http.generations import Generation, Generations, connect_patience
+from babelgate.gateway.http.tls import HANDSHAKE_TIMEOUT, ServerTls
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
+from babelgate.gateway.settings.certificates import CertificateError
 from babelgate.gateway.settings.listens import listens_of
 from babelgate.gateway.settings.load import ConfigError, advise
 from babelgate.gateway.settings.model import Settings
@@ -288,7 +291,8 @@ async def open_gateway(
         await _start(hub, settings)
         try:
             registry.disown(hub.instance)
-            yield Gateway(settings, settings.public_url or base_url(listener), hub, generations)
+            url = settings.public_url or base_url(listener, is_secure=settings.tls is not None)
+            yield Gateway(settings, url, hub, generations)
         finally:
             await (hub.stop() if stop is None else hub.stop(min(_HUB_GRACE, 0.9 * stop.remaining())))
     finally:
@@ -331,19 +335,32 @@ def server_of(
 ) -> "GatewayServer":
     """Return the gateway as a server, and start listening. `stop` bounds the time of the shutdown; by default it is
     `shutdown.grace`. Raises CliError."""
-    admin_address = None if admin_listener is None else AdminAddress(*admin_listener.getsockname()[:2])
+    admin_address = None
+    if admin_listener is not None:
+        admin_address = AdminAddress(*admin_listener.getsockname()[:2], callers=listener.getsockname()[:2])
     app = create_app(gateway.generations, gateway.hub, admin_address=admin_address)
     listen(listener)
     if admin_listener is not None:
         listen(admin_listener)
-        log.info("administration API served url=%s/admin", base_url(admin_listener))
+        url = base_url(admin_listener, is_secure=gateway.settings.tls is not None)
+        log.info("administration API served url=%s/admin", url)
     return GatewayServer(
         app,
         gateway.generations,
         ready=ready,
         hub=gateway.hub,
         stop=stop or ShutdownController(gateway.settings.shutdown.grace),
+        tls=_open_tls(gateway),
     )
+
+
+def _open_tls(gateway: Gateway) -> ServerTls | None:
+    """Return the TLS of the gateway, if it has a certificate. Raises CliError."""
+    settings = gateway.generations.current.settings.tls
+    try:
+        return None if settings is None else ServerTls(settings, gateway.hub.observer)
+    except CertificateError as error:
+        raise CliError(f"tls.{error.key}: {error}", code=USAGE) from None
 
 
 def _open_hub(generations: Generations, observer: GatewayObserver) -> GatewayHub:
@@ -375,8 +392,10 @@ class GatewayServer(uvicorn.Server):
         ready: Callable[[], None],
         hub: GatewayHub,
         stop: ShutdownController,
+        tls: ServerTls | None = None,
     ) -> None:
         settings = generations.current.settings
+        self._tls = tls
         self.connections = generations.connections = ConnectionTable(settings, observer=hub.observer)
         super().__init__(
             uvicorn.Config(
@@ -398,10 +417,32 @@ class GatewayServer(uvicorn.Server):
     def _apply(self, generation: Generation) -> None:
         self.connections.apply(generation.settings)
         self.config.ws_max_size = generation.settings.limits.body
+        tls = generation.settings.tls
+        if self._tls is not None and tls is not None and self._tls.renew(tls):
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, HttpConnection) and connection.certificate is not None:
+                    connection.shutdown()  # after the response to the current request
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        if self._tls is None:
+            await super().startup(sockets)
+        else:
+            await self._start_tls(self._tls, sockets or ())
         self._ready()
+
+    async def _start_tls(self, tls: ServerTls, sockets: Sequence[socket.socket]) -> None:
+        """Accept connections with TLS, as `uvicorn.Server.startup` does, but with a limit for the handshake."""
+        loop, make = asyncio.get_running_loop(), cast("Any", self.config.http_protocol_class)
+        create_protocol = partial(
+            make, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        self.servers = [
+            await loop.create_server(
+                create_protocol, sock=each, ssl=tls.context, ssl_handshake_timeout=HANDSHAKE_TIMEOUT
+            )
+            for each in sockets
+        ]
+        self.started = True
 
     async def main_loop(self) -> None:
         """Update the Date header (RFC 9110 §6.6.1) and trim the memory of closed connections, once per second."""
@@ -409,6 +450,8 @@ class GatewayServer(uvicorn.Server):
         while not self._stop.is_requested:
             await self.on_tick(0)
             trimmer.observe(len(self.server_state.connections))
+            if self._tls is not None:
+                self._tls.check_expiry()
             await self._stop.wait(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sqlite3
+import ssl
 import sys
 import zipfile
 from collections import deque
@@ -21,7 +22,9 @@ import click
 import httpx
 import yaml
 
+from babelgate.adapters.kit.client.tls import default_context
 from babelgate.canonical.value import JsonObject
+from babelgate.conformance.wire.tls import pin_certificate
 from babelgate.gateway.cli.database import connect_to_any, reason_of
 from babelgate.gateway.cli.errors import CliError
 from babelgate.gateway.cli.listener import is_loopback
@@ -29,6 +32,7 @@ from babelgate.gateway.settings.fields import split_listen
 from babelgate.gateway.settings.load import ConfigError, load
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.settings.redaction import Scrubber, redact
+from babelgate.gateway.settings.tls import TlsSettings
 from babelgate.gateway.storage.database import HEAD, DatabaseError
 from babelgate.gateway.storage.permission import PRIVATE_FILE
 from babelgate.gateway.storage.row_counts import count_rows
@@ -36,9 +40,9 @@ from babelgate.gateway.telemetry.listener import PATH, STACKS
 from babelgate.gateway.telemetry.stacks import read_limits
 
 _LINES: Final = 2000
-"""Maximum number of lines of the log, the newest ones."""
+"""Maximum number of log lines, the newest ones."""
 _LINE_LENGTH: Final = 16 * 1024
-"""Maximum length of one line of the log, in characters, as of lines that the gateway writes."""
+"""Maximum length of one log line, in characters, as for lines that the gateway writes."""
 _TIMEOUT: Final = 10.0
 """Seconds that the running gateway has for one response. Chosen: it may be the reason for the bundle."""
 _NO_METRICS: Final = "telemetry.metrics.listen is not set"
@@ -158,9 +162,19 @@ def _describe_database(settings: Settings) -> str:
 
 
 def _get_readiness(settings: Settings, options: BundleOptions) -> str:
-    url = options.url or f"http://{_reachable(settings.host)}:{settings.port}"
+    scheme = "http" if settings.tls is None else "https"
+    url = options.url or f"{scheme}://{_reachable(settings.host)}:{settings.port}"
     headers = {} if options.key is None else {"X-Api-Key": options.key}
-    return _get(f"{url.rstrip('/')}/readyz", headers, accepted=(200, 503))
+    tls = _pin(settings.tls) if options.url is None and settings.tls is not None else None
+    return _get(f"{url.rstrip('/')}/readyz", headers, accepted=(200, 503), tls=tls)
+
+
+def _pin(settings: TlsSettings) -> ssl.SSLContext:
+    """Return a context that trusts the certificate of the gateway alone, at any address. Raises MissingPart."""
+    try:
+        return pin_certificate(settings.cert)
+    except OSError as error:
+        raise MissingPart(f"tls.cert: {settings.cert} cannot be used: {error.strerror}") from None
 
 
 def _get_from_metrics(settings: Settings, path: str) -> str:
@@ -177,9 +191,12 @@ def _reachable(host: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def _get(url: str, headers: Mapping[str, str], *, accepted: Sequence[int] = (200,)) -> str:
+def _get(
+    url: str, headers: Mapping[str, str], *, accepted: Sequence[int] = (200,), tls: ssl.SSLContext | None = None
+) -> str:
     try:
-        response = httpx.get(url, headers=headers, timeout=_TIMEOUT, trust_env=False)
+        verify = default_context() if tls is None else tls
+        response = httpx.get(url, headers=headers, timeout=_TIMEOUT, trust_env=False, verify=verify)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise MissingPart(f"{url} cannot be reached: {str(error) or type(error).__name__}") from None
     if response.status_code not in accepted:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from litestar import Response
 from litestar.params import FromPath
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -15,10 +16,9 @@ from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.console.gate import is_operator
-from babelgate.gateway.console.parameters import AnyRequest, Parameters, encode_page
+from babelgate.gateway.console.parameters import Parameters, encode_page
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
-from babelgate.gateway.runs.slots import AgentQueue
 from babelgate.gateway.storage.administration import DisabledAgent
 from babelgate.gateway.storage.run_summaries import RunCount
 
@@ -39,7 +39,6 @@ class _Activity:
     counts: Mapping[str, RunCount]
     is_partial: bool
     """True if the runs are too many to be counted."""
-    queues: Mapping[str, AgentQueue]
     is_operator: bool
     """True if the caller may see URLs and reasons."""
 
@@ -60,7 +59,7 @@ class AgentOverviewHandlers(Handlers):
         Parameters(request)
         who = caller(request)
         names = [info.name for info in self._guarded_hub.agents(who.principal)]
-        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+        if who.has_single_agent:
             names = [name for name in names if name == who.agent]
         activity = await self._read_activity(request)
         items = [self._encode(self._hub.registry.get(name), activity) for name in names]
@@ -78,12 +77,11 @@ class AgentOverviewHandlers(Handlers):
             counts, is_partial = await self._hub.overview.count_runs(None, since)
         else:
             counts, is_partial = await self._guarded_hub.overview.count_runs(caller(request).principal, since)
-        queues = {queue.agent: queue for queue in self._hub.engine.slots.list_queues()}
-        return _Activity(counts, is_partial, queues, operates)
+        return _Activity(counts, is_partial, operates)
 
     def _encode(self, registered: RegisteredAgent, activity: _Activity) -> JsonObject:
         info, agent = registered.info, registered.agent
-        queue, count = activity.queues.get(info.name), activity.counts.get(info.name, RunCount())
+        queue, count = self._hub.engine.slots.queue_of(info.name), activity.counts.get(info.name, RunCount())
         servers = agent.list_servers() if isinstance(agent, ServerPool) else ()
         body: JsonObject = {
             "name": info.name,
@@ -105,8 +103,8 @@ class AgentOverviewHandlers(Handlers):
             "modes": {"input": list(info.input_types), "output": list(info.output_types)},
             "slots": {
                 "limit": registered.concurrency,
-                "used": 0 if queue is None else queue.used,
-                "waiting": 0 if queue is None else queue.waiting,
+                "used": queue.used,
+                "waiting": queue.waiting,
             },
             "servers": [
                 {
@@ -141,7 +139,7 @@ def _kind_of(registered: RegisteredAgent) -> str:
 
 
 def _protocol_of(registered: RegisteredAgent) -> str | None:
-    """Return the names of the protocols of an agent's servers, or None for an agent in this process."""
+    """Return the protocol names of an agent's servers, or None for an agent in this process."""
     agent, settings = registered.agent, registered.settings
     if isinstance(agent, ServerPool) and agent.protocols:
         return ", ".join(agent.protocols)

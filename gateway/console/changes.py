@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from litestar import Response
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import as_bytes, encode
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -14,7 +15,7 @@ from babelgate.adapters.kit.server.sse import event_stream, frame
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.clock import format_time
 from babelgate.gateway.console.gate import is_operator, need_operator
-from babelgate.gateway.console.parameters import AnyRequest, Parameters
+from babelgate.gateway.console.parameters import Parameters
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.change_feed import HintStream
 
@@ -24,7 +25,7 @@ _FOLLOWS: Final = b": following\n\n"
 
 
 class ChangeHandlers(Handlers):
-    """Handlers of the stream of changes."""
+    """Handler of the change stream."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub) -> None:
         self._hub = hub

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from litestar import Request, Response
+from litestar import Response
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.console.gate import need_operator
@@ -21,7 +22,7 @@ class SettingHandlers(Handlers):
     def __init__(self, port: GatewayPort) -> None:
         self._port = port
 
-    async def list_settings(self, request: Request[Any, Any, Any]) -> Response[Any]:
+    async def list_settings(self, request: AnyRequest) -> Response[Any]:
         """Return the settings in force, for operators. Raises forbidden."""
         need_operator(request)
         added = {f"agents.{name}": _API for name in self._port.added_agents()}

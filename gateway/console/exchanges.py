@@ -2,10 +2,9 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from litestar import Response
 from litestar.params import FromPath
@@ -19,6 +18,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.clock import format_time
+from babelgate.gateway.console.addresses import AddressFilter
 from babelgate.gateway.console.gate import is_operator
 from babelgate.gateway.console.parameters import AnyRequest, read_id
 from babelgate.gateway.hub import GatewayHub
@@ -28,8 +28,6 @@ Pieces = Sequence[tuple[float, bytes]]
 _BETWEEN: Final = re.compile(rb"\r?\n\r?\n")
 """End of a server-sent event."""
 _STREAM: Final = "text/event-stream"
-_SERVER: Final = "***"
-"""Text in place of the host of the agent's server, which only operators see."""
 _OFF: Final = "Exchanges are not recorded: set console.wire to failures or all."
 _IN_PROCESS: Final = "The agent of this run is in this process, so there is no exchange with a server."
 _SUCCEEDED: Final = "Only runs that fail keep their exchanges: set console.wire to all to keep those of every run."
@@ -41,7 +39,7 @@ _GONE: Final = (
 
 
 class ExchangeHandlers(Handlers):
-    """Handlers of the exchanges of a run."""
+    """Handlers of a run's exchanges."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> None:
         self._hub = hub
@@ -52,8 +50,8 @@ class ExchangeHandlers(Handlers):
         """List the exchanges of a run, the oldest first. An operator gets those of other owners' runs, too. Raises
         forbidden, not_found."""
         run, recorder = await self._find(request, read_id(run_id, "Run"))
-        show = _server_filter(request)
-        items = [] if recorder is None else [_encode_summary(each, show) for each in recorder.exchanges]
+        addresses = self._address_filter(request, recorder)
+        items = [] if recorder is None else [_encode_summary(each, addresses) for each in recorder.exchanges]
         body: JsonObject = {"items": items, "mode": self._mode}
         if recorder is not None and recorder.omitted:
             body["omitted"] = recorder.omitted
@@ -62,17 +60,19 @@ class ExchangeHandlers(Handlers):
         return json_response(body)
 
     async def get_exchange(self, request: AnyRequest, run_id: FromPath[str], number: FromPath[str]) -> Response[Any]:
-        """Return one exchange of the caller's own run, with its headers and bodies. Raises forbidden, not_found."""
+        """Return one exchange of a run that the caller may read, with its headers and bodies. Raises forbidden,
+        not_found."""
         run, recorder = await self._find(request, read_id(run_id, "Run"))
         found = None if recorder is None else next((x for x in recorder.exchanges if str(x.number) == number), None)
         if found is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} has no exchange {number[:20]!r} in memory")
         if run is None:
             words = (
-                "Only the owner of the run can read the headers and bodies of its exchanges. Operators get the list."
+                "Only callers who may read the run can read the headers and bodies of its exchanges. Operators get the "
+                "list: the owner of the run can share its thread."
             )
             raise FaultError(FaultCode.FORBIDDEN, words)
-        return json_response(encode_exchange(found, _server_filter(request)))
+        return json_response(encode_exchange(found, self._address_filter(request, recorder)))
 
     @property
     def _mode(self) -> str:
@@ -80,18 +80,29 @@ class ExchangeHandlers(Handlers):
         return console.wire if console.enabled else "off"
 
     async def _find(self, request: AnyRequest, run_id: str) -> tuple[Run | None, ExchangeRecorder | None]:
-        """Return a run, which is None if it is another owner's, and its recorder. Raises forbidden, not_found."""
+        """Return a run and its recorder. The run is None if the caller may not read it, but is an operator. Raises
+        forbidden, not_found."""
         principal, exchanges = caller(request).principal, self._hub.engine.exchanges
         try:
-            run = await self._guarded_hub.reads.run(principal, run_id)
+            summary = await self._guarded_hub.overview.run(principal, run_id)
         except FaultError as error:
             recorder = exchanges.find_any(run_id) if is_operator(request) else None
             if error.fault.code is not FaultCode.NOT_FOUND or recorder is None:
                 raise
             return None, recorder
-        if run.removed:
-            raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
-        return run, exchanges.find(await self._hub.reads.key(principal.owner, run.thread_id), run_id)
+        # A shared run has another owner than the caller.
+        key = await self._hub.reads.key(summary.owner, summary.run.thread_id)
+        return summary.run, exchanges.find(key, run_id)
+
+    def _address_filter(self, request: AnyRequest, recorder: ExchangeRecorder | None) -> AddressFilter | None:
+        """Return the filter of internal addresses, or None for an operator, who sees them."""
+        if is_operator(request):
+            return None
+        urls = [] if recorder is None else [exchange.url for exchange in recorder.exchanges]
+        for registered in self._hub.registry.all():
+            urls += [registered.server] if registered.server else []
+            urls += registered.settings.servers if registered.settings else []
+        return AddressFilter(urls)
 
     def _why_empty(self, run: Run | None, recorder: ExchangeRecorder | None) -> str:
         mode = self._mode
@@ -113,24 +124,12 @@ class ExchangeHandlers(Handlers):
         return registered.agent is not None and not isinstance(registered.agent, ServerPool)
 
 
-def _server_filter(request: AnyRequest) -> Callable[[str, str], str]:
-    """Return the function that prepares a text of an exchange with a URL: operators see the server's address."""
-    if is_operator(request):
-        return lambda text, _: text
-    return _hide_server
-
-
-def _hide_server(text: str, url: str) -> str:
-    netloc = urlsplit(url).netloc
-    return text.replace(netloc, _SERVER) if netloc else text
-
-
-def _encode_summary(exchange: RecordedExchange, show: Callable[[str, str], str]) -> JsonObject:
+def _encode_summary(exchange: RecordedExchange, addresses: AddressFilter | None) -> JsonObject:
     return {
-        "n": exchange.number,
+        "number": exchange.number,
         "at": format_time(exchange.at),
         "method": exchange.method,
-        "url": show(exchange.url, exchange.url),
+        "url": _show(exchange.url, addresses),
         "status": exchange.status,
         "seconds": round(exchange.seconds, 6),
         "request_bytes": exchange.request.size,
@@ -141,42 +140,45 @@ def _encode_summary(exchange: RecordedExchange, show: Callable[[str, str], str])
     }
 
 
+def _show(text: str, addresses: AddressFilter | None) -> str:
+    return text if addresses is None else addresses.hide(text)
+
+
 def is_stream(exchange: RecordedExchange) -> bool:
     """Return True if the response is a stream of server-sent events."""
     names = {name.lower(): value for name, value in exchange.response_headers}
     return names.get("content-type", "").lower().startswith(_STREAM)
 
 
-def encode_exchange(exchange: RecordedExchange, show: Callable[[str, str], str] = lambda text, _: text) -> JsonObject:
-    """Return an exchange in the form of the report of `babelgate check`. `show` prepares each text."""
+def encode_exchange(exchange: RecordedExchange, addresses: AddressFilter | None = None) -> JsonObject:
+    """Return an exchange in the form of the report of `babelgate check`. `addresses` removes internal addresses."""
     sent, received = exchange.bodies()
-    url = exchange.url
 
     def headers(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-        return [[name, show(value, url)] for name, value in pairs]
+        return [[name, value] for name, value in (pairs if addresses is None else addresses.hide_headers(pairs))]
 
     encoded: JsonObject = {
-        "n": exchange.number,
         "number": exchange.number,
         "request": {
             "method": exchange.method,
-            "url": show(url, url),
+            "url": _show(exchange.url, addresses),
             "headers": headers(exchange.headers),
-            "body": show(_text(sent, exchange.request), url),
+            "body": _show(_text(sent, exchange.request), addresses),
         },
         "seconds": round(exchange.seconds, 6),
     }
     if exchange.status is not None:
         streams = is_stream(exchange)
-        events = [{"seconds": round(at, 6), "text": show(text, url)} for at, text in split_events(received)]
+        events = [{"seconds": round(at, 6), "text": _show(text, addresses)} for at, text in split_events(received)]
         encoded["response"] = {
             "status": exchange.status,
             "headers": headers(exchange.response_headers),
-            "body": "" if streams else show(_text(received, exchange.response), url),
+            "body": "" if streams else _show(_text(received, exchange.response), addresses),
             "events": events if streams else [],
         }
     if exchange.error:
-        encoded["error"] = show(exchange.error, url)
+        # The text of an error names addresses in forms that a filter does not know, such as resolved ones.
+        encoded["error"] = exchange.error if addresses is None else exchange.error.partition(":")[0]
     return encoded
 
 

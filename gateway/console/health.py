@@ -1,11 +1,11 @@
 """Health of the gateway, as the console shows it: queues, streams, connections, the database, nodes and faults."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 from litestar import Response
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -15,18 +15,17 @@ from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.clock import format_time
 from babelgate.gateway.console.gate import is_operator
-from babelgate.gateway.console.parameters import AnyRequest, Parameters
+from babelgate.gateway.console.parameters import Parameters
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
 from babelgate.gateway.registered_agent import RegisteredAgent
-from babelgate.gateway.runs.slots import AgentQueue
 from babelgate.gateway.storage.disk import free_space
 from babelgate.gateway.storage.nodes import list_nodes
 from babelgate.gateway.storage.webhook_rows import count_webhooks
 
 
 class HealthHandlers(Handlers):
-    """Handlers of the health of this process. In a cluster, it is the node that answers."""
+    """Handler that reports this process's health. In a cluster, it is the node that answers."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> None:
         self._hub = hub
@@ -42,7 +41,7 @@ class HealthHandlers(Handlers):
         agents = [each for each in self._hub.registry.all() if operates or each.info.name in names]
         body: JsonObject = {
             "agents": [self._encode_agent(each, has_reason=operates) for each in agents],
-            "queues": self._encode_queues(agents),
+            "queues": [self._encode_queue(each) for each in agents],
         }
         if operates:
             body |= await self._read_operation()
@@ -60,9 +59,15 @@ class HealthHandlers(Handlers):
         because = {"because": registered.broken} if has_reason and registered.broken is not None else {}
         return {"name": registered.info.name, "status": status, **because}
 
-    def _encode_queues(self, agents: Sequence[RegisteredAgent]) -> Sequence[JsonObject]:
-        queues = {queue.agent: queue for queue in self._hub.engine.slots.list_queues()}
-        return [_encode_queue(each, queues.get(each.info.name)) for each in agents]
+    def _encode_queue(self, registered: RegisteredAgent) -> JsonObject:
+        queue = self._hub.engine.slots.queue_of(registered.info.name)
+        return {
+            "agent": registered.info.name,
+            "limit": registered.concurrency,
+            "used": queue.used,
+            "waiting": queue.waiting,
+            "oldest_seconds": None if queue.oldest is None else round(queue.oldest, 3),
+        }
 
     async def _read_operation(self) -> JsonObject:
         """Return what only operators see."""
@@ -100,14 +105,3 @@ class HealthHandlers(Handlers):
             for node in nodes
         ]
         return {"webhooks": {"due": due, "failing": failing}, "nodes": listed}
-
-
-def _encode_queue(registered: RegisteredAgent, queue: AgentQueue | None) -> JsonObject:
-    oldest = None if queue is None else queue.oldest
-    return {
-        "agent": registered.info.name,
-        "limit": registered.concurrency,
-        "used": 0 if queue is None else queue.used,
-        "waiting": 0 if queue is None else queue.waiting,
-        "oldest_seconds": None if oldest is None else round(oldest, 3),
-    }

@@ -17,16 +17,22 @@ from babelgate.gateway.console.job_order import BenchChoices, CheckChoices, Choi
 from babelgate.gateway.console.job_record import JobRecord
 from babelgate.gateway.console.job_store import HTML, JUNIT, REPORT
 from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.tls import TlsSettings
 
 OUT: Final = "out"
 """Folder of a benchmark's files."""
 _CONFIG: Final = "agents.yaml"
 _HEADERS: Final = "BABELGATE_HEADERS"
+_PINNED: Final = "BABELGATE_PINNED_CERTIFICATE"
+"""Variable of `babelgate.conformance.wire.tls`."""
 _INHERITED: Final = (
     *("PATH", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"),
 )
 """Variables of the gateway that a job needs. The others may be secrets."""
+_PROXIES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+"""Variables of the gateway's calls to agents' servers, in lower case: those of httpx. A job that calls the gateway
+itself does not get them, because a proxy does not reach this address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,10 @@ class JobEndpoint:
     settings: Mapping[str, Any]
     """Settings of the agent, as in `agents` of the configuration, without headers."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    ca: Path | None = None
+    """File with CAs or certificates to trust, besides those of the system."""
+    pinned: Path | None = None
+    """File with the only certificate to trust, at any address."""
 
     @property
     def url(self) -> str:
@@ -58,8 +68,11 @@ class JobCommand:
             (folder / _CONFIG).write_text(self.config, encoding="utf-8")
 
 
-def through_gateway(base_url: str, name: str, protocol: str | None, key: str | None) -> JobEndpoint:
-    """Return where this gateway serves an agent, in a protocol or in those that the URL of the agent shows."""
+def through_gateway(
+    base_url: str, name: str, protocol: str | None, key: str | None, tls: TlsSettings | None = None
+) -> JobEndpoint:
+    """Return where this gateway serves an agent, in a protocol or in those that the URL of the agent shows. `tls` are
+    the settings of TLS on its port."""
     url = agent_url = f"{base_url}/agent/{name}"
     if protocol is not None:
         for example in (each for adapter in ADAPTERS for each in adapter.examples(agent_url, name)):
@@ -67,7 +80,8 @@ def through_gateway(base_url: str, name: str, protocol: str | None, key: str | N
             if f"{title}-".startswith(f"{protocol}-") or f"{protocol}-".startswith(f"{title}-"):
                 url = example.url
                 break
-    return JobEndpoint(name, {"url": url}, {} if key is None else {"Authorization": f"Bearer {key}"})
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    return JobEndpoint(name, {"url": url}, headers, pinned=None if tls is None else tls.cert.absolute())
 
 
 def at_server(registered: RegisteredAgent) -> JobEndpoint:
@@ -76,7 +90,10 @@ def at_server(registered: RegisteredAgent) -> JobEndpoint:
     if settings is not None and settings.servers:
         members = {"url", "urls", "agent", "protocol", "options"}
         headers = {name: secret.get_secret_value() for name, secret in settings.headers.items()}
-        return JobEndpoint(name, settings.model_dump(mode="json", include=members, exclude_defaults=True), headers)
+        values = settings.model_dump(mode="json", include=members, exclude_defaults=True)
+        paths = {} if settings.tls is None else {key: str(path.absolute()) for key, path in settings.tls.paths.items()}
+        ca = None if settings.tls is None or settings.tls.ca is None else settings.tls.ca.absolute()
+        return JobEndpoint(name, {**values, "tls": paths} if paths else values, headers, ca)
     if registered.server is not None:
         described = registered.described or registered.info
         return JobEndpoint(name, {"url": registered.server, "agent": described.name})
@@ -87,7 +104,7 @@ def at_server(registered: RegisteredAgent) -> JobEndpoint:
 def command_of(record: JobRecord, choices: Choices, endpoints: Sequence[JobEndpoint], folder: Path) -> JobCommand:
     """Return the command of a job that works in a folder."""
     if isinstance(choices, BenchChoices):
-        return _bench(choices, endpoints, folder)
+        return _bench(record, choices, endpoints, folder)
     return _check(record, choices, endpoints[0], folder)
 
 
@@ -98,14 +115,15 @@ def _check(record: JobRecord, choices: CheckChoices, endpoint: JobEndpoint, fold
     else:
         arguments += [f"--junit={JUNIT}", *_options({"protocol": record.protocol, "version": choices.version})]
     arguments += _options({"only": choices.only, "triggers": choices.triggers, "never": choices.never})
-    arguments += _options({"timeout": choices.timeout})
+    arguments += _options({"timeout": choices.timeout, "ca": endpoint.ca})
     arguments += [f"--trigger={behaviour}={text}" for behaviour, text in choices.trigger.items()]
     headers = "\n".join(f"{name}: {value}" for name, value in endpoint.headers.items())
     variables = {_HEADERS: headers} if headers else {}
-    return JobCommand([*arguments, "--", endpoint.url], {**_environment(folder), **variables})
+    environment = {**_environment(record, folder), **_pin([endpoint]), **variables}
+    return JobCommand([*arguments, "--", endpoint.url], environment)
 
 
-def _bench(choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path) -> JobCommand:
+def _bench(record: JobRecord, choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path) -> JobCommand:
     arguments = ["bench", "--progress=json", f"--config={_CONFIG}", f"--out={OUT}"]
     arguments += _options(
         {
@@ -130,7 +148,14 @@ def _bench(choices: BenchChoices, endpoints: Sequence[JobEndpoint], folder: Path
         escaped = json.loads(json.dumps(endpoint.settings).replace("${", "$${"))
         agents[endpoint.name] = {**escaped, **({"headers": headers} if headers else {})}
     arguments += ["--", choices.suite, *(endpoint.name for endpoint in endpoints)]
-    return JobCommand(arguments, {**_environment(folder), **variables}, json.dumps({"agents": agents}))
+    environment = {**_environment(record, folder), **_pin(endpoints), **variables}
+    return JobCommand(arguments, environment, json.dumps({"agents": agents}))
+
+
+def _pin(endpoints: Sequence[JobEndpoint]) -> Mapping[str, str]:
+    """Return the variable with the certificate that a job trusts. All agents behind a gateway have the same one."""
+    pinned = next((each.pinned for each in endpoints if each.pinned is not None), None)
+    return {} if pinned is None else {_PINNED: str(pinned)}
 
 
 def _options(values: Mapping[str, object]) -> Sequence[str]:
@@ -144,9 +169,11 @@ def _options(values: Mapping[str, object]) -> Sequence[str]:
     return arguments
 
 
-def _environment(folder: Path) -> Mapping[str, str]:
-    """Return the variables of a job's process. It finds the same packages as this one."""
+def _environment(record: JobRecord, folder: Path) -> Mapping[str, str]:
+    """Return the variables of a job's process. It finds the same packages as this one, and reaches servers alike."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    if record.at == "server":
+        inherited |= {name: value for name, value in os.environ.items() if name.lower() in _PROXIES}
     packages = [str(Path(babelgate.__file__).parent.parent), *inherited.get("PYTHONPATH", "").split(os.pathsep)]
     return {
         **inherited,

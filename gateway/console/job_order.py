@@ -1,13 +1,13 @@
 """Orders for jobs: what a caller may ask for. They name agents and never URLs, and no files of this machine."""
 
 import re
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
-from litestar import Request
 from msgspec import UNSET, Meta, UnsetType
 
 from babelgate.adapters.kit.json import ABSENT, read_json
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.console.job_record import JobKind, Place
@@ -28,7 +28,7 @@ _Seconds = Annotated[float, Meta(ge=1, le=7200)]
 
 
 class CheckChoices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Options of a check, and of a comparison of protocols. Without a value, the command's default applies."""
+    """Options of a check, and of a comparison between protocols. Without a value, the command's default applies."""
 
     version: str | UnsetType = UNSET
     only: _Words = ()
@@ -84,7 +84,7 @@ class JobOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return choices
 
 
-async def read_order(request: Request[Any, Any, Any]) -> tuple[JobOrder, Choices]:
+async def read_order(request: AnyRequest) -> tuple[JobOrder, Choices]:
     """Return the order in the body of a request, and its options. Raises invalid, too_large."""
     body = await read_json(request, limit=_MAX_BODY)
     order = _convert({} if body is ABSENT else body, JobOrder, "the body")

@@ -44,7 +44,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     summary: JsonObject | None = None
     """The most important figures of the result. Their names depend on the kind."""
     error: str | None = None
-    """Reason of a failure."""
+    """Reason of a failure, or that the job could not be stored."""
     created_by: str
     """Subject of the caller who has started the job."""
 

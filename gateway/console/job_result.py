@@ -8,11 +8,11 @@ import msgspec
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.console.job_command import OUT
 from babelgate.gateway.console.job_record import JobKind
-from babelgate.gateway.console.job_store import HTML, REPORT
+from babelgate.gateway.console.job_store import FILES, HTML, RECORD, REPORT
 
 
 class _CheckedSet(msgspec.Struct, frozen=True):
-    """Result of one version of a protocol."""
+    """Result for one version of a protocol."""
 
     title: str
     outcome: str
@@ -30,7 +30,7 @@ class _Check(msgspec.Struct, frozen=True):
 
 
 class _Across(msgspec.Struct, frozen=True):
-    """Report of a comparison of protocols, without its evidence."""
+    """Report that compares protocols, without its evidence."""
 
     same: bool
     protocols: dict[str, str]
@@ -68,12 +68,12 @@ def collect_files(kind: JobKind, folder: Path) -> None:
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
-        elif path.suffix == ".yaml":
+        elif path.name not in (*FILES, RECORD):  # such as a report that a killed command has written in part
             path.unlink()
 
 
 def read_summary(kind: JobKind, folder: Path) -> JsonObject:
-    """Return the figures of a report. Raises OSError, and msgspec.MsgspecError for a report that was cut off."""
+    """Return the figures of a report. Raises OSError, and msgspec.MsgspecError for a report that is not whole."""
     text = (folder / REPORT).read_bytes()
     match kind:
         case "check":

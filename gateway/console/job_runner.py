@@ -25,6 +25,8 @@ from babelgate.gateway.console.job_store import REPORT, STOPPED, JobStore
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.port import GatewayPort
+from babelgate.gateway.storage.audit import Act, ActTarget
+from babelgate.gateway.storage.transaction import Transaction
 
 log = logging.getLogger("babelgate.console")
 
@@ -36,9 +38,11 @@ _INTERRUPTED: Final = 3.0
 """Seconds from the interruption of a command until its processes are killed. Chosen: a bench ends its gateway in that
 time."""
 _LINE: Final = 64 * 2**10
-"""Maximum length of a line of progress, in bytes. Chosen: the commands cut the text at 200 characters."""
+"""Maximum length of a progress line, in bytes. Chosen: the commands cut the text at 200 characters."""
 _ERROR: Final = 1000
 """Maximum length of an error text, in characters."""
+_NOT_STORED: Final = "this job is not stored, and is lost when the gateway stops:"
+"""Begin of the error of a job whose file cannot be written."""
 
 
 @dataclass(slots=True)
@@ -66,40 +70,59 @@ class JobRunner:
         self._clock = clock or Clock()
         self._waiting: deque[_Pending] = deque()
         self._running: _Pending | None = None
+        self._submitting = asyncio.Lock()
         self._tasks = Tasks()
         self._is_working = False
         self._is_stopped = False
 
-    def submit(self, order: JobOrder, choices: Choices, principal: Principal, base_url: str) -> JobRecord:
-        """Add a job to the queue and return it. `base_url` is the URL of this process. Raises queue_full,
-        shutting_down, unavailable."""
-        if self._is_stopped or self._hub.is_stopping:
-            raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down and starts no more jobs.")
-        if len(self._waiting) >= MAX_WAITING:
-            words = f"{MAX_WAITING} jobs are waiting: wait until one has ended, or cancel one"
-            raise FaultError(FaultCode.QUEUE_FULL, words)
-        record = JobRecord(
-            job=new_id(),
-            kind=order.kind,
-            agents=order.agents,
-            at=order.at,
-            protocol=order.protocol,
-            options=msgspec.to_builtins(choices),
-            created_at=self._clock.now(),
-            created_by=principal.subject,
-        )
-        try:
-            self._store.add(record)
-        except OSError as error:
-            log.error("job not stored error=%s", error)
-            raise FaultError(FaultCode.UNAVAILABLE, f"The job cannot be stored: {error.strerror}") from None
-        self._hub.before_drain = self.stop
-        self._waiting.append(_Pending(record, choices, principal, base_url))
+    async def submit(self, order: JobOrder, choices: Choices, principal: Principal, base_url: str) -> JobRecord:
+        """Record a job in the audit log, add it to the queue and return it. `base_url` is the URL of this process.
+        Raises queue_full, shutting_down, unavailable."""
+        async with self._submitting:  # so that the queue has its limit although the audit log takes a while
+            self._check_room()
+            record = JobRecord(
+                job=new_id(),
+                kind=order.kind,
+                agents=order.agents,
+                at=order.at,
+                protocol=order.protocol,
+                options=msgspec.to_builtins(choices),
+                created_at=self._clock.now(),
+                created_by=principal.subject,
+            )
+            try:
+                self._store.add(record)
+            except OSError as error:
+                log.error("job not stored error=%s", error)
+                raise FaultError(FaultCode.UNAVAILABLE, f"The job cannot be stored: {error.strerror}") from None
+            try:
+                await self.record_act("create", record)
+                self._check_room()  # the gateway may stop meanwhile
+            except BaseException:
+                self._store.remove(record.job)
+                raise
+            self._hub.before_drain = self.stop
+            self._waiting.append(_Pending(record, choices, principal, base_url))
         self._hub.changes.note_job(record.job, record.status)
         if not self._is_working:
             self._is_working = True
             self._tasks.spawn(self._work(), "jobs of the console")
         return record
+
+    async def record_act(self, name: str, record: JobRecord) -> None:
+        """Record an act of the current caller on a job in the audit log. Raises unavailable."""
+        agents = ", ".join(record.agents)
+        target = ActTarget("job", record.job, agent=record.agents[0] if len(record.agents) == 1 else "")
+        act = Act(action=f"job.{name}", target=target, reason=f"{record.kind} of {agents} at the {record.at}")
+        await self._hub.journal.write_audited(act, _change_nothing)
+
+    def _check_room(self) -> None:
+        """Raise an error if no job can be added. Raises queue_full, shutting_down."""
+        if self._is_stopped or self._hub.is_stopping:
+            raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down and starts no more jobs.")
+        if len(self._waiting) >= MAX_WAITING:
+            words = f"{MAX_WAITING} jobs are waiting: wait until one has ended, or cancel one"
+            raise FaultError(FaultCode.QUEUE_FULL, words)
 
     async def cancel(self, job_id: str) -> JobRecord:
         """Cancel a job that has not ended, and return it. Raises not_found."""
@@ -127,17 +150,27 @@ class JobRunner:
         self._store.close()
 
     async def _work(self) -> None:
-        while self._waiting:
-            self._running = pending = self._waiting.popleft()
-            try:
-                await self._run(pending)
-            except Exception as error:
-                log.error("job failed job=%s", pending.record.job, exc_info=error)
-                await self._finish(pending, "failed", "the gateway has failed to run it; its log has the reason")
-            finally:
-                self._running = None
-                _kill(pending.process)
-        self._is_working = False
+        try:
+            while self._waiting:
+                self._running = pending = self._waiting.popleft()
+                try:
+                    await self._run_and_finish(pending)
+                finally:
+                    self._running = None
+                    _kill(pending.process)
+                    pending.ended.set()
+        finally:
+            self._is_working = False
+
+    async def _run_and_finish(self, pending: _Pending) -> None:
+        try:
+            await self._run(pending)
+        except Exception as error:
+            log.error("job failed job=%s", pending.record.job, exc_info=error)
+            reason = "the gateway has failed to run it; its log has the reason"
+            if isinstance(error, OSError):
+                reason = f"the gateway could not run it: {error.strerror or error}"
+            await self._finish(pending, *(pending.ended_by or ("failed", reason)))
 
     async def _run(self, pending: _Pending) -> None:
         record = pending.record
@@ -178,7 +211,8 @@ class JobRunner:
         record = pending.record
         if record.at == "server":
             return [at_server(self._hub.registry.get(name)) for name in record.agents]
-        return [through_gateway(pending.base_url, name, record.protocol, key) for name in record.agents]
+        tls = self._port.settings().tls
+        return [through_gateway(pending.base_url, name, record.protocol, key, tls) for name in record.agents]
 
     async def _follow(self, pending: _Pending, process: Process) -> Sequence[str]:
         """Follow the progress of a command until it has ended, and return the other lines of its stderr."""
@@ -244,22 +278,43 @@ class JobRunner:
             asyncio.get_running_loop().call_later(_INTERRUPTED, _kill, process)
 
     def _change(self, pending: _Pending, **members: Any) -> None:
-        """Change a job, and store it. A job that cannot be stored continues."""
+        """Change a job, and store it. A job that cannot be stored continues, and says so."""
         before, pending.record = pending.record, msgspec.structs.replace(pending.record, **members)
         try:
             self._store.save(pending.record)
         except OSError as error:
             log.warning("job not stored job=%s error=%s", pending.record.job, error)
+            words = f"{_NOT_STORED} {error.strerror or error}"
+            why = pending.record.error
+            text = words if why is None or why.startswith(_NOT_STORED) else f"{why}; {words}"
+            pending.record = msgspec.structs.replace(pending.record, error=text)
+            self._store.show(pending.record)
         if before.status != pending.record.status:
             self._hub.changes.note_job(pending.record.job, pending.record.status)
 
     async def _finish(self, pending: _Pending, status: JobStatus, error: str | None) -> None:
+        """End a job, also if the disk is full or its folder is gone."""
         ended_at = self._clock.now()
-        await asyncio.to_thread(self._store.measure, pending.record.job)  # before anybody reads that it has ended
-        self._change(pending, status=status, error=error, ended_at=ended_at)
-        await asyncio.to_thread(self._store.prune)
-        log.info("job ended job=%s kind=%s status=%s", pending.record.job, pending.record.kind, status)
-        pending.ended.set()
+        try:
+            # Before anybody reads that it has ended.
+            await self._use_files(pending, self._store.measure, pending.record.job)
+            self._change(pending, status=status, error=error, ended_at=ended_at)
+            await self._use_files(pending, self._store.prune)
+            log.info("job ended job=%s kind=%s status=%s", pending.record.job, pending.record.kind, status)
+        finally:
+            pending.ended.set()
+
+    async def _use_files(self, pending: _Pending, act: Callable[..., None], *arguments: str) -> None:
+        """Do something with files in a thread. Log what fails."""
+        try:
+            await asyncio.to_thread(act, *arguments)
+        except OSError as error:
+            log.warning("files of jobs not read or removed job=%s error=%s", pending.record.job, error)
+
+
+def _change_nothing(tx: Transaction) -> bool:
+    """Change nothing in the transaction of an act, because jobs are not in the database."""
+    return True
 
 
 def _kill(process: Process | None) -> None:

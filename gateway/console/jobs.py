@@ -1,28 +1,30 @@
 """Jobs of the console: checks, comparisons of protocols and benchmarks, which operators start."""
 
 import asyncio
-from collections.abc import Mapping
+import os
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, BinaryIO, Final
 
 import msgspec
 from litestar import Response
 from litestar.params import FromPath
-from litestar.response import File
+from litestar.response import Stream
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.access.guard import GuardedHub
-from babelgate.gateway.console.gate import need_operator
+from babelgate.gateway.console.gate import need_operator, server_of
 from babelgate.gateway.console.job_command import at_server
 from babelgate.gateway.console.job_order import read_order
 from babelgate.gateway.console.job_record import JobRecord, encode_job
 from babelgate.gateway.console.job_runner import JobRunner
 from babelgate.gateway.console.job_store import HTML, JUNIT, REPORT, JobStore
-from babelgate.gateway.console.parameters import AnyRequest, Parameters, encode_page, read_id
+from babelgate.gateway.console.parameters import Parameters, encode_page, read_id
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
 from babelgate.gateway.settings.model import Settings
@@ -39,6 +41,8 @@ _FILE_HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 """Headers of reports. They contain texts of agents, so no browser may run them in the origin of the gateway."""
+_CHUNK: Final = 256 * 2**10
+"""Bytes of a file that are read at a time. Chosen."""
 _ANY: Final = frozenset({"0.0.0.0", "::", ""})
 
 
@@ -73,7 +77,7 @@ class JobHandlers(Handlers):
             info = self._guarded_hub.agent(principal, name)
             if order.at == "server":
                 at_server(self._hub.registry.get(info.name))
-        record = self._runner.submit(order, choices, principal, _own_url(request, self._port.settings()))
+        record = await self._runner.submit(order, choices, principal, _own_url(request, self._port.settings()))
         return json_response({"job": record.job}, status=202)
 
     async def list_jobs(self, request: AnyRequest) -> Response[Any]:
@@ -92,24 +96,24 @@ class JobHandlers(Handlers):
     async def get_job(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
         """Return a job with the report of its command. Raises forbidden, not_found."""
         record = self._find(request, job_id)
+        file = await asyncio.to_thread(self.store.open_file, record.job, REPORT)
         body = msgspec.json.encode(self._encode(record))
-        if REPORT not in self.store.files(record.job):
+        if file is None:
             return Response(body[:-1] + b',"result":null}', media_type="application/json")
-        # The report may have some MB. It is JSON already, and is sent unread.
-        report = await asyncio.to_thread(self.store.path(record.job, REPORT).read_bytes)
-        return Response(b'%b,"result":%b}' % (body[:-1], report.strip()), media_type="application/json")
+        return _stream(file, {}, "application/json", before=body[:-1] + b',"result":', after=b"}")
 
-    async def get_html(self, request: AnyRequest, job_id: FromPath[str]) -> File:
+    async def get_html(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
         """Return the report as one HTML page, to be saved. Raises forbidden, not_found."""
-        return self._file(request, job_id, HTML, "text/html")
+        return await self._file(request, job_id, HTML, "text/html")
 
-    async def get_junit(self, request: AnyRequest, job_id: FromPath[str]) -> File:
+    async def get_junit(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
         """Return the report as JUnit XML. Raises forbidden, not_found."""
-        return self._file(request, job_id, JUNIT, "application/xml")
+        return await self._file(request, job_id, JUNIT, "application/xml")
 
     async def delete_job(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
-        """Cancel a job, or remove one that has ended. Raises forbidden, not_found."""
+        """Cancel a job, or remove one that has ended. Raises forbidden, not_found, unavailable."""
         record = self._find(request, job_id)
+        await self._runner.record_act("delete" if record.has_ended else "cancel", record)
         if not record.has_ended:
             return json_response(self._encode(await self._runner.cancel(record.job)))
         self.store.remove(record.job)
@@ -133,27 +137,40 @@ class JobHandlers(Handlers):
     def _encode(self, record: JobRecord) -> JsonObject:
         return encode_job(record, self.store.files(record.job))
 
-    def _file(self, request: AnyRequest, job_id: str, name: str, media_type: str) -> File:
+    async def _file(self, request: AnyRequest, job_id: str, name: str, media_type: str) -> Response[Any]:
         record = self._find(request, job_id)
-        if name not in self.store.files(record.job):
+        file = await asyncio.to_thread(self.store.open_file, record.job, name)
+        if file is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Job {job_id} has no {name}: it is {record.status}")
         filename = f"{record.kind}-{'-'.join(record.agents)[:60]}-{record.job[:8]}.{name.partition('.')[2]}"
-        return File(
-            self.store.path(record.job, name),
-            filename=filename,
-            media_type=media_type,
-            content_disposition_type="attachment",
-            headers=_FILE_HEADERS,
-        )
+        headers = {**_FILE_HEADERS, "Content-Disposition": f'attachment; filename="{filename}"'}
+        return _stream(file, headers, media_type)
+
+
+def _stream(
+    file: BinaryIO, headers: Mapping[str, str], media_type: str, *, before: bytes = b"", after: bytes = b""
+) -> Stream:
+    """Return a response with the content of a file between two texts. The file is closed afterwards."""
+    size = os.fstat(file.fileno()).st_size
+
+    async def chunks() -> AsyncGenerator[bytes]:
+        with file:
+            yield before
+            while chunk := await asyncio.to_thread(file.read, _CHUNK):
+                yield chunk
+            yield after
+
+    length = {"Content-Length": str(len(before) + size + len(after))}
+    return Stream(chunks(), headers={**headers, **length}, media_type=media_type)
 
 
 def _own_url(request: AnyRequest, settings: Settings) -> str:
-    """Return the URL of this process: the address on which it got a request. Raises invalid for a socket without
-    one."""
-    scope = cast("Mapping[str, Any]", request.scope)
-    host, port = cast("tuple[str, int | None]", scope.get("server") or ("", None))
+    """Return the URL of this process: the address on which it serves the protocols. Raises invalid for a socket
+    without one."""
+    host, port = server_of(request)
     if port is None:
         raise FaultError(FaultCode.INVALID, "at: this gateway listens on no TCP port; use at: server")
     if settings.host in _ANY:
         host = "::1" if ":" in host and "." not in host else "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if settings.tls is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

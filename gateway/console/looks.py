@@ -4,20 +4,19 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, Final
-from urllib.parse import quote
 
-from litestar import Request, Response
+from litestar import Response
 
 from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.adapter import Look, LookTarget, ReadRequest
 from babelgate.adapters.kit.looks import losses_of
-from babelgate.adapters.kit.server.caller import Caller, caller
+from babelgate.adapters.kit.request import AnyRequest
+from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError, Feature, Hub, Principal, Run, Scope
 from babelgate.canonical.used import UsedFeatures
 from babelgate.canonical.value import JsonObject
 
-AnyRequest = Request[Any, Any, Any]
 _CACHE_SIZE: Final = 256
 """Maximum number of runs whose features are cached. Chosen."""
 
@@ -37,7 +36,7 @@ class LookHandlers(Handlers):
         who = caller(request)
         target = await self._target(who.principal, request.path_params["run_id"])
         items = [
-            _encode(adapter, look, target.features, _prefix(who))
+            _encode(adapter, look, target.features, who.agent_path)
             for adapter in self._adapters
             for look in adapter.looks(target)
         ]
@@ -73,13 +72,8 @@ class LookHandlers(Handlers):
         return used.value()
 
 
-def _prefix(who: Caller) -> str:
-    """Return the path of the single agent that the caller addressed, or an empty text. Paths are relative to it."""
-    path = f"/agent/{quote(who.agent or '', safe='')}"
-    return path if who.base_url.endswith(path) else ""
-
-
 def _encode(adapter: Adapter, look: Look, features: frozenset[Feature], prefix: str) -> JsonObject:
+    """Return a look as the API shows it. Paths are relative to `prefix`, the path of a single agent."""
     head: JsonObject = {"protocol": adapter.name, "version": look.version, "title": look.title, "form": look.form}
     if look.request is None:
         return {**head, "why_not": look.why_not, "losses": []}

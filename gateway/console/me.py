@@ -3,8 +3,9 @@
 from importlib.metadata import version
 from typing import Any, Final
 
-from litestar import Request, Response
+from litestar import Response
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.gateway.console.gate import is_operator
@@ -22,7 +23,7 @@ class IdentityHandlers(Handlers):
         self._hub = hub
         self._port = port
 
-    async def get_me(self, request: Request[Any, Any, Any]) -> Response[Any]:
+    async def get_me(self, request: AnyRequest) -> Response[Any]:
         """Return the caller, its rights in the console, and the gateway that answers."""
         principal, settings = caller(request).principal, self._port.settings()
         operates = is_operator(request)
@@ -42,7 +43,6 @@ class IdentityHandlers(Handlers):
                     "jobs": operates and has_jobs(settings),
                     "wire": settings.console.wire != "off",
                     "settings": operates,
-                    "health": True,
                 },
             }
         )

@@ -6,21 +6,25 @@ files would answer revalidations with 200, derive its ETags from the times of fi
 """
 
 import gzip
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.params import FromPath
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
 
 PREFIX: Final = "/console"
+DOCS: Final = "/docs"
+"""Path that redirects to the page of the OpenAPI documents."""
 FOLDER: Final = Path(__file__).parent / "static"
 _INDEX: Final = "index.html"
 _TYPES: Final = {
@@ -31,9 +35,16 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 """Content types by the suffix of a file. Files with another suffix are not served."""
+_MODULE: Final = re.compile(rb'"\./([^"]+\.js)"')
+"""Reference of the page to a module."""
+_IMPORT: Final = re.compile(
+    rb"""^(?:import\s*|(?:import|export)\b[^'"`;()=]*?\bfrom\s*)['"](\.[^'"]+)['"]""", re.MULTILINE
+)
+"""Import of a module that the browser loads with the importing one."""
 _PATH: Final = re.compile(r"/console(/|/[0-9a-f]{16}(/[\w-][\w.-]*)+)?")
-"""Paths that may be those of static files. An empty segment is not permitted: routers drop it."""
+"""Paths that may be those of static files, as the middleware normalizes them."""
 _CONSOLE: Final = re.compile(r"(/agent/[^/]+)?/console(/|$)")
+_SWITCHED: Final = re.compile(r"/+(console(/.*)?|docs/*)", re.DOTALL)
 _POLICY: Final = "; ".join(
     (
         "default-src 'self'",
@@ -56,7 +67,6 @@ _HEADERS: Final = {
 }
 _REVALIDATED: Final = "no-cache"
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
-AnyRequest = Request[Any, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,8 @@ def _digest(content: bytes) -> str:
 def read_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
     """Return the files of a folder by their paths below `/console/`. That of the page is empty.
 
-    In the page, each reference that begins with `./` gets the digest of all other files.
+    In the page, each reference that begins with `./` gets the digest of all other files. The page preloads everything
+    that its modules import. Otherwise the browser finds imports level by level, and each level takes a round trip.
     """
     contents = {
         path.relative_to(folder).as_posix(): path.read_bytes()
@@ -99,16 +110,45 @@ def read_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
     files = {
         f"{digest}/{name}": StaticFile.of(content, Path(name).suffix, _IMMUTABLE) for name, content in contents.items()
     }
-    page = page.replace(b'"./', f'"{digest}/'.encode())
+    page = _preload(page, contents).replace(b'"./', f'"{digest}/'.encode())
     return {"": StaticFile.of(page, ".html", _REVALIDATED), **files}
 
 
-_FILES: Final = read_files()
+def _preload(page: bytes, contents: Mapping[str, bytes]) -> bytes:
+    """Return the page with a link to each module that its modules import, directly or through others.
+
+    The links follow the module that needs them, the nearest first. So a module that is early in the page runs early.
+    """
+    lines = list[bytes]()
+    linked = {found[1].decode() for found in _MODULE.finditer(page)}
+    for line in page.splitlines(keepends=True):
+        lines.append(line)
+        modules = [found[1].decode() for found in _MODULE.finditer(line)]
+        for module in modules:  # grows meanwhile
+            for found in _IMPORT.finditer(contents.get(module, b"")):
+                path = posixpath.normpath(f"{posixpath.dirname(module)}/{found[1].decode()}").lstrip("/")
+                if path in contents and path not in linked:
+                    linked.add(path)
+                    modules.append(path)
+                    lines.append(b'    <link rel="modulepreload" href="./%s">\n' % path.encode())
+    return b"".join(lines)
+
+
+@cache
+def static_files() -> Mapping[str, StaticFile]:
+    """Return the files of the console. They are read at the first use, so a gateway without it reads none."""
+    return read_files()
 
 
 def is_console(path: str) -> bool:
     """Return True if a path belongs to the console, also below `/agent/{name}`."""
     return _CONSOLE.match(path) is not None
+
+
+def is_switched(path: str) -> bool:
+    """Return True if `console: false` removes a path. It is the path without `/agent/{name}`, as a router reads it:
+    empty segments do not count."""
+    return _SWITCHED.fullmatch(path) is not None
 
 
 def is_static(path: str) -> bool:
@@ -124,11 +164,11 @@ class PageHandlers(Handlers):
         if not request.scope["raw_path"].endswith(b"/"):
             # Relative, because a proxy in front of the gateway may have added a prefix.
             return Response(b"", status_code=307, headers={"location": f"{PREFIX[1:]}/"}, media_type="text/html")
-        return _answer(request, _FILES[""])
+        return _answer(request, static_files()[""])
 
     async def get_file(self, request: AnyRequest, file: FromPath[str]) -> Response[Any]:
         """Return a file. Raises not_found."""
-        found = _FILES.get(file.removeprefix("/"))
+        found = static_files().get(file.removeprefix("/"))
         if found is None:
             raise FaultError(
                 FaultCode.NOT_FOUND, "The console has no such path. After an update of the gateway, reload the page."

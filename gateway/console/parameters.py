@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from litestar import Request
-
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.state import RunStatus
 from babelgate.canonical.thread import Interrupt
@@ -13,10 +12,8 @@ from babelgate.canonical.value import JsonObject, is_uuid
 from babelgate.gateway.clock import format_time
 from babelgate.gateway.settings.fields import parse_period
 
-AnyRequest = Request[Any, Any, Any]
-
 MAX_ITEMS: Final = 100
-"""Maximum number of items of a page. Chosen."""
+"""Maximum number of items per page. Chosen."""
 _DEFAULT_ITEMS: Final = 50
 _MAX_TEXT: Final = 200
 """Maximum length of a text to search for, in characters. Chosen."""
@@ -25,7 +22,7 @@ _MAX_QUESTION: Final = 500
 
 
 class Parameters:
-    """Parameters of the query of a request. Each is read once, and unknown ones are refused."""
+    """Query parameters of a request. Each is read once, and unknown ones are refused."""
 
     def __init__(self, request: AnyRequest, *names: str) -> None:
         """Read the parameters of a request, which have these names. Raises invalid."""

@@ -10,7 +10,7 @@ from babelgate.gateway.console.agents import AgentOverviewHandlers
 from babelgate.gateway.console.changes import ChangeHandlers
 from babelgate.gateway.console.configuration import SettingHandlers
 from babelgate.gateway.console.exchanges import ExchangeHandlers
-from babelgate.gateway.console.gate import check_enabled, check_request
+from babelgate.gateway.console.gate import check_request
 from babelgate.gateway.console.health import HealthHandlers
 from babelgate.gateway.console.jobs import JobHandlers
 from babelgate.gateway.console.looks import LookHandlers
@@ -67,9 +67,5 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
             get(f"{job}/junit.xml")(jobs.get_junit),
         ],
     )
-    files = Router(
-        PREFIX,
-        before_request=check_enabled,
-        route_handlers=[get("/")(pages.get_page), get("/{file:path}")(pages.get_file)],
-    )
+    files = Router(PREFIX, route_handlers=[get("/")(pages.get_page), get("/{file:path}")(pages.get_file)])
     return [files, api]  # not one inside the other: each router copies its handlers

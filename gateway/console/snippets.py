@@ -3,24 +3,25 @@
 from collections.abc import Sequence
 from typing import Any
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.params import FromPath
 
 from babelgate.adapters import ADAPTERS, Adapter
-from babelgate.adapters.kit.server.caller import Caller, caller
+from babelgate.adapters.kit.request import AnyRequest
+from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError, Hub
 
 
 class SnippetHandlers(Handlers):
-    """Handlers of the snippets of an agent."""
+    """Handlers of an agent's snippets."""
 
     def __init__(self, hub: Hub, adapters: Sequence[Adapter] = ADAPTERS) -> None:
         """Create the handlers. `hub` checks which agents a caller may see."""
         self._hub = hub
         self._adapters = adapters
 
-    async def list_snippets(self, request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+    async def list_snippets(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
         """Return the snippets of an agent, which may be broken. Raises not_found."""
         who = caller(request)
         if name not in (info.name for info in self._hub.agents(who.principal)):
@@ -34,11 +35,6 @@ class SnippetHandlers(Handlers):
                 "text": snippet.text,
             }
             for adapter in self._adapters
-            for snippet in adapter.snippets(_base_url(who), name)
+            for snippet in adapter.snippets(who.root_url, name)
         ]
         return Response(snippets)
-
-
-def _base_url(who: Caller) -> str:
-    """Return the gateway's base URL, also if the caller addressed a single agent below it."""
-    return who.base_url.removesuffix(f"/agent/{who.agent}") if who.agent else who.base_url

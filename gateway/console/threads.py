@@ -8,6 +8,7 @@ from typing import Any, Final, cast, get_args
 from litestar import Response
 from litestar.params import FromPath
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -20,7 +21,7 @@ from babelgate.canonical.thread import Interrupt, ThreadStatus
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.clock import format_time
-from babelgate.gateway.console.parameters import AnyRequest, Parameters, encode_ask, encode_page, read_id
+from babelgate.gateway.console.parameters import Parameters, encode_ask, encode_page, read_id
 from babelgate.gateway.storage.thread_summaries import MAX_FILES, ThreadQuery, ThreadSummary
 
 _STATUSES: Final[Sequence[ThreadStatus]] = get_args(ThreadStatus)

@@ -1,31 +1,39 @@
-"""Separate address of the administration API (`admin.listen`): which paths each listener serves."""
+"""Separate address of the administration API (`admin.listen`): which paths each listener serves.
+
+The console is on both addresses, because callers use it, too. Its operators are on the separate address only.
+"""
 
 import ipaddress
 from typing import Final
 
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.gateway.admin.routes import PREFIX
+from babelgate.gateway.console.pages import PREFIX as CONSOLE
+from babelgate.gateway.console.pages import is_console
 from babelgate.gateway.http.response import Scope
 
 _ELSEWHERE: Final = "The administration API is not on this port: the setting admin.listen gives it a separate address."
-_ONLY_ADMIN: Final = f"This is the address of admin.listen, which serves only paths below {PREFIX}."
+_ONLY_ADMIN: Final = f"This is the address of admin.listen, which serves only paths below {PREFIX} and {CONSOLE}."
 
 
 class AdminAddress:
-    """Address on which the administration API listens, and on which nothing else is served."""
+    """Address on which the administration API listens, and on which only the console is served besides."""
 
-    def __init__(self, host: str, port: int) -> None:
-        """Create the address of a bound socket."""
+    def __init__(self, host: str, port: int, callers: tuple[str, int] | None = None) -> None:
+        """Create the address of a bound socket. `callers` is the address on which the protocols are served."""
         self._host = _address(host)
         self._port = port
+        self.callers = callers
+        """Address on which the protocols are served."""
 
     def check(self, scope: Scope, path: str) -> None:
         """Raise not_found if a path is not served on the listener of its request. The path has no `/agent/<name>`."""
         is_admin_path = path == PREFIX or path.startswith(f"{PREFIX}/")
-        if is_admin_path != self._is_here(scope):
+        if is_admin_path != self.is_called(scope) and not is_console(path):
             raise FaultError(FaultCode.NOT_FOUND, _ELSEWHERE if is_admin_path else _ONLY_ADMIN)
 
-    def _is_here(self, scope: Scope) -> bool:
+    def is_called(self, scope: Scope) -> bool:
+        """Return True if a request has arrived on this address."""
         host, port = scope.get("server") or ("", None)
         if port != self._port:
             return False

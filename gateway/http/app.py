@@ -8,16 +8,18 @@ from os import getpid
 from socket import gethostname
 from typing import Any, Final
 
-from litestar import Litestar, Request, Response, get
+from litestar import Litestar, Response, get
 from litestar.exceptions import HTTPException
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
 from babelgate.adapters import ADAPTERS
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.kit.server.tracing import note_failure
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
+from babelgate.canonical.printable import printable
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.admin.routes import GATE, AdminGate, admin_routes
@@ -30,11 +32,12 @@ from babelgate.gateway.http import grants
 from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.callback import callback_route
 from babelgate.gateway.http.direct import DirectApp
+from babelgate.gateway.http.front import JWKS_PATH, Front
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.http.openapi_routes import openapi_routes
 from babelgate.gateway.http.operations import find_adapter
-from babelgate.gateway.http.response import Scope
+from babelgate.gateway.http.response import MAX_PATH, Scope
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import RegisteredAgent
@@ -43,6 +46,8 @@ from babelgate.gateway.storage.blob_store import open_blobs
 
 log = logging.getLogger("babelgate")
 
+_JWKS_AGE: Final = 3600
+"""Seconds for which others may keep the public keys. A new key must be listed for as long before it signs alone."""
 _VERSION: Final = version("babelgate")
 _STATUS: Final = {
     FaultCode.NOT_FOUND: 404,
@@ -52,6 +57,7 @@ _STATUS: Final = {
     FaultCode.CONFLICT: 409,
     FaultCode.TOO_LARGE: 413,
     FaultCode.QUEUE_FULL: 429,
+    FaultCode.LIMITED: 429,
     FaultCode.INTERNAL: 500,
     FaultCode.SHUTTING_DOWN: 503,
     FaultCode.UNAVAILABLE: 503,
@@ -149,7 +155,8 @@ def create_app(
     def has_own_origin(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         return generations.front().has_own_origin(scope, headers)
 
-    handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub), callback_route(hub)]
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub, generations.front), *grants.routes(own_hub)]
+    handlers.append(callback_route(hub))
     handlers += [admin_routes(hub, port), *console_routes(hub, own_hub, port), *openapi_routes()]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
@@ -164,7 +171,7 @@ def create_app(
         auditor=auditor,
         state={
             GATE: AdminGate(port.settings, policy, auditor),
-            CONSOLE_GATE: ConsoleGate(port.settings, policy, has_own_origin),
+            CONSOLE_GATE: ConsoleGate(port.settings, policy, has_own_origin, auditor, admin_address),
         },
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
@@ -172,17 +179,18 @@ def create_app(
     )
 
 
-def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
-    """Return the handlers that belong to no protocol: the table of URLs and the health checks."""
+def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub, front: Callable[[], Front]) -> Sequence[Any]:
+    """Return the handlers that belong to no protocol: the table of URLs, the health checks, and the public keys."""
 
     @get("/")
-    async def index(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    async def index(request: AnyRequest) -> dict[str, Any]:
         client = caller(request)
         agent = client.agent or "agent"
-        is_single = client.base_url.endswith(f"/agent/{agent}")
         return {
             "babelgate": _VERSION,
-            "agents": [agent] if is_single else [info.name for info in guarded_hub.agents(client.principal)],
+            "agents": [agent]
+            if client.has_single_agent
+            else [info.name for info in guarded_hub.agents(client.principal)],
             "protocols": [
                 {"protocol": example.label, "url": example.url, "example": example.curl}
                 for adapter in ADAPTERS
@@ -197,7 +205,7 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
         return Response({"status": "ok"})
 
     @get("/readyz")
-    async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+    async def readyz(request: AnyRequest) -> Response[dict[str, Any]]:
         registry = hub.registry
         registry.detect_broken()
         why = await hub.ready()
@@ -214,7 +222,15 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
             body["configuration"] = comparison if others else "ok"
         return Response(body, status_code=200 if why is None else 503)
 
-    return (index, healthz, readyz)
+    @get(JWKS_PATH)
+    async def jwks() -> Response[dict[str, Any]]:
+        """Return the public keys by which the gateway signs."""
+        keys = front().signing_keys
+        if keys is None:
+            return Response({"keys": []}, headers={"Cache-Control": "no-cache"})
+        return Response(keys.jwks, headers={"Cache-Control": f"public, max-age={_JWKS_AGE}"})
+
+    return (index, healthz, readyz, jwks)
 
 
 def _health(registered: RegisteredAgent, *, detailed: bool) -> str:
@@ -232,7 +248,7 @@ def _health(registered: RegisteredAgent, *, detailed: bool) -> str:
     return "failing: " + ", ".join(f"{url} is {state}" for url, state in failing.items()) if detailed else "failing"
 
 
-def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _answer(request: AnyRequest, error: Exception) -> Response[Any]:
     """Return the response to an error of a handler, in the format of the protocol that the path belongs to."""
     if isinstance(error, FaultError):
         response = _encode(error.fault, request)
@@ -247,11 +263,12 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         if error.headers and "allow" in {name.lower() for name in error.headers}:
             response.headers.update(error.headers)
         return response
-    log.error("request failed method=%s path=%s", request.method, request.url.path, exc_info=error)
+    path = printable(request.scope["path"], MAX_PATH, is_ascii=True)
+    log.error("request failed method=%s path=%s", request.method, path, exc_info=error)
     return _encode(Fault(code=FaultCode.INTERNAL, message="The gateway failed to answer this."), request)
 
 
-def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+def _encode(fault: Fault, request: AnyRequest) -> Response[Any]:
     note_failure(request.scope, str(fault.code))
     adapter = find_adapter(request.scope["path"])
     if adapter is not None:

@@ -21,8 +21,10 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
+from websockets.http11 import Request
 
 from babelgate.gateway.exchange import SCOPE_KEY
+from babelgate.gateway.http.client_certificate import CERTIFICATE_KEY, ClientCertificate, read_client_certificate
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import Settings
@@ -50,7 +52,7 @@ _HIGH_WATER: Final = 32 * 1024
 asyncio's default is 64 KiB, and a chunk of the response comes on top of it.
 """
 _MAX_FRAGMENTS: Final = 4096
-"""Maximum number of fragments of one WebSocket message, because empty fragments do not count towards its size."""
+"""Maximum number of fragments per WebSocket message, because empty fragments do not count towards its size."""
 _MIN_BODY: Final = 1024
 """Bytes of the body that must arrive within `body_timeout`: 34 bytes per second by default."""
 _LINGER: Final = 2.0
@@ -93,7 +95,7 @@ class ConnectionTable:
         self.total: int
         """Maximum number of connections."""
         self.per_address: int
-        """Maximum number of connections of one client address."""
+        """Maximum number of connections per client address."""
         self._exempt: Sequence[IPNetwork]
         """Networks of proxies, which have no limit per address because many callers share them. Loopback has none
         either."""
@@ -251,6 +253,7 @@ class HttpConnection(HttpToolsProtocol):
         "_answering",
         "_awaited",
         "_body",
+        "_certificate",
         "_discarded",
         "_framing",
         "_limits",
@@ -273,11 +276,11 @@ class HttpConnection(HttpToolsProtocol):
         """Bytes since the last callback of the parser: of a head, of trailers or of a chunk extension. It buffers
         them."""
         self._shown = 0
-        """Number of callbacks of the parser."""
+        """Number of parser callbacks."""
         self._body = 0
         """Bytes of the body since the last check of its speed."""
         self._trailers = 0
-        """Number of trailers of the current request."""
+        """Number of trailers in the current request."""
         self._lingers = False
         """True if the last response was sent, and further input is discarded."""
         self._discarded = 0
@@ -286,11 +289,18 @@ class HttpConnection(HttpToolsProtocol):
         """Part of a request that `_timer` waits for: "nothing", "head" or "body"."""
         self._timer: asyncio.TimerHandle | None = None
         self._sending: _SendWatch | None = None
+        self._certificate: ClientCertificate | None = None
 
     # The connection
 
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """Certificate of the client, if it has one."""
+        return self._certificate
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._certificate = read_client_certificate(transport)
         transport.set_write_buffer_limits(high=_HIGH_WATER)
         self._answering = _Answering(self, transport)
         self._sending = _SendWatch(self.loop, transport, self._limits.send_timeout)
@@ -405,6 +415,8 @@ class HttpConnection(HttpToolsProtocol):
         if self.cycle is not before:  # unchanged for a WebSocket handshake
             self.cycle.transport = cast("asyncio.Transport", self._answering)
             self.scope[SCOPE_KEY] = partial(self._abandon_answer, self.cycle)  # type: ignore[typeddict-unknown-key]
+            if self._certificate is not None:
+                self.scope[CERTIFICATE_KEY] = self._certificate  # type: ignore[typeddict-unknown-key]
 
     def _is_1_1(self) -> bool:
         return self.parser is not None and self.parser.get_http_version() == "1.1"
@@ -521,7 +533,8 @@ class HttpConnection(HttpToolsProtocol):
         self.pipeline.clear()
         self._table.idle(self.transport)
         self._timer = self.loop.call_later(self._limits.linger, self._stop_lingering)
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # not with TLS
+            self.transport.write_eof()
 
     def _stop_lingering(self) -> None:
         self.transport.close()
@@ -564,6 +577,12 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=_HIGH_WATER)
         self._sending = _SendWatch(self.loop, self.transport, self._limits.send_timeout)
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        certificate = read_client_certificate(self.transport)
+        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS and certificate is not None:
+            self.scope[CERTIFICATE_KEY] = certificate  # type: ignore[typeddict-unknown-key]
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._table.leave(self.transport)

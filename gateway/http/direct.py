@@ -15,7 +15,8 @@ from litestar import Litestar, Request, Response
 from litestar.routes import HTTPRoute
 from litestar.types import Message, Send
 
-AnyRequest = Request[Any, Any, Any]
+from babelgate.adapters.kit.request import AnyRequest
+
 _BODILESS: Final = frozenset({204, 304})
 _JSON: Final = "application/json"
 _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
@@ -177,7 +178,8 @@ def _add(root: _Node, route: HTTPRoute) -> None:
 
 
 def _plain(handler: Any, route: HTTPRoute) -> _Plain | None:
-    """Return how to call a handler directly, or None if it uses other features of Litestar."""
+    """Return what a direct call of the handler needs. Return None if the handler uses features of Litestar other than
+    the request, text parameters of the path, and a hook that is called before it."""
     parameters = [part for part in route.path_components if not isinstance(part, str)]
     texts = {part.name for part in parameters if part.type is str}
     signature = handler.parsed_fn_signature.parameters

@@ -1,9 +1,11 @@
 """Settings of one generation for requests: credentials, host names, origins, and the base URL of responses."""
 
 import ipaddress
+import logging
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from babelgate.adapters import ADAPTERS
@@ -18,10 +20,21 @@ from babelgate.gateway.runs.consents import CALLBACK
 from babelgate.gateway.settings.access import scopes_of
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.signing_keys import SigningKey, SigningKeyError, SigningKeys, read_signing_key
 
+log = logging.getLogger("babelgate")
+
+JWKS_PATH: Final = "/.well-known/jwks.json"
+"""Path of the public keys of the gateway, which need no credential."""
 _OPEN: Final = tuple(
     path.split("/")
-    for path in ("/healthz", "/readyz", CALLBACK, *(path for adapter in ADAPTERS for path in adapter.open_paths))
+    for path in (
+        "/healthz",
+        "/readyz",
+        JWKS_PATH,
+        CALLBACK,
+        *(path for adapter in ADAPTERS for path in adapter.open_paths),
+    )
 )
 """Paths that need no credential, split into segments."""
 _LOGIN: Final = tuple(path.split("/") for adapter in ADAPTERS for path in adapter.login_paths)
@@ -29,6 +42,8 @@ _LOGIN: Final = tuple(path.split("/") for adapter in ADAPTERS for path in adapte
 _ORIGIN_CHECKED: Final = tuple(prefix for adapter in ADAPTERS if adapter.checks_origin for prefix in adapter.prefixes)
 _LOOPBACK: Final = re.compile(r"^https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
 _LOOPBACK_HOST: Final = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$", re.IGNORECASE)
+_HTTP_SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+"""Schemes of URLs in responses, by the scheme of a request."""
 _PREFIX: Final = re.compile(r"(/[\w.-]+)*")
 
 
@@ -39,6 +54,8 @@ class Front:
     registry: Registry
     verifier: Verifier
     authentication: Authentication
+    signing_keys: SigningKeys | None
+    """Keys in `signing.keys`; None without any."""
     hosts: Hosts
     origins: Set[str]
     """Origins whose pages may call the gateway. If empty, these are the origins of this machine."""
@@ -54,13 +71,14 @@ class Front:
 
     @classmethod
     def of(cls, settings: Settings, registry: Registry, verifier: Verifier) -> "Front":
-        """Return the front of a gateway with these settings and agents."""
+        """Return the front of a gateway with these settings and agents. Raises invalid for a wrong key file."""
         public_url = settings.public_url.rstrip("/") if settings.public_url else None
         authentication = _authentication_of(settings)
         return cls(
             registry=registry,
             verifier=verifier,
             authentication=authentication,
+            signing_keys=_read_signing_keys(settings.signing.keys, public_url),
             hosts=Hosts.of(settings),
             origins=frozenset(settings.cors),
             public_url=public_url,
@@ -75,6 +93,12 @@ class Front:
                 "authentication": authentication,
             },
         )
+
+    @property
+    def signer(self) -> SigningKeys | None:
+        """Signer of cards. None without keys, and without `public_url`: a signed card must not contain a URL that
+        follows from the request."""
+        return None if self.public_url is None else self.signing_keys
 
     def is_open(self, path: str) -> bool:
         """Return True if a path needs no credential. `{agent}` in an open path matches any name."""
@@ -110,17 +134,20 @@ class Front:
             hosts.append(headers.get(b"x-forwarded-host", b"").split(b",")[0].strip())
         return hosts
 
-    def is_foreign(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Return True if the request may come from a page that is not allowed to call the gateway.
+    def is_foreign(self, headers: Mapping[bytes, bytes], *, is_ambient: bool = False) -> bool:
+        """Return True if the request may come from a page that is not allowed to call the gateway. `is_ambient` is true
+        for a caller that is known by its client certificate, which browsers present for every page.
 
         A GET for an image or for a new window has no Origin. But browsers send whether it comes from the same origin
         (Fetch Metadata §2.3).
         """
-        if self.verifier.is_required or b"origin" in headers:
+        if (self.verifier.is_required and not is_ambient) or b"origin" in headers:
             return False
         return headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin")
 
-    def check_origin(self, scope: Scope, path: str, headers: Mapping[bytes, bytes]) -> None:
+    def check_origin(
+        self, scope: Scope, path: str, headers: Mapping[bytes, bytes], *, is_ambient: bool = False
+    ) -> None:
         """Raise unauthenticated, with the `reason` `origin`, if a page of this origin may not call the gateway.
 
         Without API keys, every page that is open in a browser on this machine could call the gateway, because a POST of
@@ -128,13 +155,17 @@ class Front:
 
         With API keys, a page has no key to send. The origin is checked only for protocols that require it. There, pages
         from the host that they call are allowed, too.
+
+        `is_ambient` is true for a caller that is known by its client certificate alone: a page needs no key then. The
+        host is that of the gateway, as the browser has verified the gateway's certificate.
         """
         origin = headers.get(b"origin")
         if origin is None or self._is_permitted(origin.decode("latin-1")):
             return
-        if not self.hosts.is_open and not self._is_elsewhere(scope, headers, origin):
+        if (is_ambient or not self.hosts.is_open) and not self._is_elsewhere(scope, headers, origin):
             return  # the gateway's own page, the console: `check_host` has accepted the name
-        if self.verifier.is_required and not (_checks_origin(path) and self._is_elsewhere(scope, headers, origin)):
+        is_keyed = self.verifier.is_required and not is_ambient
+        if is_keyed and not (_checks_origin(path) and self._is_elsewhere(scope, headers, origin)):
             return
         raise FaultError(
             FaultCode.UNAUTHENTICATED,
@@ -160,7 +191,7 @@ class Front:
         """
         if self.public_url is not None:
             return self.public_url
-        scheme = scope.get("scheme", "http")
+        scheme = _HTTP_SCHEMES.get(scope.get("scheme", "http"), "http")
         host = headers.get(b"host", b"").decode("latin-1")
         if self._is_proxied(scope):
             proto = headers.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").split(",")[0].strip()
@@ -189,6 +220,23 @@ class Front:
         if self.origins:
             return origin in self.origins or "*" in self.origins
         return _LOOPBACK.fullmatch(origin) is not None
+
+
+def _read_signing_keys(paths: Sequence[Path], public_url: str | None) -> SigningKeys | None:
+    """Read the private keys of the settings, and log their ids. Raises invalid."""
+    if not paths:
+        return None
+    keys: list[SigningKey] = []
+    for number, path in enumerate(paths):
+        try:
+            keys.append(read_signing_key(path))
+        except SigningKeyError as error:
+            raise FaultError(FaultCode.INVALID, f"signing.keys.{number}: {error}") from None
+    signing_keys = SigningKeys(keys, None if public_url is None else f"{public_url}{JWKS_PATH}")
+    log.info("signing keys read kids=%s", ",".join(signing_keys.kids))
+    if public_url is None:
+        log.warning("cards not signed reason=%r", "public_url is not set")
+    return signing_keys
 
 
 def _within(address: str, networks: Sequence[IPNetwork]) -> bool:

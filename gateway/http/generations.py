@@ -168,6 +168,7 @@ class Generations:
     def attach(self, hub: GatewayHub) -> None:
         """Set the hub that works with the generations."""
         self._hub = hub
+        self.current.hub.registry.cards.audit_to(hub.auditor.note_card)
         self.key_ring.follow(hub.administration, hub.journal)
         hub.before_recovery = self.refresh_agents
         hub.administration.add_listener(self._follow_agents)
@@ -274,6 +275,7 @@ class Generations:
             return ReloadReport(mistakes=(error.fault.message,))
         if self._hub is not None:
             self._hub.attach(registry)
+        registry.cards.permit(settings.network.allow)
         self.current = after  # no await follows: no request is handled in the middle of a reload
         self._added = added
         self._configured, self._loaded = configured, without_restart(self._loaded, settings)
@@ -313,6 +315,7 @@ class Generations:
             fetcher,
             HubSettings(
                 limits=settings.limits,
+                budgets=settings.budgets,
                 retention=settings.retention,
                 patience=settings.recovery.patience,
                 webhook_secret=None if secret is None else secret.get_secret_value(),

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from litestar import Request, Response, delete, get, post
+from litestar import Response, delete, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from babelgate.adapters.kit.json import read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.grant import Grant, GrantLevel
@@ -16,7 +17,6 @@ from babelgate.canonical.hub import Hub
 from babelgate.canonical.value import JsonObject
 
 PATH: Final = "/grants"
-AnyRequest = Request[Any, Any, Any]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Text = Annotated[str, Field(min_length=1, max_length=300)]

@@ -9,27 +9,32 @@ For each request it determines three things:
 It answers CORS preflights, refuses requests without a valid credential, and writes one log line per request.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from litestar import Request, Response
+from litestar.utils import normalize_path
 
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault, FaultCode, FaultError, Principal
+from babelgate.gateway.console.gate import GATE as CONSOLE_GATE
+from babelgate.gateway.console.gate import ConsoleGate
 from babelgate.gateway.console.pages import is_static
 from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.admin_address import AdminAddress
+from babelgate.gateway.http.client_certificate import ClientCertificate, certificate_of
 from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
 from babelgate.gateway.http.response import Handshake, RequestReports, ResponseWrapper, Scope
 from babelgate.gateway.http.verifier import ANONYMOUS
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
+from babelgate.gateway.settings.tls import MTLS
 from babelgate.gateway.storage.auditor import NO_AUDITOR, Auditor
 
-Encode = Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
+Encode = Callable[[Fault, AnyRequest], Response[Any]]
 
 _TYPE_LENGTH: Final = 1024
 """Maximum length of a Content-Type, in bytes.
@@ -93,12 +98,14 @@ class GatewayMiddleware:
             return
         if scope["type"] == "websocket":
             send = Handshake(send, scope)
+        # The path that the router matches. All checks use this one: otherwise //admin would not be below /admin.
+        scope = {**scope, "path": normalize_path(scope["path"])}
         headers = combine_lines(scope["headers"])
         front = self._front()
         answer = ResponseWrapper(
             send, scope, self._banner(), _cross_origin(front, scope["path"], headers), self._reports, self._streams
         )
-        enter_exchange(scope, answer.describe_origin)
+        enter_exchange(scope, answer.describe_origin, answer.noted)
         self._reports.begin(answer, headers)
         try:
             await self._pass(front, scope, headers, receive, answer)
@@ -117,62 +124,81 @@ class GatewayMiddleware:
                 raise FaultError(FaultCode.INVALID, f"The header {repeated} has two different values. Send it once.")
             base_url = front.base_url(scope, headers)
             agent = front.registry.default
-            match = re.match(r"^/agent/([^/]+)(/.*)?$", scope["path"])
-            if match is not None:
-                agent, path = match.group(1), match.group(2) or "/"
-                inner["path"] = path
-                inner["raw_path"] = path.encode()
-                base_url = f"{base_url}/agent/{agent}"
+            named, inner["path"] = _split_agent(scope["path"])
+            if named is not None:
+                agent, base_url = named, f"{base_url}/agent/{named}"
             inner["state"]["base_url"] = base_url
             if self._admin_address is not None:  # before the credential, so that keys cannot be tried on the other port
                 self._admin_address.check(scope, inner["path"])
+            console: ConsoleGate | None = inner["state"].get(CONSOLE_GATE)
+            if console is not None:
+                console.check_path(inner["path"])
             _check_type(scope)
             front.check_host(scope, headers)
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
                 await _preflight(answer, headers, is_granted=front.is_granted(scope["path"], headers))
                 return
-            front.check_origin(scope, inner["path"], headers)
-            principal = await self._principal(front, inner["path"], headers)
+            certificate = certificate_of(scope)
+            is_ambient = front.verifier.is_ambient(headers, certificate)
+            front.check_origin(scope, inner["path"], headers, is_ambient=is_ambient)
+            principal = await self._principal(front, inner["path"], headers, certificate)
             answer.principal = principal
-            self._reports.note_caller(answer, principal, agent if match is not None else None, headers)
+            self._reports.note_caller(answer, principal, named, headers)
             if agent is not None and not self._can_discover(principal, agent, inner["path"]):
                 agent = None
             # The static files of the console are the same for every name, and say nothing about it.
             is_unknown = agent is None and not is_static(inner["path"])
-            if match is not None and (inner["path"].startswith("/agent/") or is_unknown):
-                raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
+            if named is not None and (inner["path"].startswith("/agent/") or is_unknown):
+                raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {named[:100]!r} here.")
         except FaultError as error:
             inner = {**inner, "type": "http", "method": answer.method}
             answer.scope = inner
-            request: Request[Any, Any, Any] = Request(inner)  # type: ignore[arg-type]
+            request: AnyRequest = Request(inner)  # type: ignore[arg-type]
             response = self._encode(error.fault, request)
             await response.to_asgi_response(None, request)(inner, receive, answer)  # type: ignore[arg-type]
             return
         sent = {name: headers[name.encode()].decode("latin-1") for name in front.forwarded if name.encode() in headers}
-        reads_only = answer.method == "HEAD" or front.is_foreign(headers)
+        reads_only = answer.method == "HEAD" or front.is_foreign(headers, is_ambient=is_ambient)
         inner["state"]["caller"] = Caller(
-            principal, base_url, agent, sent, authentication=front.authentication, reads_only=reads_only
+            principal,
+            base_url,
+            agent,
+            sent,
+            authentication=front.authentication,
+            signer=front.signer,
+            reads_only=reads_only,
         )
         if scope["type"] == "http":
             inner["method"] = _STAND_INS.get(answer.method, answer.method)
         await self.app(inner, receive, answer)
 
-    async def _principal(self, front: Front, path: str, headers: Mapping[bytes, bytes]) -> Principal:
+    async def _principal(
+        self, front: Front, path: str, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None
+    ) -> Principal:
         """Return the principal of the request's credential. Raises unauthenticated or unavailable."""
         verifier = front.verifier
         try:
-            principal = await verifier.verify(headers)
+            principal = await verifier.verify(headers, certificate)
         except FaultError as error:
             if front.is_open(path):
                 return ANONYMOUS
             result = "unavailable" if error.fault.code is FaultCode.UNAVAILABLE else "refused"
-            self._reports.note_auth(verifier.method_of(headers), result)
+            self._reports.note_auth(verifier.method_of(headers, certificate), result)
             if error.fault.code is FaultCode.UNAUTHENTICATED:
                 self._auditor.note_failed_login(error.fault.message)
             raise
         if verifier.is_required:
-            self._reports.note_auth("token" if principal.issuer else "key", "accepted")
+            kind = "certificate" if principal.issuer == MTLS else "token" if principal.issuer else "key"
+            self._reports.note_auth(kind, "accepted")
         return principal
+
+
+def _split_agent(path: str) -> tuple[str | None, str]:
+    """Return the agent that a path names, or None, and the path without `/agent/<name>`."""
+    if not path.startswith("/agent/"):
+        return None, path
+    name, _, rest = path.removeprefix("/agent/").partition("/")
+    return name, f"/{rest}"
 
 
 def _cross_origin(front: Front, path: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:

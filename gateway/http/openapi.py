@@ -38,7 +38,7 @@ def described_protocols() -> Sequence[str]:
 
 
 class OpenApi:
-    """Documents of the routes of one application."""
+    """OpenAPI documents for the routes of one application."""
 
     def __init__(self, routes: Iterable[BaseRoute], gateway_rest: RestDescription) -> None:
         """Create the documents. `gateway_rest` describes the operations that belong to no protocol."""
@@ -160,7 +160,7 @@ class _Types:
         self._inputs[key, mode] = TypeAdapter(described)
 
     def add_operation(self, protocol: str, operation: RestOperation) -> None:
-        """Add the types of the bodies of an operation."""
+        """Add the body types of an operation."""
         self.add(protocol, operation.body, "validation")
         for described in (operation.returns, operation.streams, *operation.other.values()):
             self.add(protocol, described, "serialization")

@@ -2,20 +2,22 @@
 redirects to their page in the console."""
 
 from collections.abc import Sequence
-from typing import Any, Final, NotRequired
+from typing import Final, NotRequired
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 from typing_extensions import TypedDict
 
 from babelgate.adapters.kit.aside import aside
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.rest import RestDescription, RestOperation
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.console.gate import GATE, ConsoleGate
+from babelgate.gateway.console.pages import DOCS, is_switched
 from babelgate.gateway.http.grants import Share
 from babelgate.gateway.http.openapi import OpenApi, described_protocols
 
-AnyRequest = Request[Any, Any, Any]
 _READER: Final = "console/#/api"
 """Page of the console that shows the documents, relative to `/docs`."""
 
@@ -51,12 +53,19 @@ class ReadinessReport(TypedDict):
     configuration: NotRequired[str]
 
 
+class KeySetDocument(TypedDict):
+    """Public keys (RFC 7517)."""
+
+    keys: list[JsonObject]
+
+
 OWN_REST: Final = RestDescription(
     error=GatewayError,
     operations={
         "index": RestOperation(returns=Examples),
         "healthz": RestOperation(returns=Health),
         "readyz": RestOperation(returns=ReadinessReport),
+        "jwks": RestOperation(returns=KeySetDocument),
         "give": RestOperation(body=Share, returns=JsonObject),
         "remove": RestOperation(query={"thread_id": "string", "grantee": "string"}),
         "list_grants": RestOperation(returns=JsonObject, query={"thread_id": "string"}),
@@ -83,6 +92,8 @@ OWN_REST: Final = RestDescription(
         "usage.get_usage": RestOperation(
             returns=JsonObject, query={"by": "string", "since": "string", "until": "string"}
         ),
+        "budget.list_budgets": RestOperation(returns=JsonObject, query={"limit": "integer"}),
+        "budget.raise_budget": RestOperation(body=JsonObject, returns=JsonObject),
     },
 )
 """Operations of the routes that belong to no protocol. Those that are not listed take no body, and return any JSON."""
@@ -90,14 +101,17 @@ OWN_REST: Final = RestDescription(
 
 def openapi_routes() -> Sequence[ControllerRouterHandler]:
     """Return the handlers of the documents, which are generated when they are first requested."""
-    generated: list[OpenApi] = []
+    generated: dict[bool, OpenApi] = {}  # with and without the console
     paths = {f"/openapi/{name}.json": name for name in described_protocols()}
 
     async def respond(request: AnyRequest, protocol: str | None) -> Response[JsonObject]:
-        if not generated:
-            generated.append(OpenApi(request.app.routes, OWN_REST))
+        gate: ConsoleGate = request.scope["state"][GATE]
+        has_console = gate.console.enabled
+        if has_console not in generated:
+            routes = [route for route in request.app.routes if has_console or not is_switched(route.path)]
+            generated[has_console] = OpenApi(routes, OWN_REST)
         base_url = caller(request).base_url
-        return Response(await aside(lambda: generated[0].document(base_url, protocol)))
+        return Response(await aside(lambda: generated[has_console].document(base_url, protocol)))
 
     @get("/openapi.json")
     async def openapi(request: AnyRequest) -> Response[JsonObject]:
@@ -109,7 +123,7 @@ def openapi_routes() -> Sequence[ControllerRouterHandler]:
         """Return the OpenAPI document of one protocol."""
         return await respond(request, paths[request.scope["path"]])
 
-    @get("/docs", status_code=302)
+    @get(DOCS, status_code=302)
     async def docs() -> Response[bytes]:
         """Redirect to the page of the console that shows the documents."""
         return Response(b"", status_code=302, headers={"Location": _READER})

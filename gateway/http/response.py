@@ -10,6 +10,7 @@ from uuid import uuid4
 from babelgate.adapters.kit.server.tracing import TRACER
 from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Principal
+from babelgate.canonical.printable import printable
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.exchange import SCOPE_KEY, ActOrigin
 from babelgate.gateway.http.expiry import CredentialTimer, OpenStreams
@@ -39,6 +40,8 @@ _ID_ATTRIBUTES: Final = {
     "run": "babelgate.run.id",
 }
 """Attributes of a request's span, by the kind of the id."""
+MAX_PATH: Final = 512
+"""Maximum length of a path in the log, in characters. Chosen: twice that of the longest route with usual ids."""
 _IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
 
 
@@ -93,10 +96,15 @@ class ResponseWrapper:
         self._ids: dict[str, str] = {}
         self.request_id = uuid4().hex[:16] if reports.has_context or log.isEnabledFor(logging.INFO) else ""
         self._headers = [(b"babelgate", banner), *cross_origin]
+        self.noted: dict[str, str] = {}
+        """Headers that the handling of the request adds to those of all responses, such as those of limits."""
         self.method: str = scope.get("method", "GET")  # a WebSocket handshake is a GET
         self._bodiless = self.method == "HEAD"
+        self.has_agent_prefix: bool = scope["path"].startswith("/agent/")
+        """True if the path names an agent before the path of the protocol."""
         # Percent-encoded, as sent: otherwise a line feed in a path could forge a log line.
-        self._path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
+        path: bytes = scope.get("raw_path") or scope["path"].encode()
+        self._path = printable(path[: MAX_PATH + 1].decode("ascii", "backslashreplace"), MAX_PATH, is_ascii=True)
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -142,12 +150,10 @@ class ResponseWrapper:
 
     def _response_headers(self) -> list[tuple[bytes, bytes]]:
         """Return the names and values of the headers that every response has."""
-        return [*self._headers, (b"x-request-id", self.request_id.encode())] if self.request_id else self._headers
-
-    @property
-    def has_agent_prefix(self) -> bool:
-        """True if the path names an agent before the path of the protocol."""
-        return self._path.startswith("/agent/")
+        headers = self._headers
+        if self.noted:
+            headers = [*headers, *((name.encode(), value.encode("latin-1")) for name, value in self.noted.items())]
+        return [*headers, (b"x-request-id", self.request_id.encode())] if self.request_id else headers
 
     @property
     def start_time(self) -> int:

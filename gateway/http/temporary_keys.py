@@ -16,11 +16,6 @@ class TemporaryKeys:
     def __init__(self) -> None:
         self._principals: dict[bytes, Principal] = {}
 
-    @property
-    def has_keys(self) -> bool:
-        """True if there are keys that are not revoked."""
-        return bool(self._principals)
-
     def issue(self, principal: Principal, until: float) -> str:
         """Return a new key that has a caller's rights. `until` is the time at which it expires, in seconds since 1970.
 

@@ -15,7 +15,8 @@ import jwt
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.fault import INVALID_TOKEN
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.http.key_set import KeySet, KeysUnavailable
+from babelgate.gateway.http.issuer_keys import IssuerKeys
+from babelgate.gateway.key_set import KeysUnavailable
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.credentials import IssuerSettings
 
@@ -90,7 +91,7 @@ class TrustedIssuer:
         """Create the issuer. `clock` is the time since 1970, and `now` a steady clock, both in seconds."""
         self.name = name
         self.url = settings.issuer
-        self.keys = KeySet(name, settings, now=now, observer=observer)
+        self.keys = IssuerKeys(name, settings, now=now, observer=observer)
         self._settings = settings
         self._clock = clock
         self._warned_of_groups = False

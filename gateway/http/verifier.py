@@ -10,10 +10,13 @@ from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.fault import INVALID_TOKEN
 from babelgate.gateway.admin.key_ring import KeyRing
+from babelgate.gateway.http.client_certificate import ClientCertificate, refuse
 from babelgate.gateway.http.temporary_keys import TemporaryKeys
+from babelgate.gateway.http.tls import trust_of
 from babelgate.gateway.http.tokens import MAX_TOKEN, TrustedIssuer, read_unverified, refusal
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.tls import MTLS
 
 WITHOUT_CREDENTIALS: Final = Principal(subject="anonymous", owner=DEFAULT_OWNER)
 """Principal of all requests if the settings have neither keys nor issuers."""
@@ -81,18 +84,20 @@ class Verifier:
         """True if an agent may need the token of its caller."""
         self.is_required = settings.has_credentials
         """True if callers need a credential."""
+        self.trust = trust_of(settings.tls)
+        """Digest of how client certificates are verified; empty if they are no credentials."""
 
-    async def verify(self, headers: Mapping[bytes, bytes]) -> Principal:
+    async def verify(self, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None = None) -> Principal:
         """Return the principal of a request. `headers` have lower-case names.
 
+        A key or token in the headers wins over the certificate of the connection: a program may call for others.
         Raises unauthenticated, or unavailable if the keys of the token's issuer are not known.
         """
         if not self.is_required:
             return WITHOUT_CREDENTIALS
-        credential = headers.get(b"x-api-key", b"")
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer":
-            credential = token.strip()
+        scheme, credential = _credential_in(headers)
+        if not credential and certificate is not None and self.trust:
+            return self._verify_certificate(certificate)
         digest = hashlib.sha256(credential).digest()
         principal = self._keys.get(digest)
         if principal is None and self._key_ring is not None:
@@ -100,7 +105,7 @@ class Verifier:
         if principal is None and self._temporary_keys is not None:
             principal = self._temporary_keys.find(digest)
         if principal is None:
-            if self._issuers and scheme.lower() == b"bearer" and credential.count(b".") == 2:
+            if self._issuers and scheme == b"bearer" and credential.count(b".") == 2:
                 principal = await self._verify_token(credential)
                 return principal.with_token(credential.decode("ascii")) if self._keeps_tokens else principal
             raise self._refusal(is_sent=bool(credential))
@@ -110,12 +115,25 @@ class Verifier:
             )
         return principal
 
-    def method_of(self, headers: Mapping[bytes, bytes]) -> str:
-        """Return the kind of credential in the headers of a request: `key`, `token` or `none`."""
+    def _verify_certificate(self, certificate: ClientCertificate) -> Principal:
+        if certificate.trust != self.trust:
+            raise refuse("it was verified with earlier settings of tls: open a new connection")
+        if certificate.expires_at <= self._clock():
+            raise refuse("it has expired")
+        return certificate.principal
+
+    def method_of(self, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None = None) -> str:
+        """Return the kind of credential of a request: `key`, `token`, `certificate` or `none`."""
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if self.is_ambient(headers, certificate):
+            return "certificate"
         if scheme.lower() == b"bearer":
             return "token" if self._issuers and token.count(b".") == 2 else "key"
         return "key" if b"x-api-key" in headers else "none"
+
+    def is_ambient(self, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None) -> bool:
+        """Return True if the caller is known by its certificate alone. Browsers present it for every page."""
+        return bool(certificate is not None and self.trust and not _credential_in(headers)[1])
 
     def find_current(self, principal: Principal, previous: "Verifier") -> Principal | None:
         """Return the principal that a credential has now which the `previous` verifier has accepted.
@@ -123,6 +141,8 @@ class Verifier:
         Return None if the credential is no longer accepted. A token of an issuer whose settings have changed is not
         accepted without another verification.
         """
+        if principal.issuer == MTLS:
+            return principal if self.trust and self.trust == previous.trust else None
         if principal.issuer:
             is_same = self._find_issuer(principal.issuer) is previous._find_issuer(principal.issuer)
             return principal if is_same else None
@@ -137,12 +157,16 @@ class Verifier:
         return next((each for each in self._issuers.values() if each.name == name), None)
 
     def _refusal(self, *, is_sent: bool) -> FaultError:
-        if not self._issuers:
+        if not self._issuers and not self._keys and self.trust:
+            text = "A client certificate is needed: open the connection with one that a CA of this gateway has signed."
+        elif not self._issuers:
             text = "An API key is needed: send Authorization: Bearer <key>, or X-Api-Key: <key>."
         elif not self._keys:
             text = "A token is needed: send Authorization: Bearer <token>."
         else:
             text = "An API key or a token is needed: send Authorization: Bearer <key or token>, or X-Api-Key: <key>."
+        if self.trust and (self._issuers or self._keys):
+            text = f"{text.removesuffix('.')}, or use a client certificate."
         details: dict[str, Any] = {"reason": INVALID_TOKEN} if is_sent and self._issuers else {}
         return FaultError(FaultCode.UNAUTHENTICATED, text, **details)
 
@@ -178,3 +202,10 @@ class Verifier:
         for issuer in self._issuers.values():
             if id(issuer) not in used_ids:
                 await issuer.keys.aclose()
+
+
+def _credential_in(headers: Mapping[bytes, bytes]) -> tuple[bytes, bytes]:
+    """Return the scheme of `Authorization` in lower case, and the key or token of a request; empty if it has none."""
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    scheme = scheme.lower()
+    return scheme, token.strip() if scheme == b"bearer" else headers.get(b"x-api-key", b"")

@@ -99,10 +99,6 @@ class AttemptFilter:
             return None
         return self._validator.add_text(self._rename_message(event) if self._names else event)
 
-    def ask(self, question: InterruptRaised) -> Iterator[Entry]:
-        """Yield the entries to store for a question of the gateway."""
-        yield from self._record(question)
-
     def take(self, event: Event) -> Iterator[Entry]:
         """Yield the entries to store for an event.
 

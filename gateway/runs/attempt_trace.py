@@ -1,4 +1,4 @@
-"""Trace of one attempt of a run: the events of the agent become spans of tools, and text of the answer."""
+"""Trace of one attempt to run: the agent's events become tool spans, and text of the answer."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

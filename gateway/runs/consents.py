@@ -75,7 +75,7 @@ class Consents:
         self._failures = Failures("the expiry of authorizations")
 
     def start(self, answer: Callable[[str, Answers], Awaitable[object]]) -> None:
-        """Start to end questions that have expired. `answer` is `Submissions.answer`."""
+        """Start to end questions that have expired. `answer` is `Submissions.resume`."""
         self._answer = answer
         self._tasks.spawn(self._expire(), "expiry of authorizations")
 
@@ -202,7 +202,7 @@ class Consents:
     async def _end(self, consent: Consent, action: str, reason: str = "") -> None:
         """Answer the question of a consent, unless that has happened."""
         assert self._answer is not None
-        caller = Principal(subject=consent.subject, owner=consent.owner, credential_id="consent")
+        caller = Principal(subject=consent.subject, owner=consent.owner)
         value: JsonObject = {"reason": reason} if reason else {}
         answers = Answers(
             task_id=consent.task_id,

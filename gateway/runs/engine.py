@@ -15,21 +15,26 @@ from msgspec.structs import replace
 from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.adapters.kit.client.exchanges import RECORDER
 from babelgate.canonical.agent import DETACH, Agent, Reattachable
+from babelgate.canonical.event import InterruptRaised
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.principal import has_credential
 from babelgate.canonical.state import ERRED, RunReason, RunStatus, TaskState
 from babelgate.gateway.background import STOPPING, Tasks
+from babelgate.gateway.ids import new_id
 from babelgate.gateway.observe import NO_OBSERVER, REQUEST, RUN, RunContext
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.run_caller import RUN_CALLER
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import AttemptFilter, Entry, Past
 from babelgate.gateway.runs.attempt_trace import trace_attempt
+from babelgate.gateway.runs.budgets import BudgetReached, Budgets, RunAccount, trace_id_of
 from babelgate.gateway.runs.consents import Consents, check_agreed
 from babelgate.gateway.runs.event_check import EventValidator
 from babelgate.gateway.runs.invocation import Invocations, Origin, hide_gateway_questions
 from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRun
 from babelgate.gateway.runs.output_schema import schema_error
 from babelgate.gateway.runs.pump import Pump, RunKey, close_events
+from babelgate.gateway.runs.rates import RunCaller
 from babelgate.gateway.runs.rules import RunRules
 from babelgate.gateway.runs.run_callers import RunCallers
 from babelgate.gateway.runs.run_exchanges import RunExchanges
@@ -37,6 +42,7 @@ from babelgate.gateway.runs.run_reports import RunReports
 from babelgate.gateway.runs.slots import Slots
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.spend import read_spend
 from babelgate.gateway.storage.subscription import LogReader
 from babelgate.gateway.storage.transaction import Transaction
 from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying
@@ -72,12 +78,14 @@ class Engine:
         reach: Callable[[str], Awaitable[RegisteredAgent]],
         rules: Callable[[], RunRules],
         reports: RunReports | None = None,
+        budgets: Budgets | None = None,
         consents: Consents | None = None,
     ) -> None:
         """Create the engine.
 
         `find` returns an agent by its name, and `reach` reconnects to it first if it is broken. `rules` returns the
-        rules of the current generation. `reports` receives what happens to runs, unless it is None. `consents` asks
+        rules of the current generation. `reports` receives what happens to runs, unless it is None. `budgets` are
+        checked before an agent begins, and charged with its usage; without them nothing is counted. `consents` asks
         users for authorizations; None if the hub does not.
         """
         self._journal = journal
@@ -87,10 +95,11 @@ class Engine:
         self._reach = reach
         self._rules = rules
         self._reports = reports or RunReports(NO_OBSERVER)
-        self.slots = Slots(find, self._start_next)
+        self._budgets = budgets
+        self._consents = consents
         self.callers = RunCallers() if consents is None else RunCallers(store=consents.store)
         """Callers whose tokens their runs may need."""
-        self._consents = consents
+        self.slots = Slots(find, self._start_next, find_owner_limit=lambda: rules().owner_concurrency)
         self.exchanges = RunExchanges()
         """Exchanges of runs with the servers of their agents."""
         self._pumps: dict[RunKey, Pump] = {}
@@ -118,19 +127,19 @@ class Engine:
             log.warning("next run of a thread not started thread=%s error=%s", thread_id, error)
             claimed = None
         except BaseException:
-            self.slots.release(agent)
+            self.slots.release(agent, owner)
             raise
         if isinstance(claimed, StartedRun):
             self.begin(claimed)
             return
-        self.slots.release(agent)
+        self.slots.release(agent, owner)
         self.slots.offer_next(owner, thread_id, claimed)
 
     # Pumps
 
     @property
     def active(self) -> Sequence[StartedRun]:
-        """Runs with a running agent, without those that were abandoned."""
+        """Active runs of this node, without those whose pumps were abandoned (`pumps`)."""
         return [pump.start for pump in self.pumps()]
 
     async def idle(self) -> None:
@@ -190,12 +199,16 @@ class Engine:
             pump.task.cancel(DETACH)
 
     def pumps(self) -> Sequence[Pump]:
-        """Return the pumps of running agents, without those that were abandoned."""
+        """Return the pumps of the active runs.
+
+        Abandoned pumps are left out: the run has ended, was erased or was taken over by another node, but its agent is
+        still running here.
+        """
         return [pump for pump in self._pumps.values() if not pump.abandoned]
 
     def pump_on(self, pk: int) -> Pump | None:
-        """Return the pump of the run that is running on the thread with the key `pk`. Return None if no run is running,
-        or if it was abandoned."""
+        """Return the pump of the active run on the thread with the key `pk`. Return None if there is no active run, or
+        if its pump was abandoned."""
         pump = self._by_thread.get(pk)
         return None if pump is None or pump.abandoned else pump
 
@@ -236,6 +249,9 @@ class Engine:
         pump.attempt = _make_attempt(pump, past)
         try:
             registered = await (self._take_events(pump, None) if past is None else self._take_up(pump, past))
+        except BudgetReached as reached:
+            pump.account = reached.account
+            return RunOutcome(question=reached.question)
         except FaultError as error:
             return pump.expired or RunOutcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
         except AuthorizationNeeded as needed:
@@ -264,16 +280,16 @@ class Engine:
         start = pump.start
         try:
             settings = self._find(start.task.agent).settings
-            if self._consents is None or settings is None or not start.run.subject:
+            if self._consents is None or settings is None or not has_credential(start.run.subject):
                 words = f"Agent {start.task.agent} needs an authorization by its user, and this run has no known user."
                 raise FaultError(FaultCode.FORBIDDEN, words)
             if pump.has_output and not isinstance(pump.agent, Reattachable):
                 words = "The authorization of the run has expired, and the rest cannot be read from the agent."
                 raise FaultError(FaultCode.FORBIDDEN, words)
-            pump.ask(await self._consents.ask(start, settings, scopes))
+            question = await self._consents.ask(start, settings, scopes)
         except FaultError as error:
             return RunOutcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
-        return RunOutcome()
+        return RunOutcome(question=_with_message_id(question))
 
     async def _take_events(self, pump: Pump, past: Past | None) -> RegisteredAgent:
         """Run the agent, or reattach to its server, and store its events. `past` holds the earlier events of a
@@ -282,11 +298,13 @@ class Engine:
         Raises agent_unreachable, gateway_restarted if the run cannot be continued, and the exceptions of the agent.
         """
         start = pump.start
+        origin = await self._find_origin(start) if past is None else None
+        if self._budgets is not None and pump.account is None:
+            pump.account = await self._admit(self._budgets, start, origin, is_new=past is None)
         registered = await self._reach(start.task.agent)
         if registered.agent is None:
             raise registered.refuse(start.run.run_id)
         pump.agent = registered.agent
-        origin = await self._find_origin(pump, registered) if past is None else None
         if origin is not None and origin.has_output:
             records, _ = await self._invocations.of_run(origin.start)
             past = Past(hide_gateway_questions(records), reattached=True, stateful=registered.info.stateful)
@@ -315,16 +333,39 @@ class Engine:
                 await close_events(events, detach=pump.detached)
         return registered
 
-    async def _find_origin(self, pump: Pump, registered: RegisteredAgent) -> Origin | None:
+    async def _find_origin(self, start: StartedRun) -> Origin | None:
         """Return the run that a run continues after an authorization by the user, or None if it continues none. Raises
-        forbidden or expired if the user has not agreed."""
-        settings, start = registered.settings, pump.start
+        not_found, and forbidden or expired if the user has not agreed."""
+        settings = self._find(start.task.agent).settings
         if settings is None or settings.consent is None or start.run.cause != "answer":
             return None
         origin = await self._invocations.find_origin(start)
         if origin is not None:
             check_agreed(origin, start.task.agent)
         return origin
+
+    async def _admit(
+        self, budgets: Budgets, start: StartedRun, origin: Origin | None, *, is_new: bool
+    ) -> RunAccount | None:
+        """Return the budgets that count a run, or None. A new run must be within them, unless an operator has approved
+        it or it continues another one, its `origin`. Raises limited, BudgetReached."""
+        if not budgets.can_count(start.task.agent):
+            return None
+        first = start if origin is None else origin.start
+        created = first.created or await self._invocations.read_input(first)
+        is_resumed = bool(created.resumes) or origin is not None
+        created = await self._invocations.find_input(first, created)
+        caller = RunCaller(created.subject, start.owner)
+        account = budgets.open_account(caller, start.task.agent, trace_id_of(created.trace))
+        if account is not None and is_new and not is_resumed:
+            thread_id = start.thread_id
+            rows = await self._journal.query(read_spend, account.keys(thread_id))
+            question = account.decide(rows, thread_id, start.run.run_id)
+            if question is not None:
+                raise BudgetReached(_with_message_id(question), account)
+        if account is not None:
+            account.is_resumed = is_resumed
+        return account
 
     async def _take_up(self, pump: Pump, past: Past) -> RegisteredAgent:
         """Continue a run that another process has started, and store its agent's events.
@@ -408,7 +449,7 @@ class Engine:
         if pump.detached and stopped is None and outcome is not None and outcome.status is not RunStatus.SUCCESS:
             outcome = None
         if pump.abandoned or outcome is None:  # already ended, or left to the next start
-            self.slots.release(agent)
+            self.slots.release(agent, pump.start.owner)
             return
         self._tasks.spawn(self._end(pump, outcome, releases=agent), f"end {pump.start.run.run_id}")
 
@@ -425,7 +466,9 @@ class Engine:
             if rest is None and outcome.status is RunStatus.SUCCESS:  # the agent ended before its events were refused
                 outcome = pump.stop_outcome or outcome
             closing, files = rest or (await _keep_trying(partial(self._close_log, start)), [])
-            later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
+            later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files, account=pump.account)
+            if pump.account is not None and outcome.question is None:
+                pump.account.note_cost(outcome.usage or {})
             if outcome.fault is not None:
                 self._reports.note_fault(start.task.agent, outcome.fault)
         except FaultError as error:
@@ -438,7 +481,7 @@ class Engine:
         finally:
             self._ending.discard(pump.key)
             if releases is not None:
-                self.slots.release(releases)
+                self.slots.release(releases, start.owner)
         self.slots.offer_next(start.owner, start.thread_id, later)
 
     async def _close_log(self, start: StartedRun) -> list[Entry]:
@@ -614,12 +657,18 @@ class Engine:
 
     async def _resume(self, lost: StartedRun, seq: int, past: Past) -> None:
         start = await self._journal.write(lifecycle.restart, lost, seq)
-        self.slots.take(start.task.agent)
+        self.slots.take(start.task.agent, start.owner)
         self.begin(start, past)
 
 
 def _make_attempt(pump: Pump, past: Past | None) -> AttemptFilter:
     return AttemptFilter(pump.start, pump.rules.event_limit, pump.rules.output_limit, past)
+
+
+def _with_message_id(question: InterruptRaised) -> InterruptRaised:
+    """Return a question of the gateway whose message has an id."""
+    assert question.message is not None
+    return question.replace(message=question.message.replace(message_id=new_id()))
 
 
 def _context_of(start: StartedRun) -> RunContext:

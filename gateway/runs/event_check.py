@@ -47,6 +47,7 @@ from babelgate.canonical.state import RunReason, RunStatus
 from babelgate.canonical.stored import decode_event
 from babelgate.canonical.value import Extra, JsonObject, is_extra
 from babelgate.gateway.ids import new_id
+from babelgate.gateway.runs.budget_question import QUESTION_NODE
 from babelgate.gateway.storage.size import check_size
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
@@ -61,7 +62,7 @@ class _Message:
     message_id: str
     parts: int = 0
     open_parts: dict[int, int] = field(default_factory=dict[int, int])
-    """Number of characters of each open part, by index."""
+    """Number of characters in each open part, by index."""
 
     @property
     def newest(self) -> int | None:
@@ -69,7 +70,7 @@ class _Message:
 
 
 class EventValidator:
-    """Validator of the events of one run, which also fills in their ids.
+    """Validator of one run's events, which also fills in their ids.
 
     Feed it the events in order. If the run had an earlier attempt, feed it the records of that attempt first.
     """
@@ -326,7 +327,8 @@ class EventValidator:
         interrupt_id = event.interrupt_id or self._new_id()
         if interrupt_id in self._asked:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent asked question {interrupt_id} twice")
-        return event.replace(interrupt_id=interrupt_id, message=message, node=event.node or self.node)
+        node = event.node if event.node != QUESTION_NODE else ""  # that of the gateway's own questions
+        return event.replace(interrupt_id=interrupt_id, message=message, node=node or self.node)
 
     def _keep(self, event: Event) -> None:
         """Update the open items for an event that goes into the log."""

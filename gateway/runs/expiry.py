@@ -55,14 +55,15 @@ class Expiry:
         self._prune = prune
         self._clock = clock
         self._changed: dict[int, int | None] = {}
-        """Time of the last commit on each thread that expires, by key, on the steady clock.
+        """Time of the last commit on each thread that can expire, by key of the thread.
 
-        The value None means that this process has not observed a commit yet.
+        The times are in microseconds of the steady clock. None means that this process has not observed a commit yet.
         """
         self._due: list[tuple[int, int]] = []
-        """Heap of checks: time on the steady clock, and key of the thread."""
+        """Heap of scheduled checks: time in microseconds of the steady clock, and key of the thread."""
         self._checks: dict[int, int] = {}
-        """Time of the earliest check of each thread, by key. Other entries of the thread in the heap are ignored."""
+        """Time of the next check of each thread, by key of the thread. Other entries of the thread in the heap are
+        ignored."""
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._failures = Failures("the expiry of threads")

@@ -13,7 +13,7 @@ _MAX_COUNTS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class FaultCount:
-    """Number of runs of one agent that ended with one fault."""
+    """Number of one agent's runs that ended with one fault."""
 
     count: int
     last_at: int

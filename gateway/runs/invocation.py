@@ -1,6 +1,6 @@
 """Invocations: builds the call of an agent for one activation from the log."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -24,6 +24,7 @@ from babelgate.canonical.hub import Snapshot
 from babelgate.canonical.message import FilePart, Message
 from babelgate.canonical.replay import without_voided
 from babelgate.canonical.thread import Interrupt, Run
+from babelgate.gateway.runs.budget_question import is_budget_question
 from babelgate.gateway.runs.lifecycle import StartedRun
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
@@ -79,14 +80,14 @@ class ThreadTranscript:
             case _:
                 pass
 
-    def messages_except(self, but: str) -> tuple[Message, ...]:
-        """Return all inputs and answers, except those of one run."""
+    def messages_except(self, but: frozenset[str]) -> tuple[Message, ...]:
+        """Return all inputs and answers, except those of some runs."""
         by_run = self.fold.messages_by_run()
         outside_runs = {message.message_id: message for message in by_run.get(None, ())}
         messages: list[Message] = []
         for run_id, message_id in self._turns:
             if run_id is not None:
-                messages += by_run.get(run_id, ()) if run_id != but else ()
+                messages += by_run.get(run_id, ()) if run_id not in but else ()
             elif (message := outside_runs.pop(message_id, None)) is not None:
                 messages.append(message)
         return tuple(message for message in messages if message.phase == "answer")
@@ -114,7 +115,10 @@ class Invocations:
     async def make(self, start: StartedRun, info: AgentInfo) -> Invocation:
         """Return the invocation of a run's agent, with its files, its history, and the ids of its upstream."""
         task, run = start.task, start.run
-        created = start.created or await self._run_input(start)
+        created = start.created or await self.read_input(start)
+        held = [run async for run in self._held_runs(start, created)]
+        if held:
+            created = held[-1][1]
         past = partial(self._task_records, start)
         call = Invocation(
             owner=start.owner,
@@ -135,7 +139,8 @@ class Invocations:
         if created.cause == "answer":
             call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
         if not call.opens_thread:
-            runs = await self._bound_runs(start)
+            held_ids = frozenset(run_id for run_id, _ in held)
+            runs = [run for run in await self._bound_runs(start) if run.run_id not in held_ids]
             # A branch starts a new conversation upstream, unless the agent can branch from its own revisions. The
             # existing conversation continues from the newest revision, and has messages that this branch must not see.
             forks = created.checkpoint is not None
@@ -155,7 +160,7 @@ class Invocations:
             upstream = {} if forks and not info.stateful else upstream_of(runs, task.task_id)
             call = replace(call, upstream=upstream)
             if info.takes_history and (forks or not info.remembers or is_first):
-                call = replace(call, history=await self._history(start, created))
+                call = replace(call, history=await self._history(start, created, held_ids))
         return call
 
     async def find_origin(self, start: StartedRun) -> Origin | None:
@@ -185,6 +190,23 @@ class Invocations:
         origin = msgspec.structs.replace(start, run=fold.runs[run_id], created=None)
         return Origin(origin, first, _is_known(fold, run_id))
 
+    async def find_input(self, start: StartedRun, created: RunCreated) -> RunCreated:
+        """Return the event with the input that a run executes: its own, or that of the run that it resumes."""
+        async for _, origin in self._held_runs(start, created):
+            created = origin
+        return created
+
+    async def _held_runs(self, start: StartedRun, created: RunCreated) -> AsyncGenerator[tuple[str, RunCreated]]:
+        """Yield the runs that were paused before their agent began, and whose input this run executes, the last one
+        first."""
+        while created.resumes:
+            run_id = created.resumes
+            run = await self._journal.row(Run, start.owner, run_id)
+            if run is None:
+                raise FaultError(FaultCode.INTERNAL, f"Run {run_id} is not in the log")
+            created = await self._read_created(start, run)
+            yield run_id, created
+
     async def _bound_runs(self, start: StartedRun) -> Sequence[Run]:
         """Return the agent's runs on the thread that have ids of the upstream.
 
@@ -197,7 +219,7 @@ class Invocations:
         # A run that continues another one after an authorization is later, and is not part of the conversation.
         return [run for run in runs if run.first_seq <= start.run.first_seq]
 
-    async def _history(self, start: StartedRun, created: RunCreated) -> tuple[Message, ...]:
+    async def _history(self, start: StartedRun, created: RunCreated, held: frozenset[str]) -> tuple[Message, ...]:
         """Return the messages of the thread before the run started.
 
         If callers created revisions or branches, these are the messages of the revision that the run starts from.
@@ -206,7 +228,7 @@ class Invocations:
             start, ThreadTranscript, partial(ThreadTranscript, start.thread_id, start.owner)
         )
         if not transcript.branches:
-            return transcript.messages_except(start.run.run_id)
+            return transcript.messages_except(held | {start.run.run_id})
         _, revision = await self._start_state(start, created, transcript)
         return () if revision is None else revision.messages
 
@@ -266,12 +288,16 @@ class Invocations:
             after = page[-1].seq
         return records
 
-    async def _run_input(self, start: StartedRun) -> RunCreated:
-        seq = start.run.first_seq
+    async def read_input(self, start: StartedRun) -> RunCreated:
+        """Return the event that created a run."""
+        return await self._read_created(start, start.run)
+
+    async def _read_created(self, start: StartedRun, run: Run) -> RunCreated:
+        seq = run.first_seq
         for record in await self._journal.page(start.pk, seq - 1, 1):
             if isinstance(record.event, RunCreated):
                 return record.event
-        raise FaultError(FaultCode.INTERNAL, f"Run {start.run.run_id} has no input in the log")
+        raise FaultError(FaultCode.INTERNAL, f"Run {run.run_id} has no input in the log")
 
     async def _load_all(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         return tuple([await self._load_files(message) for message in messages])
@@ -338,7 +364,11 @@ def upstream_of(runs: Sequence[Run], task_id: str) -> dict[str, str]:
 
 def _answers(fold: Fold) -> tuple[InterruptAnswered, ...]:
     """Return the answers to all questions of the task's last pause."""
-    answered = [question for question in fold.interrupts.values() if question.action in ("answer", "decline")]
+    answered = [
+        question
+        for question in fold.interrupts.values()
+        if question.action in ("answer", "decline") and not is_budget_question(question)
+    ]
     last = answered[-1].run_id if answered else None
     return tuple(_answer(question) for question in answered if question.run_id == last)
 

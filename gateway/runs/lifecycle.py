@@ -25,6 +25,7 @@ from babelgate.canonical.message import FilePart
 from babelgate.canonical.state import RunReason, RunStatus, TaskState
 from babelgate.canonical.thread import Run, Task
 from babelgate.canonical.value import Json, JsonObject
+from babelgate.gateway.runs.budgets import RunAccount
 from babelgate.gateway.storage import checkpoints
 from babelgate.gateway.storage.blob_uses import use_blob
 from babelgate.gateway.storage.run_rows import count_crashes
@@ -67,6 +68,8 @@ class RunOutcome(msgspec.Struct, frozen=True):
     fault: Fault | None = None
     output: Json = None
     usage: JsonObject | None = None
+    question: InterruptRaised | None = None
+    """Question of the gateway itself, which pauses the run before its agent begins."""
 
 
 class TakenOver(FaultError):
@@ -149,13 +152,20 @@ def _find_next(tx: Transaction, state: ThreadState) -> Later | None:
 
 
 def append(
-    tx: Transaction, start: StartedRun, events: Sequence[tuple[Event, bytes]], files: Sequence[FilePart] = ()
+    tx: Transaction,
+    start: StartedRun,
+    events: Sequence[tuple[Event, bytes]],
+    files: Sequence[FilePart] = (),
+    account: RunAccount | None = None,
 ) -> None:
-    """Append events of a running run, each with its JSON, and record that the thread uses their `files`.
+    """Append events of a running run, each with its JSON, and record that the thread uses their `files`. `account` has
+    the budgets of the run, if any counts it.
 
     Raises conflict if the run has ended or was started again: this fences the pump of the earlier attempt.
     """
     _append_events(tx, _fence_attempt(tx, start), start, events, files)
+    if account is not None:
+        account.charge_events(tx, start.thread_id, start.run.run_id, events)
 
 
 def _append_events(
@@ -215,18 +225,23 @@ def end(
     closing: Sequence[tuple[Event, bytes]] = (),
     files: Sequence[FilePart] = (),
     seq: int | None = None,
+    account: RunAccount | None = None,
 ) -> Later | None:
     """End an activation, and change the state of its task accordingly. Return the thread's next run, or None if no run
     waits.
 
     `closing` are the remaining events with their JSON, and `files` the files in them. If `seq` is not None, the
-    activation ends only if the log still ends there.
+    activation ends only if the log still ends there. `account` has the budgets of the run, if any counts it.
     """
     state = _fence_attempt(tx, start)
     _check_unmoved(state, seq)
     task_id, run_id, attempt = start.task.task_id, start.run.run_id, start.run.attempt
     _append_events(tx, state, start, closing, files)
     status, reason, fault = outcome.status, outcome.reason, outcome.fault
+    if outcome.question is not None:
+        tx.append(state, outcome.question, task_id=task_id, run_id=run_id, attempt=attempt)
+    if account is not None:
+        _charge_end(tx, start, outcome, closing, account)
     if state.tasks[task_id].state is TaskState.CANCELLING:
         # The cancel was committed first: the task ends as cancelled, even if the agent has completed it since.
         status, fault = RunStatus.CANCELLED, None
@@ -245,6 +260,23 @@ def end(
         tx.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=task_id)
         checkpoints.forget_run(tx.connection, start.owner, run_id)
     return _find_next(tx, state)
+
+
+def _charge_end(
+    tx: Transaction,
+    start: StartedRun,
+    outcome: RunOutcome,
+    closing: Sequence[tuple[Event, bytes]],
+    account: RunAccount,
+) -> None:
+    """Charge the budgets of a run for its end. A run that the gateway has paused is not counted until it continues."""
+    account.charge_events(tx, start.thread_id, start.run.run_id, closing)
+    if outcome.question is not None:
+        if not account.is_resumed:  # otherwise it is not counted yet
+            account.refund_run(tx, start.thread_id)
+        return
+    has_succeeded = outcome.status is RunStatus.SUCCESS
+    account.settle(tx, start.thread_id, start.run.run_id, outcome.usage or {}, has_succeeded=has_succeeded)
 
 
 def _cancel_reason(state: ThreadState, run: Run) -> RunReason:

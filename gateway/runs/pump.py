@@ -19,6 +19,7 @@ from babelgate.canonical.message import FilePart
 from babelgate.canonical.state import RunReason, RunStatus
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import AttemptFilter, Entry
+from babelgate.gateway.runs.budgets import RunAccount
 from babelgate.gateway.runs.lifecycle import RunOutcome, StartedRun, TakenOver
 from babelgate.gateway.runs.rules import RunRules
 from babelgate.gateway.runs.window import Window
@@ -60,6 +61,8 @@ class Pump:
     """Agent that executes the run; None until it was found."""
     task: "asyncio.Task[RunOutcome] | None" = None
     attempt: AttemptFilter | None = None
+    account: RunAccount | None = None
+    """Budgets that count the run; None if there is none, or if it was not admitted yet."""
     reason: RunReason | None = None
     """Reason for which the run is being stopped."""
     buffer: list[Entry] = field(default_factory=list[Entry])
@@ -139,11 +142,6 @@ class Pump:
             elif not self.flushing:
                 self._schedule(may_wait=type(event) is PartDelta)
         self._put(attempt.end())
-
-    def ask(self, question: InterruptRaised) -> None:
-        """Store a question of the gateway, with the end of the run."""
-        assert self.attempt is not None
-        self._put(self.attempt.ask(question))
 
     async def take_rest(self) -> tuple[list[Entry], list[FilePart]] | None:
         """Return the events that precede the end of the run, and their files.
@@ -231,7 +229,9 @@ class Pump:
         self.urgent, self.flushed_at = False, asyncio.get_running_loop().time()
         events, self.buffer, self.size = self.buffer, [], 0
         files, self.files = self.files, []
-        self.storing = self.journal.write(lifecycle.append, start=self.start, events=events, files=files)
+        self.storing = self.journal.write(
+            lifecycle.append, start=self.start, events=events, files=files, account=self.account
+        )
         self.storing.add_done_callback(partial(self._finish_flush, events, files))
 
     def give_up_storing(self) -> None:
@@ -245,7 +245,9 @@ class Pump:
             self.storing, self.refused = None, Unstored()
             return
         if isinstance(append.exception(), Unstored) and not isinstance(append, asyncio.Task):
-            retry = self.journal.write_patiently(lifecycle.append, start=self.start, events=events, files=files)
+            retry = self.journal.write_patiently(
+                lifecycle.append, start=self.start, events=events, files=files, account=self.account
+            )
             self.storing = asyncio.get_running_loop().create_task(retry)
             self.storing.add_done_callback(partial(self._finish_flush, events, files))
             return

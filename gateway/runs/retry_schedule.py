@@ -6,8 +6,8 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-JITTER: Final = 0.2
-"""Maximum jitter, as a fraction of the pause. Chosen: deliveries that failed together are not retried together."""
+from babelgate.gateway.settings.model import RETRY_JITTER
+
 LONGEST_RETRY_AFTER: Final = 86_400.0
 """Longest pause, in seconds, that a receiver can ask for. Chosen: a day."""
 _REASON: Final = 200
@@ -24,7 +24,7 @@ class RetrySchedule:
         """
         self._pauses = tuple(pauses)
         self._fraction = fraction
-        self.longest = max((*(pause * (1 + JITTER) for pause in self._pauses), LONGEST_RETRY_AFTER))
+        self.longest = max((*(pause * (1 + RETRY_JITTER) for pause in self._pauses), LONGEST_RETRY_AFTER))
         """Longest pause that `pause_after` returns, in seconds."""
 
     def pause_after(self, failures: int, retry_after: float | None = None) -> float | None:
@@ -35,7 +35,7 @@ class RetrySchedule:
         """
         if failures > len(self._pauses):
             return None
-        pause = self._pauses[failures - 1] * (1 + JITTER * self._fraction())
+        pause = self._pauses[failures - 1] * (1 + RETRY_JITTER * self._fraction())
         return max(pause, min(retry_after or 0.0, LONGEST_RETRY_AFTER))
 
 

@@ -22,6 +22,8 @@ class RunRules:
     """Maximum number of starts of a run whose process crashes (`limits.attempts`)."""
     patience: float = 60
     """Time for which the server of an interrupted run is retried (`recovery.patience`)."""
+    owner_concurrency: int | None = None
+    """Maximum number of active runs of one owner (`limits.concurrency.per_owner`); None if there is no limit."""
     wire: Literal["off", "failures", "all"] = "off"
     """Runs whose exchanges with their servers stay in memory (`console.wire`)."""
     window: Window = field(default_factory=lambda: Window(0))

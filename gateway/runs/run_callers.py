@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from babelgate.canonical.principal import Principal
-from babelgate.gateway.run_caller import RunCaller, read_expiry
+from babelgate.gateway.run_caller import DelegatingCaller, read_expiry
 from babelgate.gateway.runs.lifecycle import StartedRun
 from babelgate.gateway.storage.agent_tokens import AgentTokenStore
 
@@ -42,12 +42,12 @@ class RunCallers:
         while self._tokens and (len(self._tokens) > self._limit or self._is_first_expired()):
             self._tokens.popitem(last=False)  # also of runs that were cancelled before they started
 
-    def find(self, start: StartedRun) -> RunCaller:
+    def find(self, start: StartedRun) -> DelegatingCaller:
         """Return the caller of a run, without a token if there is none that is valid."""
         token, expires_at = self._tokens.get((start.pk, start.run.run_id), (None, None))
         if expires_at is not None and expires_at <= self._clock():
             token = None
-        return RunCaller(owner=start.owner, subject=start.run.subject, token=token, store=self._store)
+        return DelegatingCaller(owner=start.owner, subject=start.run.subject, token=token, store=self._store)
 
     def forget(self, pk: int, run_id: str) -> None:
         """Remove the token of a run that has ended."""

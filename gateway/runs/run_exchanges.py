@@ -35,14 +35,19 @@ class RunExchanges:
         recorder = self._recorders.get(name)
         if recorder is None:
             recorder = self._recorders[name] = ExchangeRecorder(self._clock.now, self._count)
+        recorder.is_kept = False
         return recorder
 
     def close(self, start: StartedRun, wire: str, *, has_failed: bool) -> None:
-        """Remove the exchanges of an attempt that has ended, unless they are to be kept."""
+        """Remove the exchanges of an attempt that has ended, or keep them without secrets."""
         name = (start.pk, start.run.run_id)
         recorder = self._recorders.get(name)
-        if recorder is not None and (not recorder.exchanges or (wire == "failures" and not has_failed)):
+        if recorder is None:
+            return
+        if not recorder.exchanges or (wire == "failures" and not has_failed):
             self._drop(name)
+        else:
+            recorder.keep()
 
     def find(self, pk: int, run_id: str) -> ExchangeRecorder | None:
         """Return the recorder of a run, or None if there is none in memory."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from babelgate.canonical.event import (
     LossNoted,
@@ -24,6 +24,7 @@ from babelgate.gateway.observe import GatewayObserver
 from babelgate.gateway.runs.fault_counts import FaultCounts
 from babelgate.gateway.runs.lifecycle import StartedRun
 from babelgate.gateway.storage.transaction import Published
+from babelgate.usage import normal
 
 OTHER: Final = "other"
 """Agent and protocol of a run that this process knows nothing about."""
@@ -33,11 +34,6 @@ _NO_OUTPUT: Final = frozenset(
     {TaskCreated, RunCreated, RunStarted, RunEnded, TaskChanged, LossNoted, UpstreamBound, MessageStarted}
 )
 """Events that are not output of an agent, or do not contain any yet."""
-_TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
-    "input": ("input_tokens", "prompt_tokens", "inputTokens", "promptTokens"),
-    "output": ("output_tokens", "completion_tokens", "outputTokens", "completionTokens"),
-}
-"""Names of token counts: of OpenAI's two APIs, LangChain and Anthropic."""
 
 
 @dataclass(slots=True)
@@ -51,7 +47,7 @@ class _Tracked:
 
 
 class RunReports:
-    """Reports of the runs of this process."""
+    """Reports the starts, first outputs and ends of this process's runs to the observer."""
 
     def __init__(self, observer: GatewayObserver, faults: FaultCounts | None = None) -> None:
         self._observer = observer
@@ -150,30 +146,13 @@ class RunReports:
 
 def count_tokens(usage: JsonObject) -> dict[str, float]:
     """Return the tokens of a run's usage by kind. Usage that is reported by model is summed."""
-    found = _count_flat(usage)
-    if not found:
-        for part in usage.values():
-            for kind, count in _count_flat(cast("JsonObject", part)).items() if isinstance(part, dict) else ():
-                found[kind] = found.get(kind, 0.0) + count
-    return found
-
-
-def _count_flat(usage: JsonObject) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for kind, names in _TOKENS.items():
-        number: Any = next((usage[name] for name in names if _is_count(usage.get(name))), None)
-        if number is not None:
-            found[kind] = float(number)
-    return found
+    found = normal(usage)
+    return {kind: found[f"{kind}_tokens"] for kind in ("input", "output") if f"{kind}_tokens" in found}
 
 
 def _due_at(run: Run) -> int:
     """Return the time from which a run could start, in microseconds since 1970, UTC."""
     return max(run.created_at, run.start_after or 0)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
 
 
 def _trim(entries: dict[Any, Any]) -> None:

@@ -1,5 +1,7 @@
 """Concurrency limits and fairness: which agent has a free slot, and which thread gets it.
 
+An agent and an owner each have a maximum number of active runs (`concurrency`, `limits.concurrency.per_owner`).
+
 A thread is in the queue of an agent at most once, even if several of its runs wait for the agent. Owners are served in
 turn. Among the threads of an owner, the one that has waited longest is first. This module does not know which run
 starts: it calls `start` when a slot is free.
@@ -7,7 +9,8 @@ starts: it calls `start` when a slot is free.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from babelgate.canonical.fault import FaultError
@@ -29,19 +32,20 @@ class _AgentSlots:
     def has_room(self) -> bool:
         return self.limit is None or self.used < self.limit
 
+    @property
+    def queue_length(self) -> int:
+        return sum(map(len, self.waiting.values()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentQueue:
-    """State of the slots of one agent."""
+    """State of one agent's slots."""
 
-    agent: str
-    limit: int | None
-    """Maximum number of active runs; None if there is none."""
-    used: int
+    used: int = 0
     """Number of active runs."""
-    waiting: int
+    waiting: int = 0
     """Number of threads that wait for a slot."""
-    oldest: float | None
+    oldest: float | None = None
     """Seconds for which the first of them has waited; None if none waits."""
 
 
@@ -53,38 +57,61 @@ class Slots:
         find: Callable[[str], RegisteredAgent],
         start: Callable[[str, str, str], None],
         now: Callable[[], float] = time.monotonic,
+        find_owner_limit: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Create the slots of a gateway. `now` is a steady clock, in seconds.
 
         `start` is called with an owner, a thread id and an agent name, after a slot of that agent was taken for the
-        thread's next run.
+        thread's next run. `find_owner_limit` returns the maximum number of active runs of one owner, or None.
         """
         self._find = find
         self._start = start
         self._now = now
+        self._find_owner_limit = find_owner_limit
         self._by_agent: dict[str, _AgentSlots] = {}
+        self._used_by_owner: Counter[str] = Counter()
         self._timers: set[asyncio.TimerHandle] = set()
         self._is_closed = False
         self._is_paused = False
         self._held: set[str] = set()
         """Agents that start no runs."""
 
-    def reserve(self, agent: str) -> bool:
+    def reserve(self, agent: str, owner: str) -> bool:
         """Take a slot of the agent if one is free and no thread waits for it. Return True if it was taken."""
         slots = self._of(agent)
         if self._is_closed or self._is_paused or agent in self._held or slots.waiting or not slots.has_room:
             return False
-        slots.used += 1
+        if not self._has_room(owner):
+            return False
+        self._use(slots, owner)
         return True
 
-    def take(self, agent: str) -> None:
+    def take(self, agent: str, owner: str) -> None:
         """Take a slot for a run that is already active, even if this exceeds the limit."""
-        self._of(agent).used += 1
+        self._use(self._of(agent), owner)
 
-    def release(self, agent: str) -> None:
+    def release(self, agent: str, owner: str) -> None:
+        """Release a slot of the agent that a run of the owner had."""
+        had_room = self._has_room(owner)
         slots = self._of(agent)
         slots.used -= 1
+        self._used_by_owner[owner] -= 1
+        if not self._used_by_owner[owner]:
+            del self._used_by_owner[owner]
         self._serve(agent, slots)
+        if not had_room:  # the owner may wait for a slot of another agent
+            for other, other_slots in list(self._by_agent.items()):
+                if owner in other_slots.waiting:
+                    self._serve(other, other_slots)
+
+    def _has_room(self, owner: str) -> bool:
+        """Return True if the owner may have another active run."""
+        limit = self._find_owner_limit()
+        return limit is None or self._used_by_owner[owner] < limit
+
+    def _use(self, slots: _AgentSlots, owner: str) -> None:
+        slots.used += 1
+        self._used_by_owner[owner] += 1
 
     def offer(self, owner: str, thread_id: str, agent: str) -> None:
         """Queue a thread that has a run of this agent ready to start. It starts when a slot is free."""
@@ -108,21 +135,18 @@ class Slots:
         timer = asyncio.get_running_loop().call_later(later.wait / 1e6, due)
         self._timers.add(timer)
 
-    def list_queues(self) -> Sequence[AgentQueue]:
-        """Return the slots and the queue of each agent that has had any run."""
-        now = self._now()
-        return [self._describe(agent, slots, now) for agent, slots in self._by_agent.items()]
-
-    @staticmethod
-    def _describe(agent: str, slots: _AgentSlots, now: float) -> AgentQueue:
-        arrivals = [at for threads in slots.waiting.values() for at in threads.values()]
-        oldest = now - min(arrivals) if arrivals else None
-        return AgentQueue(agent=agent, limit=slots.limit, used=slots.used, waiting=len(arrivals), oldest=oldest)
+    def queue_of(self, agent: str) -> AgentQueue:
+        """Return the slots and the queue of an agent."""
+        slots = self._by_agent.get(agent)
+        if slots is None:  # it has had no runs
+            return AgentQueue()
+        first = min((next(iter(threads.values())) for threads in slots.waiting.values()), default=None)
+        oldest = None if first is None else self._now() - first
+        return AgentQueue(used=slots.used, waiting=slots.queue_length, oldest=oldest)
 
     def count_queued(self) -> dict[str, int]:
         """Return the number of waiting threads of each agent that has any."""
-        counts = {name: sum(map(len, slots.waiting.values())) for name, slots in self._by_agent.items()}
-        return {name: count for name, count in counts.items() if count}
+        return {name: slots.queue_length for name, slots in self._by_agent.items() if slots.waiting}
 
     def pause(self, *, on: bool) -> None:
         """Stop starting runs, or start them again if `on` is False."""
@@ -157,13 +181,15 @@ class Slots:
         if agent in self._held:
             return
         while slots.waiting and not (self._is_closed or self._is_paused) and slots.has_room:
-            owner = next(iter(slots.waiting))
+            owner = next(filter(self._has_room, slots.waiting), None)
+            if owner is None:
+                return
             threads = slots.waiting.pop(owner)
             thread_id = next(iter(threads))
             del threads[thread_id]
             if threads:
                 slots.waiting[owner] = threads
-            slots.used += 1
+            self._use(slots, owner)
             self._start(owner, thread_id, agent)
 
     def _of(self, agent: str) -> _AgentSlots:

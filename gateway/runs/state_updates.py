@@ -25,7 +25,7 @@ from babelgate.gateway.storage.run_rows import bound_runs
 
 
 class StateUpdates:
-    """State updates of callers."""
+    """Commands that create a revision of a thread's state for a caller."""
 
     def __init__(
         self, journal: Journal, reads: JournalReads, blobs: Blobs, reach: Callable[[str], Awaitable[RegisteredAgent]]

@@ -4,6 +4,7 @@ Each function runs in the writer's transaction. It checks first, raises before i
 then appends events. If two commands conflict, the first commit wins.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
@@ -21,13 +22,15 @@ from babelgate.canonical.event import (
     TaskCreated,
     ThreadChanged,
 )
-from babelgate.canonical.fault import BUSY, FaultCode, FaultError
+from babelgate.canonical.fault import BUSY, Fault, FaultCode, FaultError
 from babelgate.canonical.hub import Answers, Receipt, Submission
+from babelgate.canonical.json import as_object
 from babelgate.canonical.message import FilePart, Message
-from babelgate.canonical.principal import Principal
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.state import RunReason, RunStatus, TaskState
-from babelgate.canonical.thread import Task, next_run_id
+from babelgate.canonical.thread import Interrupt, Task, next_run_id
+from babelgate.gateway.runs.budget_question import is_approval, is_budget_question
+from babelgate.gateway.runs.budgets import RunAccount
 from babelgate.gateway.runs.forks import Base, check_unused, put_base, put_state
 from babelgate.gateway.runs.lifecycle import (
     StartedRun,
@@ -35,6 +38,7 @@ from babelgate.gateway.runs.lifecycle import (
     close_questions,
     drop_pending,
     drop_waiting,
+    give_up,
     live_of,
     next_pending,
     supersede,
@@ -100,10 +104,11 @@ def submit(
     may_start: bool,
     stateful: bool = False,
     base: Base | None = None,
+    account: RunAccount | None = None,
 ) -> Submitted:
     """Append a new run, and start it in the same commit if it is next on its thread and its agent has a free slot
     (`may_start`). `stateful` is the value in the agent's description, and `base` the state that the thread begins with.
-    Raises conflict if the task or run exists already."""
+    `account` has the budgets that count the run. Raises conflict if the task or run exists already, and limited."""
     if ask.task_id is not None and tx.find_task(owner, ask.task_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.task_id} exists already")
     if ask.run_id is not None and tx.find_run(owner, ask.run_id) is not None:
@@ -112,6 +117,8 @@ def submit(
     existing = _thread_for(tx, owner, ask)
     check_unused(existing, base)
     follow = None if existing is None else _followed_task(existing, ask)
+    if account is not None:
+        account.admit(tx, (ask.thread_id or ids.thread) if existing is None else existing.thread.thread_id)
     if existing is None and not may_start:
         _check_queue(tx, owner, None, ask.agent, limits, is_delayed=bool(ask.start_in))
     state = existing or _make_thread(tx, owner, ask, ids)
@@ -126,27 +133,12 @@ def submit(
     run_input = _with_uploads(state, ask.input, ids)
     _append_uploads(tx, state, ask.input, run_id)
     after = state.seq
-    if follow is None:
-        task_id = ask.task_id or ids.task
-        tx.append(
-            state,
-            TaskCreated(
-                task_id=task_id,
-                agent=ask.agent,
-                continues=ask.continues,
-                references=ask.references,
-                metadata=ask.input.metadata,
-                protocol=ask.protocol,
-                version=ask.version,
-                stateful=stateful,
-            ),
-            task_id=task_id,
-        )
-    else:
-        task_id = follow.task_id
+    task_id = _create_task(tx, state, ask, ids, stateful=stateful) if follow is None else follow.task_id
     start_after = None if ask.start_in is None else tx.now() + ask.start_in
     created = _describe_run(ask, run_input, run_id, start_after, is_new=follow is None)
     record = tx.append(state, created, task_id=task_id, run_id=run_id)
+    if account is not None:
+        account.charge_run(tx, state.thread.thread_id)
     use_blobs(tx, state, created.messages)
     if ask.webhook is not None:
         insert_webhook(tx, state, task_id, ask.webhook, after, limits.webhooks)
@@ -173,13 +165,25 @@ def _describe_run(
         strategy=ask.strategy,
         start_after=start_after,
         key_id=ask.key_id,
-        subject=_subject_of(ask.caller),
+        subject=ask.subject,
     )
 
 
-def _subject_of(caller: Principal | None) -> str:
-    """Return the name of a caller. It is empty without a credential, of which there is nothing to remember."""
-    return "" if caller is None or not caller.credential_id else caller.subject
+def _create_task(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids, *, stateful: bool) -> str:
+    """Append the task of a submission, and return its id. `stateful` is the value in the agent's description."""
+    task_id = ask.task_id or ids.task
+    created = TaskCreated(
+        task_id=task_id,
+        agent=ask.agent,
+        continues=ask.continues,
+        references=ask.references,
+        metadata=ask.input.metadata,
+        protocol=ask.protocol,
+        version=ask.version,
+        stateful=stateful,
+    )
+    tx.append(state, created, task_id=task_id)
+    return task_id
 
 
 def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
@@ -340,11 +344,20 @@ def _check_queue(
             raise FaultError(FaultCode.QUEUE_FULL, f"{waiting} runs {what}; try again later", retry_after=1)
 
 
-def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limits, *, may_start: bool) -> Submitted:
+def answer(
+    tx: Transaction,
+    owner: str,
+    answers: Answers,
+    ids: Ids,
+    limits: Limits,
+    *,
+    may_start: bool,
+    account: RunAccount | None = None,
+) -> Submitted:
     """Answer open questions of a task. The task continues once all its questions are answered: at once if `may_start`
-    (its agent has a free slot), else when its turn comes.
+    (its agent has a free slot), else when its turn comes. `account` has the budgets that count the run.
 
-    Raises task_ended, not_awaiting if no such question is open, invalid.
+    Raises task_ended, not_awaiting if no such question is open, invalid, limited, forbidden.
     """
     task = tx.need_task(owner, answers.task_id)
     if task.is_terminal or task.state is TaskState.CANCELLING:
@@ -354,6 +367,7 @@ def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limi
     if not task.is_waiting or not questions:
         raise FaultError(FaultCode.NOT_AWAITING, f"Task {task.task_id} has no open question")
     values = {questions[0].interrupt_id: answers.bare} if answers.values is None else dict(answers.values)
+    answers = replace(answers, values=values)
     if not values:
         raise FaultError(FaultCode.INVALID, "The answer is empty: give a value for at least one open question")
     unknown = values.keys() - {question.interrupt_id for question in questions}
@@ -363,6 +377,11 @@ def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limi
             f"No open question has the id {sorted(unknown)[0]}",
             interrupts=[question.interrupt_id for question in questions],
         )
+    held = _find_held(questions, answers)
+    if held is not None or all(question.asker == "gateway" for question in questions):
+        account = None  # the run was admitted before the gateway paused it
+    if account is not None:
+        account.admit(tx, task.thread_id)
     starts = may_start and state.running is None and next_pending(tx, state) is None
     if not starts and len(values) == len(questions):
         _check_queue(tx, owner, state, task.agent, limits)
@@ -370,10 +389,10 @@ def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limi
     run_id = next_run_id(questions[0].run_id)
     while tx.find_run(owner, run_id) is not None:  # an earlier answer to another question of the same pause
         run_id = next_run_id(run_id)
-    run_input = _with_uploads(state, answers.input, ids)
-    subject = _subject_of(answers.caller)
-    created = RunCreated.of(run_input, run_id=run_id, cause="answer", key_id=answers.key_id, subject=subject)
+    created = _answer_created(state, answers, ids, run_id, held)
     record = tx.append(state, created, task_id=task.task_id, run_id=run_id)
+    if account is not None:
+        account.charge_run(tx, task.thread_id)
     use_blobs(tx, state, created.messages)
     if answers.webhook is not None:
         insert_webhook(tx, state, task.task_id, answers.webhook, after, limits.webhooks)
@@ -385,24 +404,88 @@ def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limi
             run_id=run_id,
         )
     tx.append(state, TaskChanged(state=TaskState.WORKING), task_id=task.task_id)
-    started: StartedRun | None = None
-    remaining = state.open_interrupts(task.task_id)
-    if remaining:  # an answer that leaves other questions open is a run that does not activate the agent
-        tx.append(state, RunStarted(attempt=1, node=task.agent), task_id=task.task_id, run_id=run_id, attempt=1)
-        paused = RunEnded(status=RunStatus.PAUSED, reason=waiting_reason(state, task.task_id))
-        tx.append(state, paused, task_id=task.task_id, run_id=run_id, attempt=1)
-        tx.append(state, TaskChanged(state=waiting_state(state, task.task_id)), task_id=task.task_id)
-    elif starts:
-        started = begin(tx, state, state.runs[run_id], created)
+    started = _continue_task(tx, state, task, created, answers, held, starts=starts)
     receipt = Receipt(
         thread_id=task.thread_id,
         task_id=task.task_id,
         run_id=run_id,
         seq=after,
         created_at=record.at,
-        task=state.tasks[task.task_id],
+        task=state.tasks.get(task.task_id) or tx.need_task(owner, task.task_id),
     )
     return Submitted(receipt, state.pk, started, idle=state.running is None)
+
+
+def _continue_task(
+    tx: Transaction,
+    state: ThreadState,
+    task: Task,
+    created: RunCreated,
+    answers: Answers,
+    held: Interrupt | None,
+    *,
+    starts: bool,
+) -> StartedRun | None:
+    """Apply the run of an answer to its task, and return the run if its agent starts now. `held` is the question of the
+    gateway itself, if the answer is to it."""
+    task_id, run_id = task.task_id, created.run_id
+    values = answers.values or {}
+    if held is not None and not (answers.action == "answer" and is_approval(values.get(held.interrupt_id))):
+        _end_held(tx, state, task_id, run_id, held)
+        return None
+    if state.open_interrupts(task_id):  # an answer that leaves other questions open does not activate the agent
+        tx.append(state, RunStarted(attempt=1, node=task.agent), task_id=task_id, run_id=run_id, attempt=1)
+        paused = RunEnded(status=RunStatus.PAUSED, reason=waiting_reason(state, task_id))
+        tx.append(state, paused, task_id=task_id, run_id=run_id, attempt=1)
+        tx.append(state, TaskChanged(state=waiting_state(state, task_id)), task_id=task_id)
+        return None
+    return begin(tx, state, state.runs[run_id], created) if starts else None
+
+
+def _find_held(questions: Sequence[Interrupt], answers: Answers) -> Interrupt | None:
+    """Return the question by which the gateway itself has paused a run, or None. Raises forbidden if the caller may not
+    answer it."""
+    held = next(filter(is_budget_question, questions), None)
+    if held is None or answers.may_raise:
+        return held
+    value = as_object(held.value)
+    if value.get("raised_by") != "owner":
+        raise FaultError(
+            FaultCode.FORBIDDEN,
+            f"Only a caller with the right admin may let a run go on beyond the budget {value.get('budget')}.",
+        )
+    return held
+
+
+def _answer_created(state: ThreadState, answers: Answers, ids: Ids, run_id: str, held: Interrupt | None) -> RunCreated:
+    """Return the event that creates the run of an answer. An answer to the gateway itself (`held`) has no input: the
+    agent gets that of the paused run."""
+    if held is None:
+        run_input, resumes = _with_uploads(state, answers.input, ids), ""
+    else:
+        run_input, resumes = answers.input.replace(messages=(), uploaded=0), held.run_id
+    return RunCreated.of(
+        run_input,
+        run_id=run_id,
+        cause="answer",
+        key_id=answers.key_id,
+        subject=answers.subject,
+        resumes=resumes,
+    )
+
+
+def _end_held(tx: Transaction, state: ThreadState, task_id: str, run_id: str, held: Interrupt) -> None:
+    """End a paused run, because a caller has refused to let it continue beyond a budget."""
+    name = as_object(held.value).get("budget")
+    fault = Fault(
+        code=FaultCode.LIMITED,
+        message=f"The run did not go on beyond the budget {name}: a caller has refused it.",
+        details={"limit": "budget"},
+    )
+    tx.append(state, RunStarted(attempt=1, node=state.tasks[task_id].agent), task_id=task_id, run_id=run_id, attempt=1)
+    ended = RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault)
+    tx.append(state, ended, task_id=task_id, run_id=run_id, attempt=1)
+    give_up(tx, state, task_id, TaskState.FAILED, fault)
 
 
 def cancel_run(tx: Transaction, owner: str, run_id: str, *, rollback: bool) -> Cancelled:

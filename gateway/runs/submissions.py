@@ -21,8 +21,11 @@ from babelgate.gateway.outbound import CheckUrl
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import submission as command
 from babelgate.gateway.runs.answer_schema import fit_answers
+from babelgate.gateway.runs.budgets import Budgets, RunAccount, trace_id_of
+from babelgate.gateway.runs.chains import Chains
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.forks import Base, find_base
+from babelgate.gateway.runs.rates import RateLimiter, RunCaller
 from babelgate.gateway.runs.submission import Cancelled, Ids, Submitted
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import keep_messages
@@ -82,6 +85,9 @@ class Submissions:
         limits: Callable[[], Limits],
         check_accepting: Callable[[], None],
         check_enabled: Callable[[str], None],
+        rates: RateLimiter,
+        budgets: Budgets,
+        chains: Chains,
         traces: GatewayTraces | None = None,
     ) -> None:
         """Create the commands.
@@ -89,7 +95,8 @@ class Submissions:
         `find_agent` and `reach_agent` raise not_found; the second one reconnects to a broken agent first.
         `check_url` raises invalid for a webhook's URL that may not be called. `limits` returns the current limits.
         `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for the name
-        of an agent that is disabled.
+        of an agent that is disabled. `rates` limits how many runs may start in a time, and `budgets` what
+        they may cost. `chains` limits how deep agents call each other.
         """
         self._journal = journal
         self._reads = reads
@@ -103,6 +110,9 @@ class Submissions:
         self._limits = limits
         self._check_accepting = check_accepting
         self._check_enabled = check_enabled
+        self._rates = rates
+        self._budgets = budgets
+        self._chains = chains
         self._traces = traces
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
@@ -111,7 +121,26 @@ class Submissions:
         limits = self._limits()
         check_input(limits, submission.input, history=submission.history)
         check_size(limits.metadata, submission.thread_metadata)
-        self._check_enabled(self._find(submission.agent).info.name)
+        agent = self._find(submission.agent).info.name
+        self._check_enabled(agent)
+        if not self._rates.is_active or await self._is_repeat(owner, submission):
+            return await self._submit(owner, submission)
+        charge = await self._rates.take(RunCaller(submission.subject or f"owner:{owner}", owner), agent)
+        try:
+            return await self._submit(owner, submission)
+        except FaultError:
+            await self._rates.give_back(charge)
+            raise
+
+    async def _is_repeat(self, owner: str, submission: Submission) -> bool:
+        """Return True if the task or run that a caller names exists already, so that no run will be created."""
+        task_id, run_id = submission.task_id, submission.run_id
+        if task_id is not None and await self._journal.row(Task, owner, task_id) is not None:
+            return True
+        return run_id is not None and await self._journal.row(Run, owner, run_id) is not None
+
+    async def _submit(self, owner: str, submission: Submission) -> Receipt:
+        limits = self._limits()
         registered = await self._reach(submission.agent)
         if registered.agent is None:
             raise registered.refuse()
@@ -124,6 +153,8 @@ class Submissions:
         if submission.input.checkpoint is not None:
             await self._reads.need_revision(owner, submission.thread_id, submission.input.checkpoint)
         run_input = await self._store_input(registered, submission.input)
+        if self._chains.max_runs is not None and submission.strategy == "enqueue":
+            self._check_circle(owner, submission.thread_id, trace_id_of(run_input.trace))
         submission, base = await find_base(self._reads, owner, replace(submission, agent=agent, input=run_input))
         if submission.history:
             submission = replace(submission, history=await keep_messages(self._blobs, submission.history))
@@ -133,7 +164,7 @@ class Submissions:
             return await self._submit_with_state(owner, submission, base)
         is_fork = base is not None or bool(submission.state)
         ids = _fork_ids() if is_fork else _ids()
-        is_reserved = self._engine.slots.reserve(agent)
+        is_reserved = self._engine.slots.reserve(agent, owner)
         commit = self._journal.write(
             command.submit,
             owner,
@@ -143,8 +174,18 @@ class Submissions:
             may_start=is_reserved,
             stateful=info.stateful,
             base=base,
+            account=self._open_account(owner, submission.subject, agent, run_input),
         )
         return await self._await_dispatch(owner, agent, submission, is_reserved, commit)
+
+    def _check_circle(self, owner: str, thread_id: str | None, trace_id: str) -> None:
+        """Check that a run would not wait on its thread for a run of the same chain, which waits for it. ACP hands the
+        session on to the agent's server, so a circle of agents comes back to it. Raises limited."""
+        for start in self._engine.active if thread_id is not None and trace_id else ():
+            created = start.created
+            is_on_thread = (start.owner, start.thread_id) == (owner, thread_id)
+            if is_on_thread and created is not None and trace_id_of(created.trace) == trace_id:
+                raise self._chains.refuse_circle()
 
     async def _submit_with_state(self, owner: str, submission: Submission, base: Base | None) -> Receipt:
         """Change the state that the agent keeps itself, on an existing thread, and then submit the rest. `base` is the
@@ -171,7 +212,7 @@ class Submissions:
             run_input = prepared.input
             if run_input.checkpoint is not None:
                 run_input = run_input.replace(checkpoint=checkpoint)
-            return await self.submit(owner, replace(prepared, input=run_input, fork=None, state={}))
+            return await self._submit(owner, replace(prepared, input=run_input, fork=None, state={}))
         except BaseException:
             if is_new:
                 await self._threads.delete(owner, thread_id)
@@ -194,14 +235,38 @@ class Submissions:
         check_input(limits, answers.input, values=[answers.values, answers.bare])
         task = await self._reads.task(owner, answers.task_id)
         self._check_enabled(task.agent)
+        charge = await self._rates.take(RunCaller(answers.subject or f"owner:{owner}", owner), task.agent)
+        try:
+            return await self._answer(owner, answers, task)
+        except FaultError:
+            await self._rates.give_back(charge)
+            raise
+
+    async def resume(self, owner: str, answers: Answers) -> Receipt:
+        """Answer a question for the gateway itself, which no limit counts. Raises the faults of `answer`."""
+        return await self._answer(owner, answers, await self._reads.task(owner, answers.task_id))
+
+    async def _answer(self, owner: str, answers: Answers, task: Task) -> Receipt:
+        limits = self._limits()
         answers = await fit_answers(await self._reads.open_interrupts(owner, answers.task_id), answers)
         if answers.webhook is not None:
             await self._check_url(answers.webhook.url)
         run_input = await self._store_input(self._find_agent(task.agent), answers.input)
         answers = replace(answers, input=run_input)
-        is_reserved = self._engine.slots.reserve(task.agent)
-        commit = self._journal.write(command.answer, owner, answers, _ids(), limits, may_start=is_reserved)
+        is_reserved = self._engine.slots.reserve(task.agent, owner)
+        account = self._open_account(owner, answers.subject, task.agent, run_input)
+        commit = self._journal.write(
+            command.answer, owner, answers, _ids(), limits, may_start=is_reserved, account=account
+        )
         return await self._await_dispatch(owner, task.agent, answers, is_reserved, commit)
+
+    def _open_account(self, owner: str, subject: str, agent: str, run_input: RunInput) -> RunAccount | None:
+        """Return the budgets that count a run, or None."""
+        max_runs = self._chains.max_runs
+        if max_runs is None and not self._budgets.can_count(agent):
+            return None
+        caller = RunCaller(subject, owner)
+        return self._budgets.open_account(caller, agent, trace_id_of(run_input.trace), max_runs)
 
     async def check_answers(self, owner: str, answers: Answers) -> None:
         """Implement `babelgate.canonical.hub.Hub.check_answers`."""
@@ -217,9 +282,10 @@ class Submissions:
 
     async def _store_input(self, registered: RegisteredAgent | None, run_input: RunInput) -> RunInput:
         """Return the input as the log keeps it: files in the store, only the headers that the agent may get, and the
-        context of the current trace. An agent that is not registered (None) gets no headers."""
+        context of the current trace. An agent that is not registered (None) gets no headers. Raises limited."""
         headers = _forwarded_headers(registered, run_input.headers)
         trace: Mapping[str, str] = {} if self._traces is None else self._traces.read_context()
+        trace = self._chains.enter(trace)
         messages = await keep_messages(self._blobs, run_input.messages)
         return run_input.replace(headers=headers, trace=trace, messages=messages)
 
@@ -257,7 +323,7 @@ class Submissions:
             self._engine.begin(submitted.start)
             return
         if is_reserved:
-            self._engine.slots.release(agent)
+            self._engine.slots.release(agent, owner)
         if submitted is not None and submitted.idle:
             self._engine.slots.offer(owner, submitted.receipt.thread_id, agent)
 

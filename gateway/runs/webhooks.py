@@ -62,6 +62,10 @@ _GIVEN_UP: Final = (
     "webhook given up webhook=%s task=%s tries=%d reason=%r. Once its receiver answers 2xx, register it again, or run "
     "babelgate webhooks --retry %s: it continues where it stopped"
 )
+_NO_DIALECT: Final = (
+    "webhook given up webhook=%s task=%s dialect=%s: no adapter has this dialect. Once one does, run "
+    "babelgate webhooks --retry %s: it continues where it stopped"
+)
 _GONE: Final = 410
 _OVER: Final = inf
 """Value instead of a pause: this gateway delivers nothing more to the webhook."""
@@ -122,7 +126,7 @@ class _Failure:
 
 
 class Deliverer:
-    """Sender of the events of tasks to all webhooks of this gateway."""
+    """Sender of task events to all webhooks of this gateway."""
 
     def __init__(
         self,
@@ -297,14 +301,12 @@ class Deliverer:
             return pause
         task = await self._journal.row(Task, owner, task_id)
         make = self._writers.get(due.webhook.dialect)
-        if task is None or make is None:
-            if task is not None:
-                log.warning(
-                    "webhook has an unknown dialect webhook=%s task=%s dialect=%s",
-                    webhook_id,
-                    task_id,
-                    due.webhook.dialect,
-                )
+        if task is None:
+            return _OVER
+        if make is None:
+            reason = f"no adapter has the dialect {due.webhook.dialect}"
+            if await self._store(due, end_webhook, due, due.failures, reason, self._clock.now()):
+                log.warning(_NO_DIALECT, webhook_id, task_id, due.webhook.dialect, webhook_id)
             return _OVER
         protocol, name = self._protocols.get(due.webhook.dialect), task.thread_id
         if protocol is not None:

@@ -13,7 +13,7 @@ from babelgate.gateway.settings.fields import SettingsSection, Strings
 ALL: Final = "*"
 """Word for every caller in `who`, and for every operation in `allow` and `deny`."""
 _WHO: Final = re.compile(r"(?:key|group|scope|owner):.+|user:[^:]+:.+", re.DOTALL)
-_PATTERN: Final = re.compile(r"[a-z0-9._*?\[\]!-]+")
+PATTERN: Final = re.compile(r"[a-z0-9._*?\[\]!-]+")
 _OPERATION_WORDS: Final = f"allowed operations: {', '.join(OPERATIONS)}, or {ALL} for all"
 _WHO_WORDS: Final = f"allowed callers: {ALL}, key:NAME, user:ISSUER:SUBJECT, group:NAME, scope:NAME, owner:NAME"
 _OPERATION_SCHEMA: Final = {"enum": [*OPERATIONS, ALL]}
@@ -26,7 +26,7 @@ def _check_who(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check_patterns(values: tuple[str, ...]) -> tuple[str, ...]:
-    if not values or not all(_PATTERN.fullmatch(value) for value in values):
+    if not values or not all(PATTERN.fullmatch(value) for value in values):
         raise ValueError("names of agents, or patterns with * and ?, such as dev-*")
     return values
 

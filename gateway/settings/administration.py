@@ -7,8 +7,8 @@ class AdminSettings(SettingsSection):
     """Administration API, below `/admin`. It needs `keys` or `issuers`, and a rule of access that allows `admin`."""
 
     listen: Listen | None = None
-    """Separate address and port of the administration API, such as `10.0.0.5:9001`. With it, `/admin` is served on this
-    address only, and nothing else is. By default it is on the port of callers."""
+    """Separate address and port of the administration API, such as `10.0.0.5:9001`. With it, `/admin` and operators of
+    the console are on this address only, and no protocol is. By default they are on the port of callers."""
     agents: bool = False
     """True if agents can be created and changed over the administration API. Their URLs must be in `agent_networks`."""
     agent_networks: Networks = ()

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from pydantic import BaseModel, SecretStr
 
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.tls import CertificateFiles
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -33,6 +34,8 @@ NEEDS_RESTART: Final = frozenset(
     }
 )
 """Keys of the settings that take effect only at a start, with all keys below them."""
+_ON_OR_OFF: Final = frozenset({"tls"})
+"""Sections whose values can be changed by a reload, but which only a start turns on or off."""
 _OF_ONE_NODE: Final = frozenset({"host", "port", "node", "admin.listen", "telemetry.metrics.listen"})
 """Keys of the settings that differ between the nodes of a cluster."""
 _BY_NAME: Final = frozenset({"agents", "issuers"})
@@ -75,6 +78,10 @@ def _compare(name: str, before: object, after: object) -> Iterator[str]:
         yield from (f"{name}.{each}" for each in {**old, **new} if old.get(each) != new.get(each))
         if [*old] != [*new] and {*old} == {*new}:  # the first agent is the default one
             yield name
+    elif isinstance(before, CertificateFiles) and isinstance(after, CertificateFiles):
+        for field in type(before).model_fields:
+            if (getattr(before, field), before.digests.get(field)) != (getattr(after, field), after.digests.get(field)):
+                yield f"{name}.{field}"
     elif isinstance(before, BaseModel) and type(before) is type(after):
         for field in type(before).model_fields:
             yield from _compare(f"{name}.{field}", getattr(before, field), getattr(after, field))
@@ -84,14 +91,17 @@ def _compare(name: str, before: object, after: object) -> Iterator[str]:
 
 def is_fixed(key: str) -> bool:
     """Return True if the change of a key takes effect only at a start."""
-    return any(key == name or key.startswith(f"{name}.") for name in NEEDS_RESTART)
+    return key in _ON_OR_OFF or any(key == name or key.startswith(f"{name}.") for name in NEEDS_RESTART)
 
 
 def without_restart(before: Settings, after: Settings) -> Settings:
     """Return the settings that apply without a restart: those of `after`, apart from what only a start can change."""
     for key in NEEDS_RESTART:
         after = _copy_key(key, before, after)
-    return after
+    for key in _ON_OR_OFF:
+        if (getattr(before, key) is None) != (getattr(after, key) is None):
+            after = _copy_key(key, before, after)
+    return after.with_references(before.references | after.references)
 
 
 def _copy_key(key: str, before: _Model, after: _Model) -> _Model:

@@ -17,7 +17,7 @@ class ConsoleSettings(SettingsSection):
     """Web console below `/console/`. `console: false` is short for `console: {enabled: false}`."""
 
     enabled: bool = True
-    """True if the gateway serves the console. Without it, all paths below `/console` are 404."""
+    """True if the gateway serves the console. Without it, `/docs` and all paths below `/console` are 404."""
     jobs: bool = True
     """True if operators can start checks and benchmarks in the console."""
     wire: Annotated[Literal["off", "failures", "all"], BeforeValidator(_read_off)] = "failures"

@@ -242,11 +242,22 @@ class IssuerSettings(SettingsSection):
         return _CLAIM.findall(self.owner or "")
 
 
-def check_owners(keys: Mapping[str, object], issuers: Mapping[str, IssuerSettings]) -> None:
+def check_owners(
+    keys: Mapping[str, object], issuers: Mapping[str, IssuerSettings], *, reserved: Sequence[str] = ()
+) -> None:
     """Raise ValueError if the owner of an API key may also be the default owner of a caller with a token. With `owner`
-    in the settings of the issuer, it is the operator's decision who shares data."""
+    in the settings of the issuer, it is the operator's decision who shares data. Names in `reserved` are for callers
+    with another credential."""
+    for name in reserved:
+        if name in issuers:
+            raise ValueError(f"issuers: {name} is the name for client certificates; take another name")
     for number, owner in enumerate(keys, 1):
         name, mark, _ = owner.partition(":")
+        if mark and name in reserved:
+            raise ValueError(
+                f"keys, entry {number}: owners that begin with {name}: are callers with a client certificate; take "
+                "another name"
+            )
         if mark and name in issuers and issuers[name].owner is None:
             raise ValueError(
                 f"keys, entry {number}: owners that begin with {name}: are callers of the issuer {name}; take another "

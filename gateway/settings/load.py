@@ -18,9 +18,11 @@ from pydantic_settings import EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.settings.advice import find_doubts, find_missing_files
+from babelgate.gateway.settings.advice import find_bad_certificates, find_doubts, find_missing_files, find_wrong_keys
+from babelgate.gateway.settings.certificates import sections_of
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.settings.place import SourceFinder, format_location, keys_of
+from babelgate.gateway.settings.references import FileReferences
 from babelgate.gateway.settings.secret_files import SecretFileError, file_variables, locate, read_secret, read_variables
 
 FILE: Final = Path("babelgate.yaml")
@@ -32,7 +34,7 @@ _UNREADABLE: Final = (
     "the value is not valid for the type that its YAML syntax gives it, such as a date or a number: put it in quotes"
 )
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)+'|"(?:[^"\\]|\\.)+\"""")
-_VARIABLE: Final = re.compile(r"\$\$\{|\$\{file:([^}]*)\}|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE: Final = re.compile(r"\$\$\{|\$\{file:([^}]*)(\}?)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class ConfigError(Exception):
@@ -49,9 +51,11 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
     An agent in `flags` replaces one of the same name. If `flags` contain `agents`, even an empty mapping, the demo
     agents are not added. Raises ConfigError with all errors.
     """
-    merged, place = _read(path, flags)
+    merged, place, references = _read(path, flags)
     try:
-        settings = Settings.model_validate(merged)
+        settings = Settings.model_validate(merged).with_references(references)
+        for _, files in sections_of(settings):
+            files.note_files()
     except ValidationError as error:
         mistakes = ((place.of(loc), message) for loc, message in _mistakes(error))
         # An error between options that only flags can set has no location.
@@ -59,13 +63,15 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
     if settings.default_agent not in (None, *settings.agents) and "agents" not in (flags or {}):
         where = place.of(("default_agent",))
         raise ConfigError(f"{where}: there is no such agent; there are {', '.join(settings.agents)}")
+    if wrong_keys := [f"{place.of(loc)}: {text}" for loc, text in find_wrong_keys(settings)]:
+        raise ConfigError(*wrong_keys)
     return settings
 
 
 def advise(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> list[str]:
     """Return a line for each setting that is valid but probably wrong. The parameters are those of `load`. Raises
     ConfigError."""
-    merged, place = _read(path, flags)
+    merged, place, _ = _read(path, flags)
     return [f"{place.of(loc)}: {text}" for loc, text in find_doubts(load(path, flags), merged)]
 
 
@@ -74,7 +80,7 @@ def find_sources(path: Path | None = None, flags: Mapping[str, Any] | None = Non
 
     The parameters are those of `load`. Raises ConfigError.
     """
-    merged, place = _read(path, flags)
+    merged, place, _ = _read(path, flags)
     return {".".join(loc): place.of(loc) for loc in _leaves(merged, ())}
 
 
@@ -89,23 +95,33 @@ def _leaves(value: object, loc: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> None:
-    """Raise ConfigError with a line for each missing file of an agent. The parameters are those of `load`."""
-    place = _read(path, flags)[1]
-    missing = [f"{place.of(loc)}: {text}" for loc, text in find_missing_files(load(path, flags))]
-    if missing:
-        raise ConfigError(*missing)
+    """Raise ConfigError with a line for each file that is missing or cannot be used: of an agent, or of TLS. The
+    parameters are those of `load`."""
+    place, settings = _read(path, flags)[1], load(path, flags)
+    mistakes = [*find_missing_files(settings), *find_bad_certificates(settings)]
+    if mistakes:
+        raise ConfigError(*(f"{place.of(loc)}: {text}" for loc, text in mistakes))
 
 
-def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObject, SourceFinder]:
+def check_certificates(settings: Settings, path: Path | None = None, flags: Mapping[str, Any] | None = None) -> None:
+    """Raise ConfigError with a line for each file of the gateway's own certificate that cannot be used. `settings` are
+    those that `load` returned for the other parameters."""
+    if mistakes := list(find_bad_certificates(settings, is_server=True)):
+        place = _read(path, flags)[1]
+        raise ConfigError(*(f"{place.of(loc)}: {text}" for loc, text in mistakes))
+
+
+def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObject, SourceFinder, FileReferences]:
+    """Return the merged values, the finder of their sources, and the references to files. Raises ConfigError."""
     flag_values = dict(flags or {})
-    variables = _variables()
-    file = read_file(path) if path is not None else {}
+    variables, references = _variables()
+    file, of_file = _read_references(path) if path is not None else ({}, FileReferences())
     merged = _merge(_merge(file, variables), {key: value for key, value in flag_values.items() if key != "agents"})
     if "agents" in flag_values:
         merged["agents"] = {**(merged.get("agents") or {}), **flag_values["agents"]}
     elif not merged.get("agents"):
         merged.pop("agents", None)
-    return merged, SourceFinder(path, file, variables, flag_values)
+    return merged, SourceFinder(path, file, variables, flag_values), references | of_file
 
 
 # The file
@@ -136,6 +152,20 @@ class _Loader(yaml.SafeLoader):
 
 def read_file(path: Path) -> JsonObject:
     """Return the content of a file with its `${VAR}` and `${file:…}` filled in. Raises ConfigError."""
+    return _read_references(path)[0]
+
+
+def _read_references(path: Path) -> tuple[JsonObject, FileReferences]:
+    """Return the content of a file like `read_file`, and the references in it. Raises ConfigError."""
+    content, filler = _read_yaml(path), _Filler()
+    filled = cast("JsonObject", filler.fill(content, ()))
+    if filler.missing:
+        raise ConfigError(*(f"{path}: {format_location(loc, content)}: {reason}" for loc, reason in filler.missing))
+    return filled, FileReferences(frozenset(filler.locations), frozenset(filler.contents))
+
+
+def _read_yaml(path: Path) -> JsonObject:
+    """Return the content of a file as it is written. Raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -157,15 +187,12 @@ def read_file(path: Path) -> JsonObject:
         return {}
     if not isinstance(read, dict):
         raise ConfigError(f"{path}: the file is a mapping of keys, such as agents: …")
-    content, missing = cast("JsonObject", read), list[_Missing]()
+    content = cast("JsonObject", read)
     try:
         _check_aliases(content)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
-    filled = _fill_variables(content, (), missing)
-    if missing:
-        raise ConfigError(*(f"{path}: {format_location(loc, content)}: {reason}" for loc, reason in missing))
-    return cast("JsonObject", filled)
+    return content
 
 
 def _strip_quoted(problem: str) -> str:
@@ -200,35 +227,48 @@ def _check_aliases(content: JsonObject) -> None:
         left += [(each, True) for each in inner]
 
 
-_Missing = tuple[tuple[str, ...], str]
-"""Location of a value that cannot be filled in, and the reason."""
+class _Filler:
+    """Replacement of `${VAR}` and `${file:…}` in the values of a file."""
 
+    def __init__(self) -> None:
+        self.missing: list[tuple[tuple[str, ...], str]] = []
+        """Locations of the values that cannot be filled in, each with the reason."""
+        self.locations: set[tuple[str, ...]] = set()
+        """Locations of the values that contain a reference to a file."""
+        self.contents: set[str] = set()
+        """Contents of these files."""
 
-def _fill_variables(value: Any, path: tuple[str, ...], missing: list[_Missing]) -> Any:
-    if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        return {key: _fill_variables(each, (*path, str(key)), missing) for key, each in items}
-    if isinstance(value, list):
-        each = enumerate(cast("list[Any]", value))
-        return [_fill_variables(item, (*path, str(index)), missing) for index, item in each]
-    if not isinstance(value, str) or "${" not in value:
-        return value
+    def fill(self, value: Any, path: tuple[str, ...]) -> Any:
+        """Return a value with its references replaced. `path` is its location."""
+        if isinstance(value, dict):
+            return {key: self.fill(each, (*path, str(key))) for key, each in cast("dict[Any, Any]", value).items()}
+        if isinstance(value, list):
+            return [self.fill(item, (*path, str(index))) for index, item in enumerate(cast("list[Any]", value))]
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        return _VARIABLE.sub(lambda match: self._replace(match, path), value)
 
-    def fill(match: re.Match[str]) -> str:
-        file, variable = match.groups()
+    def _replace(self, match: re.Match[str], path: tuple[str, ...]) -> str:
+        file, end, variable = match.groups()
         if file is not None:
-            try:
-                return read_secret(file)
-            except SecretFileError as error:
-                missing.append((path, str(error)))
-                return ""
+            return self._read_file(file, path, is_closed=bool(end))
         if variable is None:  # $${ is an escaped ${
             return "${"
         if variable not in os.environ:
-            missing.append((path, f"the variable {variable} is not set"))
+            self.missing.append((path, f"the variable {variable} is not set"))
         return os.environ.get(variable, "")
 
-    return _VARIABLE.sub(fill, value)
+    def _read_file(self, name: str, path: tuple[str, ...], *, is_closed: bool) -> str:
+        self.locations.add(path)
+        try:
+            if not is_closed:  # the name is not shown: it has the rest of the value
+                raise SecretFileError("a reference to a file ends with }, as in ${file:/run/secrets/name}")
+            content = read_secret(name)
+        except SecretFileError as error:
+            self.missing.append((path, str(error)))
+            return ""
+        self.contents.add(content)
+        return content
 
 
 def list_files(path: Path | None) -> Sequence[Path]:
@@ -240,7 +280,8 @@ def list_files(path: Path | None) -> Sequence[Path]:
     names = [name for _, _, name in file_variables(Settings.model_fields)]
     if path is not None:
         with suppress(OSError, UnicodeDecodeError):
-            names += [match[1] for match in _VARIABLE.finditer(path.read_text(encoding="utf-8")) if match[1]]
+            matches = _VARIABLE.finditer(path.read_text(encoding="utf-8"))
+            names += [match[1] for match in matches if match[1] and match[2]]
     files = [] if path is None else [path]
     for name in names:
         with suppress(SecretFileError):
@@ -260,9 +301,11 @@ class _Variables(EnvSettingsSource):
         return {**values, **read_variables(Settings.model_fields)}
 
 
-def _variables() -> JsonObject:
+def _variables() -> tuple[JsonObject, FileReferences]:
+    """Return the values of the variables, and the references to files among them. Raises ConfigError."""
     try:
         values: JsonObject = _Variables(Settings)()
+        contents = read_variables(Settings.model_fields)
     except SecretFileError as error:
         raise ConfigError(str(error)) from None
     except SettingsError as error:
@@ -270,7 +313,9 @@ def _variables() -> JsonObject:
         name = f"BABELGATE_{match[1].upper()}" if match else "a BABELGATE_ variable"
         raise ConfigError(f"{name}: it is not JSON") from None
     port = os.environ.get("PORT")  # set by platforms that start programs
-    return {"port": port, **values} if port else values
+    locations = frozenset(tuple(name.removeprefix("babelgate_").split("__")) for name in contents)
+    references = FileReferences(locations, frozenset(contents.values()))
+    return {"port": port, **values} if port else values, references
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:

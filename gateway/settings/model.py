@@ -54,7 +54,12 @@ from babelgate.gateway.settings.fields import (
     Size,
     Window,
     parse_list,
+    split_listen,
 )
+from babelgate.gateway.settings.limits import BudgetSettings, ChainLimit, ConcurrencyLimit, PriceSettings, RateLimit
+from babelgate.gateway.settings.references import FileReferences
+from babelgate.gateway.settings.signing import CardSettings, SigningSettings
+from babelgate.gateway.settings.tls import MTLS, AgentTls, TlsSettings
 from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
@@ -129,15 +134,19 @@ class AgentSettings(SettingsSection):
     """Headers to send with every request to the server. `${VAR}` is replaced by the environment variable, and
     `${file:/run/secrets/name}` by the content of the file, here and in every other text."""
     forward: tuple[str, ...] = ()
-    """Names of headers of the caller's request to forward to the server. An agent in this process reads them from
+    """Names of the caller's headers to forward to the server. An agent in this process reads them from
     `call.input.headers`, a graph from `configurable`. API keys of the gateway are never forwarded."""
     auth: AgentAuth | None = None
     """Identity that the gateway shows to the server: fixed or forwarded headers, a token of the gateway, or a token of
     the caller."""
+    tls: AgentTls | None = None
     timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Period | Timeout)] = Timeout()
     """Maximum duration of one run, in seconds or as text such as `1h`, or `{connect, read, total}`."""
+    card: CardSettings = CardSettings()
     concurrency: PositiveInt | None = None
     """Maximum number of active runs. By default there is no limit."""
+    price: PriceSettings | None = None
+    """Prices of the agent, for budgets."""
     continuable: bool = False
     """True if a finished ACP run accepts another message, as in early versions of ACP."""
     idempotent: bool = False
@@ -180,9 +189,13 @@ class AgentSettings(SettingsSection):
         if len(configured) != 1:
             raise ValueError("an agent has one of python: module:name, graph: module:name and url: http://…")
         if self.target is not None:
-            for name in ("protocol", "agent", "headers", "options", "auth"):
+            for name in ("protocol", "agent", "headers", "options", "auth", "tls"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has {configured[0]}")
+        if self.card.is_checked and (self.target is not None or self.protocol not in (None, "a2a")):
+            raise ValueError("card.verify is for agents with a url whose protocol is a2a: others have no signed card")
+        if self.tls is not None and not all(url.startswith("https://") for url in self.servers):
+            raise ValueError("tls is for agents whose URLs begin with https://")
         return self
 
     @model_validator(mode="after")
@@ -283,7 +296,7 @@ class Limits(SettingsSection):
     """Maximum size of the text and data in one input of a caller, in bytes: the input of a run, an answer, a state, or
     an item of the store. Files are not counted."""
     metadata: Size = 2**20
-    """Maximum size of the metadata of one run or one thread, in bytes. Every change stores the whole metadata again."""
+    """Maximum size of a run's or a thread's metadata, in bytes. Every change stores the whole metadata again."""
     inline: Size = 2**20
     """Maximum size of a file that is sent inside a message, in bytes. Larger files are sent as a URL."""
     run: Period = 3600.0
@@ -315,9 +328,14 @@ class Limits(SettingsSection):
     """Time after which the connection of a client that reads nothing of its response is closed, in seconds or as text
     such as `5m`."""
     webhooks: PositiveInt = 16
-    """Maximum number of webhooks of one task."""
+    """Maximum number of webhooks per task."""
     connections: Connections = Connections()
     queue: Queue = Queue()
+    rate: tuple[RateLimit, ...] = ()
+    """Rates at which runs may start, by key, owner or agent. A run must be within all of them."""
+    concurrency: ConcurrencyLimit = ConcurrencyLimit()
+    chain: ChainLimit | None = None
+    """Limits of agents that call each other: `{depth: 8, runs: 200}`. By default there are none."""
 
 
 class Shutdown(SettingsSection):
@@ -363,6 +381,10 @@ class Retention(SettingsSection):
 
 
 Periods = Annotated[tuple[Period, ...], NoDecode, BeforeValidator(parse_list)]
+
+
+RETRY_JITTER: Final = 0.2
+"""Maximum jitter, as a fraction of the delay. Chosen: deliveries that failed together are not retried together."""
 
 
 class Webhooks(SettingsSection):
@@ -412,6 +434,7 @@ class Settings(BaseSettings):
     """Port to listen on; 0 selects a free port."""
     public_url: HttpUrl | None = None
     """URL at which callers reach the gateway. Every URL in its responses begins with it."""
+    tls: TlsSettings | None = None
     database: Annotated[str, Field(pattern=r"^(sqlite:///.+|postgres(ql)?://.+)$")] = "sqlite:///babelgate.db"
     """URL of the database that stores everything but files: `sqlite:///` and a file, or `postgresql://user@host/name`."""
     pooler: Annotated[str, Field(pattern=r"^postgres(ql)?://.+$")] | None = None
@@ -453,6 +476,7 @@ class Settings(BaseSettings):
     of this machine, the address in `host` and the name in `public_url` are always allowed. With `keys` or `issuers`,
     any name is allowed unless `hosts` is set."""
     network: Network = Network()
+    signing: SigningSettings = SigningSettings()
     webhook_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
     """Secret that signs requests to webhooks according to Standard Webhooks: `webhook-id`, `webhook-timestamp` and
     `webhook-signature`. After the prefix `whsec_` the secret is base64; without it, plain text."""
@@ -462,6 +486,8 @@ class Settings(BaseSettings):
     cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(parse_list)] = ()
     """Origins whose pages may call the gateway; `*` allows all. By default the origins of this machine."""
     limits: Limits = Limits()
+    budgets: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")], BudgetSettings] = {}
+    """Budgets by name. A run must be within all that count it."""
     retention: Retention = Retention()
     shutdown: Shutdown = Shutdown()
     recovery: Recovery = Recovery()
@@ -474,7 +500,7 @@ class Settings(BaseSettings):
     """Key that encrypts the tokens to which users have agreed, at least 32 characters. With another key, users are
     asked again. All nodes of a cluster need the same key."""
     watch: bool = False
-    """True to reload the configuration whenever its file, or a file that it names by `${file:…}`, changes."""
+    """True to reload the configuration whenever its file changes, or a file that it names by `${file:…}` or `tls`."""
     drain: Period = 300.0
     """Maximum time for which runs continue whose agent a reload has removed or changed, in seconds or as text such as
     `5m`. Then they fail, and the connections to the agent are closed."""
@@ -482,6 +508,18 @@ class Settings(BaseSettings):
     console: ConsoleSetting = ConsoleSettings()
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
     """Agents by name. Without agents, the gateway serves its ten demo agents."""
+    _references: FileReferences = PrivateAttr(FileReferences())
+
+    @property
+    def references(self) -> FileReferences:
+        """References to files of secrets in the configuration. What comes from them is never shown."""
+        return self._references
+
+    def with_references(self, references: FileReferences) -> "Settings":
+        """Return these settings with other references to files."""
+        settings = self.model_copy()
+        settings._references = references
+        return settings
 
     @classmethod
     def settings_customise_sources(
@@ -513,7 +551,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _separate_owners(self) -> "Settings":
-        check_owners(self.keys, self.issuers)
+        check_owners(self.keys, self.issuers, reserved=(MTLS,) if self.has_client_certificates else ())
         return self
 
     @model_validator(mode="after")
@@ -560,14 +598,20 @@ class Settings(BaseSettings):
 
     @property
     def has_credentials(self) -> bool:
-        """True if callers need a credential: an API key, or a token of an issuer."""
-        return bool(self.keys or self.issuers)
+        """True if callers need a credential: an API key, a token of an issuer, or a client certificate."""
+        return bool(self.keys or self.issuers) or self.has_client_certificates
+
+    @property
+    def has_client_certificates(self) -> bool:
+        """True if a client certificate is a credential."""
+        return self.tls is not None and self.tls.has_client_certificates
 
     @property
     def is_local(self) -> bool:
         """True if only programs on this machine can reach the gateway, as far as the settings show."""
         public_host = urlsplit(self.public_url).hostname if self.public_url else "localhost"
-        return not self.trusted_proxies and _is_loopback(self.host) and _is_loopback(public_host or "")
+        hosts = [self.host, public_host or "", *((split_listen(self.admin.listen)[0],) if self.admin.listen else ())]
+        return not self.trusted_proxies and all(map(_is_loopback, hosts))
 
     @property
     def is_shared(self) -> bool:

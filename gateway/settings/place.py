@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"[\w.-]{1,63}")
 
 
 class SourceFinder:
-    """Finder of the source of a wrong value: the first of flags, variables and file that has the key."""
+    """Locates the source of a wrong value: the first of flags, variables and file that has the key."""
 
     def __init__(self, path: Path | None, file: JsonObject, variables: JsonObject, flags: JsonObject) -> None:
         self._path = path
@@ -85,7 +85,7 @@ def _member(source: object, step: str) -> Any:
 
 
 def _depth(value: object, loc: Sequence[str]) -> int:
-    """Return how many steps of a path exist in the value."""
+    """Return how many leading steps of a path (member names and list indexes) lead to a value."""
     depth = 0
     for step in loc:
         if isinstance(value, dict) and step in value:
@@ -99,14 +99,21 @@ def _depth(value: object, loc: Sequence[str]) -> int:
 
 
 def keys_of(loc: Sequence[str]) -> Sequence[str]:
-    """Return the keys of a section of the settings."""
+    """Return the keys of a settings section."""
     model: Any = Settings
     for step in loc:
         fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
         arguments = get_args(model)
         item = arguments[0] if get_origin(model) is tuple else next(iter(arguments[1:]), None)
-        model = fields[step].annotation if step in fields else item
+        model = _section_of(fields[step].annotation if step in fields else item)
     return tuple(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else ()
+
+
+def _section_of(annotation: Any) -> Any:
+    """Return the section of a key whose value may also be None, or the type of any other key."""
+    kinds = [each for each in get_args(annotation) if each is not type(None)]
+    is_optional = len(kinds) < len(get_args(annotation)) and len(kinds) == 1
+    return kinds[0] if is_optional else annotation
 
 
 @cache

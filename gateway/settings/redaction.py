@@ -30,7 +30,7 @@ _PUBLIC_URLS: Final = frozenset({"public_url", "issuer", "cors", "artifacts"})
 _SHORTEST: Final = 4
 """Minimum length of a secret that is removed from text, in characters. A shorter one would also remove other words."""
 _LONG: Final = 16
-"""Minimum length of the segment of a path, or of one line of a secret, that is removed from text, in characters.
+"""Minimum length of a path segment, or of one line of a secret, that is removed from text, in characters.
 Chosen."""
 _PATTERNS: Final = (
     re.compile(r"\bbg_[\w-]{40,}"),
@@ -48,9 +48,10 @@ def redact(settings: Settings) -> JsonObject:
     """Return the settings as JSON, with `***` instead of values that may be secrets.
 
     Of a URL that is not public, only scheme and host are shown: its path may be a secret. Owners of API keys are shown
-    as numbers: an owner and its key may have been swapped.
+    as numbers: an owner and its key may have been swapped. What comes from a file of secrets is not shown at all.
     """
-    redacted = cast("JsonObject", _redact("", settings.model_dump(mode="json")))
+    values = settings.references.hide(settings.model_dump(mode="json"), HIDDEN)
+    redacted = cast("JsonObject", _redact("", values))
     redacted["keys"] = {
         f"entry {number}": [{**each, "key": HIDDEN, "hash": HIDDEN} for each in records]
         for number, records in enumerate(redacted["keys"].values(), 1)
@@ -96,7 +97,8 @@ class Scrubber:
         """Return the scrubber for the secrets of the settings, for all values that `${VAR}` and `${file:…}` have in
         their file, and for other secrets. The settings are None if they have errors, and the file is None without
         one."""
-        return cls((*_secrets_of(settings), *_filled_values(file), *others))
+        references = () if settings is None else settings.references.secrets
+        return cls((*_secrets_of(settings), *references, *_filled_values(file), *others))
 
     def clean(self, text: str) -> str:
         """Return the text with `***` instead of secrets."""

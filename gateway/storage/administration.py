@@ -24,7 +24,7 @@ Running = Literal["drain", "cancel"]
 
 _KEY, _AGENT, _DISABLED = table_of(ApiKeyRow), table_of(AgentRow), table_of(DisabledAgentRow)
 _REVISION: Final = "administration"
-"""Name in `meta` of the number of changes of the administration."""
+"""Name in `meta` of the administration's change counter."""
 _MAX_KEYS: Final = 10_000
 """Maximum number of keys that are not revoked. Chosen: every node holds all of them in memory, 5 MB."""
 _MAX_AGENTS: Final = 1000
@@ -175,7 +175,7 @@ def revoke_key(tx: Transaction, key_id: str, origin: ActOrigin) -> StoredKey:
 
 
 def note_use(tx: Transaction, key_id: str, at: int) -> None:
-    """Store the time of a use of a key. It is no change of the administration: no node needs to read it."""
+    """Store the time at which a key was used. It is no change of the administration: no node needs to read it."""
     later = _KEY.c.last_used_at.is_(None) | (_KEY.c.last_used_at < at)
     tx.touched += 1
     tx.connection.execute(update(_KEY).where(_KEY.c.key_id == key_id, later).values(last_used_at=at))

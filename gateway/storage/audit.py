@@ -105,7 +105,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a verification of the whole chain."""
+    """Result of verifying the whole chain."""
 
     records: int
     first: int | None

@@ -36,6 +36,9 @@ class Auditor:
     def note_failed_login(self, reason: str) -> None:
         """Note that the credential of the current request was refused, or that it has none."""
 
+    def note_card(self, agent: str, reason: str, is_refused: bool) -> None:
+        """Note that the card of an agent's server was not verified. If it is not refused, it is used."""
+
     def note_reload(self, applied: Sequence[str], mistakes: Sequence[str]) -> None:
         """Note that the configuration was read again. `applied` are the keys of changed settings, and `mistakes` the
         errors because of which nothing was applied."""
@@ -64,6 +67,10 @@ class CountingAuditor(Auditor):
 
     def note_failed_login(self, reason: str) -> None:
         self._count(Act(action="login", target=ActTarget("gateway"), outcome="deny", reason=reason, origin=_origin()))
+
+    def note_card(self, agent: str, reason: str, is_refused: bool) -> None:
+        target, outcome = ActTarget("agent", agent, agent=agent), "deny" if is_refused else "error"
+        self._count(Act(action="card.verify", target=target, outcome=outcome, reason=reason, origin=_origin()))
 
     def note_reload(self, applied: Sequence[str], mistakes: Sequence[str]) -> None:
         outcome, reason = ("error", "; ".join(mistakes)) if mistakes else ("allow", ", ".join(applied))

@@ -1,10 +1,12 @@
 """Hints about changed runs, threads, agents and jobs, for pages that show lists.
 
-A hint says what to read again, and nothing else. So hints may be merged and dropped, and a stream holds few of them,
-however much changes. Without streams, a commit costs one comparison.
+A hint says what to read again, and nothing else. So hints may be merged, and a stream holds few of them, however much
+changes. A hint without an id says that several things have changed: readers read all of them again. Without streams, a
+commit costs one comparison.
 
 Commits of other gateways are known by the key of their thread only. Their rows are read from the database, all together
-a few times a second, and only while there are streams.
+a few times a second, and only while there are streams. If the feed cannot find out what has changed, it sends hints
+without an id.
 """
 
 import asyncio
@@ -13,28 +15,32 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from typing import Final, Literal, Self
 
 import msgspec
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, and_, case, select, text, true
 
 from babelgate.canonical.fault import FaultError
-from babelgate.canonical.state import RunStatus
 from babelgate.canonical.thread import Run, Task, Thread
 from babelgate.gateway.background import Failures, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.row_cache import RowChange
 from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import RunRow, ThreadRow
+from babelgate.gateway.storage.tables import LIVE, RunRow, ThreadRow
 
 Kind = Literal["run", "thread", "agent", "job"]
 
 PAUSE: Final = 0.25
 """Minimum seconds from one hint of a stream to the next, and from one read of the rows of others to the next."""
 _MAX_PENDING: Final = 16
-"""Maximum number of hints of one stream that are not sent. Beyond it, those of one kind become one without an id."""
-_MAX_REMOTE: Final = 10_000
+"""Maximum number of hints per stream that are not sent. Beyond it, those of one kind become one without an id."""
+MAX_REMOTE: Final = 10_000
 """Maximum number of threads that others have changed and that were not read yet. Chosen: 1 MB."""
 _READ_AT_ONCE: Final = 200
 """Maximum number of threads that one query reads. Chosen."""
+RUNS_OF_THREAD: Final = 4
+"""Number of the newest runs of a thread that are compared. If others have created more since the last read, the owner
+gets a hint about several runs. Chosen: a thread rarely has more runs in one `PAUSE`."""
+_LIVE_AT_ONCE: Final = 1000
+"""Maximum number of older runs of the threads of one read that have not ended. Chosen: only queues have more."""
 _MAX_SEEN: Final = 1000
 """Maximum number of threads and runs of others whose last status is remembered. Tokens change no status."""
 
@@ -56,7 +62,8 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 class HintStream:
-    """Hints for one reader: those of one owner, or of all owners. It is a context, within which it gets hints."""
+    """Stream of hints for one reader, about the runs and threads of one owner or of all owners. It is a context
+    manager, and receives hints while it is entered."""
 
     __slots__ = ("_is_closed", "_is_wanted", "_pending", "_streams", "_waiter", "is_operator", "owner")
 
@@ -69,7 +76,7 @@ class HintStream:
         is_operator: bool,
         is_closed: bool,
     ) -> None:
-        """Create a stream of the feed with these open streams. `is_wanted` selects hints."""
+        """Create a stream of the feed with these open streams. `is_wanted` selects hints that have an id."""
         self._streams = streams
         self._is_wanted = is_wanted
         self.owner = owner
@@ -89,22 +96,20 @@ class HintStream:
 
     def add(self, hint: Hint) -> None:
         """Add a hint. It replaces an earlier one for the same thing."""
-        if self._is_wanted is not None and not self._is_wanted(hint):
+        if hint.id is not None and self._is_wanted is not None and not self._is_wanted(hint):
             return
         key = (hint.kind, hint.id)
-        if (hint.kind, None) in self._pending:
-            key = (hint.kind, None)
-        elif key not in self._pending and len(self._pending) >= _MAX_PENDING:
+        is_full = key not in self._pending and len(self._pending) >= _MAX_PENDING
+        if hint.id is None or is_full or (hint.kind, None) in self._pending:
             for pending_key in [each for each in self._pending if each[0] == hint.kind]:
                 del self._pending[pending_key]
             key = (hint.kind, None)
-        if key[1] is None:
             hint = Hint(hint.kind, None, None, None, hint.at)
         self._pending[key] = hint
         self._wake()
 
     def close(self) -> None:
-        """End the stream."""
+        """Close the stream, which ends `read`. Pending hints are dropped."""
         self._is_closed = True
         self._wake()
 
@@ -113,7 +118,7 @@ class HintStream:
             self._waiter.set_result(None)
 
     async def read(self) -> AsyncGenerator[Hint]:
-        """Yield the hints, with pauses, until the stream ends."""
+        """Yield the hints until the stream is closed, with a pause of `PAUSE` seconds after each."""
         while not self._is_closed:
             if not self._pending:
                 await self._wait(None)
@@ -139,19 +144,22 @@ class HintStream:
 class ChangeFeed:
     """Source of hints. Used only on the event loop."""
 
-    def __init__(self, read_rows: "Callable[[Sequence[int]], Awaitable[list[RemoteRow]]]", clock: Clock) -> None:
-        """Create a feed without streams. `read_rows` returns the result of `read_remote_rows`, or raises FaultError."""
-        self._read_rows = read_rows
+    def __init__(self, read_threads: "Callable[[Sequence[int]], Awaitable[list[RemoteThread]]]", clock: Clock) -> None:
+        """Create a feed without streams. `read_threads` returns the result of `read_remote_threads`, or raises
+        FaultError."""
+        self._read_threads = read_threads
         self._clock = clock
         self._streams: set[HintStream] = set()
         self._is_closed = False
-        self._remote: dict[int, None] = {}
-        """Keys of threads that others have changed."""
+        self._remote: dict[int, bool] = {}
+        """Keys of threads that others have changed, each with True if any of its runs may have been removed."""
+        self._has_missed = False
+        """True if other gateways may have changed runs and threads that are not in `_remote`."""
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._failures = Failures("the hints about changes")
-        self._seen: OrderedDict[str, str] = OrderedDict()
-        """Last status of threads and runs of others, by id."""
+        self._seen: OrderedDict[tuple[str, Kind, str], str] = OrderedDict()
+        """Last status of threads and runs of others, by owner, kind and id."""
 
     @property
     def has_streams(self) -> bool:
@@ -161,8 +169,9 @@ class ChangeFeed:
     def open(
         self, owner: str | None, is_wanted: Callable[[Hint], bool] | None = None, *, is_operator: bool = False
     ) -> HintStream:
-        """Return the stream of the hints of an owner, or of all owners if it is None. It ends when the gateway
+        """Return the stream of an owner's hints, or of all owners' hints if it is None. It ends when the gateway
         stops."""
+        self._seen.clear()  # while there were no streams, changes were not noted
         return HintStream(self._streams, owner, is_wanted, is_operator=is_operator, is_closed=self._is_closed)
 
     def close(self) -> None:
@@ -188,12 +197,15 @@ class ChangeFeed:
         for change in changes:
             match change.value:
                 case Run() as run:
+                    self._forget_seen(change.owner, run.thread_id, run.run_id)
                     status = "removed" if run.removed else str(run.status)
                     self._add(change.owner, Hint("run", run.run_id, status, run.agent, now))
                     self._add(change.owner, Hint("thread", run.thread_id, None, run.agent, now))
                 case Task() as task:
+                    self._forget_seen(change.owner, task.thread_id)
                     self._add(change.owner, Hint("thread", task.thread_id, None, task.agent, now))
                 case Thread() as thread:
+                    self._forget_seen(change.owner, thread.thread_id)
                     self._add(change.owner, Hint("thread", thread.thread_id, None, None, now))
                 case None:
                     pass
@@ -222,59 +234,120 @@ class ChangeFeed:
         if not self._streams or self._is_closed:
             return
         for remote in remotes:
-            if not remote.erased and remote.pk and len(self._remote) < _MAX_REMOTE:
-                self._remote[remote.pk] = None
-        if self._remote and self._timer is None:
+            if remote.is_thread:
+                self._remote[remote.pk] = remote.rewritten or self._remote.get(remote.pk, False)
+        self._read_later()
+
+    def note_missed(self) -> None:
+        """Report that notices of other gateways may have been lost."""
+        if self._streams and not self._is_closed:
+            self._has_missed = True
+            self._read_later()
+
+    def _read_later(self) -> None:
+        if not self._streams or self._is_closed:
+            self._remote.clear()
+            self._has_missed = False
+        elif len(self._remote) > MAX_REMOTE:
+            self._remote.clear()
+            self._has_missed = True
+        if (self._remote or self._has_missed) and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PAUSE, self._start_reading)
 
     def _start_reading(self) -> None:
         self._tasks.spawn(self._read_remote(), "hints about changes of other gateways")
 
     async def _read_remote(self) -> None:
-        keys = list(self._remote)[:_READ_AT_ONCE]
-        for key in keys:
-            del self._remote[key]
+        """Read some threads that others have changed, and report what is new."""
+        keys = {key: self._remote.pop(key) for key in list(self._remote)[:_READ_AT_ONCE]}
         try:
-            rows = await self._read_rows(keys) if self._streams else []
-        except FaultError:  # the database is away, which its readers notice themselves
-            rows = []
+            threads = await self._read_threads(list(keys)) if keys else []
+            if self._has_missed or len(threads) < len(keys):  # erased ones have no owner any more
+                self._note_several()
+            for thread in threads:
+                self._note_thread(thread, is_rewritten=keys[thread.pk])
+        except FaultError:  # the database is away: the next read repeats this one
+            for key, is_rewritten in keys.items():
+                self._remote[key] = is_rewritten or self._remote.get(key, False)
         except Exception as error:
             self._failures.note(error)
-            rows = []
+            self._note_several()
         finally:
             self._timer = None
-        now = self._clock.now()
-        for row in rows:
-            if self._seen.get(row.id) != row.status:
-                self._seen[row.id] = row.status
-                self._add(row.owner, Hint(row.kind, row.id, row.status, row.agent, now))
         while len(self._seen) > _MAX_SEEN:
             self._seen.popitem(last=False)
-        self.note_remotes(())
+        self._read_later()
+
+    def _note_several(self) -> None:
+        """Report that runs and threads of any owner may have changed."""
+        self._has_missed = False
+        self._seen.clear()
+        now = self._clock.now()
+        for stream in self._streams:
+            stream.add(Hint("run", None, None, None, now))
+            stream.add(Hint("thread", None, None, None, now))
+
+    def _note_thread(self, thread: "RemoteThread", *, is_rewritten: bool) -> None:
+        """Report what has changed of a thread since it was read before."""
+        owner, now = thread.owner, self._clock.now()
+        newest = thread.runs[:RUNS_OF_THREAD]
+        is_known = len(newest) < RUNS_OF_THREAD or any((owner, "run", run.run_id) in self._seen for run in newest)
+        changed = [run for run in thread.runs if self._is_new(owner, "run", run.run_id, run.status)]
+        if is_rewritten or (changed and not is_known):  # an older run may have ended or been removed, too
+            self._add(owner, Hint("run", None, None, None, now))
+        else:
+            for run in changed:
+                self._add(owner, Hint("run", run.run_id, run.status, run.agent, now))
+        if self._is_new(owner, "thread", thread.thread_id, thread.status) or changed or is_rewritten:
+            agent = changed[0].agent if changed else None
+            self._add(owner, Hint("thread", thread.thread_id, thread.status, agent, now))
+
+    def _is_new(self, owner: str, kind: Kind, row_id: str, status: str) -> bool:
+        """Remember the status of a row. Return False if it was known."""
+        key = (owner, kind, row_id)
+        if self._seen.get(key) == status:
+            return False
+        self._seen[key] = status
+        return True
+
+    def _forget_seen(self, owner: str, thread_id: str, run_id: str = "") -> None:
+        """Drop the status of rows that this gateway has changed since."""
+        self._seen.pop((owner, "thread", thread_id), None)
+        self._seen.pop((owner, "run", run_id), None)
 
 
-class RemoteRow(msgspec.Struct, frozen=True):
-    """Row of a thread or run that another gateway may have changed."""
+class RemoteRun(msgspec.Struct, frozen=True):
+    """Run that another gateway may have changed."""
 
-    owner: str
-    kind: Kind
-    id: str
+    run_id: str
     status: str
-    agent: str | None
+    agent: str
 
 
-def read_remote_rows(connection: Connection, keys: Sequence[int]) -> list[RemoteRow]:
-    """Return threads by key, and of each its newest run and those that have not ended."""
-    threads = select(_THREAD.c.owner, _THREAD.c.thread_id, _THREAD.c.status).where(_THREAD.c.pk.in_(keys))
-    found = [
-        RemoteRow(owner, "thread", thread_id, status, None) for owner, thread_id, status in connection.execute(threads)
-    ]
-    other = _RUN.alias()
-    newest = select(func.max(other.c.first_seq)).where(other.c.thread_pk == _RUN.c.thread_pk).scalar_subquery()
-    is_live = _RUN.c.status.in_((str(RunStatus.PENDING), str(RunStatus.RUNNING)))
-    runs = select(_RUN.c.owner, _RUN.c.run_id, _RUN.c.status, _RUN.c.agent).where(
-        and_(_RUN.c.thread_pk.in_(keys), or_(is_live, _RUN.c.first_seq == newest))
-    )
-    return found + [
-        RemoteRow(owner, "run", run_id, status, agent) for owner, run_id, status, agent in connection.execute(runs)
-    ]
+class RemoteThread(msgspec.Struct, frozen=True):
+    """Thread that another gateway has changed."""
+
+    pk: int
+    owner: str
+    thread_id: str
+    status: str
+    runs: list[RemoteRun]
+    """The newest `RUNS_OF_THREAD` runs, the newest first, and older ones that have not ended."""
+
+
+def read_remote_threads(connection: Connection, keys: Sequence[int]) -> list[RemoteThread]:
+    """Return the threads with these keys that exist, on a shared database."""
+    columns = (_THREAD.c.pk, _THREAD.c.owner, _THREAD.c.thread_id, _THREAD.c.status)
+    found_threads = connection.execute(select(*columns).where(_THREAD.c.pk.in_(keys)))
+    threads = {row.pk: RemoteThread(row.pk, row.owner, row.thread_id, row.status, []) for row in found_threads}
+    status = case((_RUN.c.removed, "removed"), else_=_RUN.c.status).label("status")
+    of_run = (_RUN.c.thread_pk, _RUN.c.first_seq, _RUN.c.run_id, status, _RUN.c.agent)
+    newest = select(*of_run[1:]).where(_RUN.c.thread_pk == _THREAD.c.pk).order_by(_RUN.c.first_seq.desc())
+    recent = newest.limit(RUNS_OF_THREAD).lateral()
+    of_threads = select(_THREAD.c.pk, *recent.c).join(recent, true()).where(_THREAD.c.pk.in_(keys))
+    live = select(*of_run).where(and_(_RUN.c.thread_pk.in_(keys), text(f"run.{LIVE}"))).limit(_LIVE_AT_ONCE)
+    found = {(pk, seq): RemoteRun(*run) for each in (of_threads, live) for pk, seq, *run in connection.execute(each)}
+    for (pk, _), run in sorted(found.items(), key=lambda each: each[0][1], reverse=True):
+        if pk in threads:
+            threads[pk].runs.append(run)
+    return list(threads.values())

@@ -20,7 +20,7 @@ _CRON = table_of(CronRow)
 _DUE_LIMIT: Final = 100
 """Maximum number of due crons that one query returns. Chosen."""
 _MAX_CRONS: Final = 1000
-"""Maximum number of crons of one owner. Chosen."""
+"""Maximum number of crons per owner. Chosen."""
 
 
 def _its(owner: str, cron_id: str) -> Any:

@@ -62,9 +62,9 @@ _SAVED: Final = beginnings("state_saved")
 _WITH_STATES: Final = _SAVED + beginnings("step_started") + beginnings("native")
 """First bytes of stored events that may contain a change of a state."""
 _RECORDS: Final = 1000
-"""Maximum number of records of a log that one transaction deletes."""
+"""Maximum number of log records that one transaction deletes."""
 _BYTES: Final = 4 * 2**20
-"""Maximum size of the records of a log that one transaction deletes, in bytes. A larger record is deleted alone."""
+"""Maximum size of the log records that one transaction deletes, in bytes. A larger record is deleted alone."""
 
 
 def erase_thread(tx: Transaction, owner: str, thread_id: str) -> Erased:
@@ -91,7 +91,7 @@ def erase_unchanged(
 
 
 def erase_remnant(tx: Transaction) -> bool:
-    """Delete a part of the log of an erased long thread. Return True if there may be more."""
+    """Delete a part of an erased long thread's log. Return True if there may be more."""
     connection, remnant, event = tx.connection, table_of(RemnantRow), table_of(EventRow)
     pk = connection.execute(select(remnant.c.thread_pk).limit(1)).scalar()
     if pk is None:

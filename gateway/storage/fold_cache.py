@@ -22,7 +22,7 @@ _OVERHEAD: Final = 4 * 1024
 _NEAR: Final = 256
 """Maximum number of records from a kept earlier snapshot to a new one that does not replace it. Chosen."""
 _EARLIER: Final = "earlier"
-"""Marker of the key of an earlier snapshot, next to the name."""
+"""Marker in the key of an earlier snapshot, next to the name."""
 
 
 class SnapshotCache:

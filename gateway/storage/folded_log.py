@@ -4,17 +4,17 @@ A run of 50,000 tokens is 50,000 records, and a few folded ones. The log is read
 occupies a reader for long nor fills the memory.
 """
 
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
 from sqlalchemy import Connection
 
 from babelgate.canonical.event import Event, PartDelta, Record
 from babelgate.canonical.stored import decode_event
 from babelgate.canonical.thread import Run
-from babelgate.gateway.storage.short_form import beginnings, lengthen, refer
+from babelgate.gateway.storage.short_form import lengthen, refer
 from babelgate.gateway.storage.statements import sql_of
 
 PIECE: Final = 8192
@@ -37,11 +37,37 @@ class FoldedRecord:
     """Number of records."""
     texts: list[str] = field(default_factory=list[str])
     """Texts of all deltas. Empty for any other record."""
+    starts: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    """Groups of deltas with consecutive sequence numbers and one time: the position of the first text of each group in
+    `texts`, its sequence number, and the time. Empty for any other record."""
 
     @classmethod
     def of(cls, record: Record) -> "FoldedRecord":
-        texts = [record.event.text] if type(record.event) is PartDelta else []
-        return cls(record, record.seq, record.at, texts=texts)
+        if type(record.event) is not PartDelta:
+            return cls(record, record.seq, record.at)
+        return cls(record, record.seq, record.at, texts=[record.event.text], starts=[(0, record.seq, record.at)])
+
+    def append(self, seq: int, at: int, text: str) -> None:
+        """Append the next delta of the part."""
+        if seq != self.last_seq + 1 or at != self.last_at:
+            self.starts.append((len(self.texts), seq, at))
+        self.texts.append(text)
+        self.count += 1
+        self.last_seq, self.last_at = seq, at
+
+    def extend(self, later: "FoldedRecord") -> None:
+        """Append the deltas of a later record of the part."""
+        position = len(self.texts)
+        self.starts += [(position + index, seq, at) for index, seq, at in later.starts]
+        self.texts += later.texts
+        self.count += later.count
+        self.last_seq, self.last_at = later.last_seq, later.last_at
+
+    def groups(self) -> Iterator[tuple[int, int, Sequence[str]]]:
+        """Yield the first sequence number, the time and the texts of each group of deltas."""
+        ends = [start for start, _, _ in self.starts[1:]]
+        for (start, seq, at), end in zip(self.starts, [*ends, len(self.texts)], strict=False):
+            yield seq, at, self.texts[start:end]
 
     def join(self) -> Record:
         """Return the first record with the text of all deltas."""
@@ -62,8 +88,7 @@ class RecordFolder:
         self._last: FoldedRecord | None = None
         """Deltas that `has_extended` continues."""
         self._head = b""
-        """First bytes of their stored forms."""
-        self._index: int | None = None
+        """Stored form of each of them up to its text."""
 
     def add(self, added: FoldedRecord) -> None:
         """Add the next record, or the next deltas of a part."""
@@ -78,49 +103,33 @@ class RecordFolder:
             self._open[part] = added
             self.records.append(added)
             return
-        earlier.count += added.count
-        earlier.last_seq, earlier.last_at = added.last_seq, added.last_at
-        earlier.texts += added.texts
+        earlier.extend(added)
 
     def has_extended(self, seq: int, at: int, body: bytes) -> bool:
         """Add a stored delta if it continues the part of the delta before, and return True if it does.
 
-        Most records of a long answer do. This takes a third of the time of decoding the record.
+        Most records of a long answer do. This takes a quarter of the time of decoding the record: measured, 2026-11.
         """
         last = self._last
         if last is None or not body.startswith(self._head):
             return False
-        try:
-            delta = _DELTA.decode(b"{" + body[_HEAD + 1 :])
-        except msgspec.DecodeError:
+        text = body[len(self._head) : -1]
+        # A text with an escape is decoded with its record. So is one that other members follow.
+        if b"\\" in text or text.count(b'"') != 2 or text[-1:] != b'"':
             return False
-        if delta.index != self._index:
-            return False
-        last.count += 1
-        last.last_seq, last.last_at = seq, at
-        last.texts.append(delta.text)
+        last.append(seq, at, text[1:-1].decode())
         return True
 
     def remember(self, event: Event, body: bytes) -> None:
         """Remember the stored form of the event that was added last, for `has_extended`."""
         self._last = None
-        if self._folds and body[:1] == _CODE and isinstance(event, PartDelta):
+        if self._folds and isinstance(event, PartDelta) and (start := body.find(_TEXT)) >= 0:
             self._last = self._open.get((event.message_id, event.index))
-            self._head, self._index = body[:_HEAD], event.index
+            self._head = body[: start + len(_TEXT)]
 
 
-class _Delta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Members of a stored delta after its message id."""
-
-    text: str
-    index: int | None = None
-
-
-_DELTA: Final = msgspec.json.Decoder(_Delta)
-_CODE: Final = beginnings("part_delta")[1]
-"""First byte of a stored delta whose message has a UUID."""
-_HEAD: Final = 17
-"""Bytes of the kind and of the UUID of a message in the stored form."""
+_TEXT: Final = b'"text":'
+"""Name of the last member of a stored delta. In a string that is stored before it, the quotes would be escaped."""
 
 
 @dataclass(frozen=True, slots=True)

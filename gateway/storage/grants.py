@@ -43,7 +43,7 @@ _COLUMNS: Final = (
 _JOIN: Final = and_(_THREAD.c.pk == _GRANT.c.thread_pk, _THREAD.c.created_at <= _GRANT.c.at)
 _GRANTEE: Final = re.compile(r"(owner|group):[^\x00]{1,256}")
 _MAX_GRANTS: Final = 100
-"""Maximum number of grants of one thread. Chosen: groups are for more grantees."""
+"""Maximum number of grants per thread. Chosen: groups are for more grantees."""
 _MAX_LISTED: Final = 1000
 """Maximum number of grants in a list. Chosen."""
 
@@ -58,7 +58,7 @@ class GrantStore:
         """Everyone who has had a grant. Other callers need no query."""
         self._is_current = False
         self._notices = 0
-        """Number of notices of new grantees that have arrived."""
+        """Number of notices that have arrived about new grantees."""
         self._tasks = Tasks()
         if journal.is_shared:
             journal.add_listener(self._handle_remotes)

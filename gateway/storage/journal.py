@@ -30,7 +30,7 @@ from babelgate.gateway.ids import new_id
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.storage import queries, unavailable, writer
 from babelgate.gateway.storage.audit import Act, record_act, with_origin
-from babelgate.gateway.storage.change_feed import ChangeFeed, read_remote_rows
+from babelgate.gateway.storage.change_feed import ChangeFeed, read_remote_threads
 from babelgate.gateway.storage.database import open_database
 from babelgate.gateway.storage.live import Channels
 from babelgate.gateway.storage.locked import Locked
@@ -106,10 +106,11 @@ class Journal:
         self.is_shared = shared
         self.node = node or (new_id() if shared else "")
         self.channels = Channels()
-        self.changes = ChangeFeed(partial(self.query, read_remote_rows), clock or Clock())
+        self.changes = ChangeFeed(partial(self.query, read_remote_threads), clock or Clock())
         self._publisher = Publisher(self.channels, self.changes, on_commit)
         listeners = (self.changes.note_remotes, *(() if on_remote is None else (on_remote,)))
         self._remote_commits = RemoteCommits(self.channels, listeners)
+        self._remote_commits.add_look(self._look_for_missed_hints)
         self._notifier = Notifier(self.node, self.database) if shared else None
         self._writer = JournalWriter(
             self.database, clock or Clock(), self._hand_over, node=self.node if shared else None, observer=observer
@@ -275,6 +276,10 @@ class Journal:
     def add_look(self, look: Callable[[], Awaitable[None]]) -> None:
         """Register a function that looks for changes of other gateways whose notices were missed. It raises nothing."""
         self._remote_commits.add_look(look)
+
+    async def _look_for_missed_hints(self) -> None:
+        if not self.is_listening:  # the connection was lost
+            self.changes.note_missed()
 
     @property
     def is_listening(self) -> bool:

@@ -51,9 +51,9 @@ Place = tuple[Any, int]
 """Key of a row, and size of its body in bytes."""
 
 _BYTES: Final = 4 * 2**20
-"""Maximum size of the rows of one batch, in bytes. Chosen."""
+"""Maximum size of one batch's rows, in bytes. Chosen."""
 _ROWS: Final = 100
-"""Maximum number of rows of one batch. Chosen."""
+"""Maximum number of rows per batch. Chosen."""
 
 _THREAD, _TASK, _RUN, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow), table_of(EventRow)
 _TALLY, _USE = table_of(TallyRow), table_of(BlobUseRow)
@@ -155,7 +155,7 @@ def _conditions(owner: str, where: ThreadFilter, shared: Set[int]) -> list[Colum
 
 
 def has_only_agents(agents: Set[str]) -> ColumnElement[bool]:
-    """Return the condition that no other agent ran on a thread."""
+    """Return the SQL condition that all tasks of a thread are requests to these agents."""
     return ~exists().where(_TASK.c.thread_pk == _THREAD.c.pk, _TASK.c.agent.not_in(sorted(agents)))
 
 

@@ -15,7 +15,7 @@ from babelgate.canonical.event import Record
 from babelgate.gateway.storage.page_cache import fitting
 
 _BYTES: Final = 2**20
-"""Maximum size of the records of one ring, in bytes. Older records are read from the journal. Chosen."""
+"""Maximum size of one ring's records, in bytes. Older records are read from the journal. Chosen."""
 _LINGER: Final = 5.0
 """Seconds for which the records of a thread stay in memory after its last run. Chosen: readers that keep up have read
 them by then, and a thread with a slow reader would hold 300 KiB."""

@@ -14,11 +14,11 @@ from babelgate.gateway.storage.statements import PAGE, sql_of, table_of
 from babelgate.gateway.storage.tables import EventRow, TaskRow, ThreadRow
 
 _CREATED: Final = 4096
-"""Maximum number of ids of tasks and runs that readers cache."""
+"""Maximum number of task and run ids that readers cache."""
 _ENDS: Final = 500
 """Maximum number of threads whose newest records one query reads."""
 _TOGETHER: Final = 2048
-"""Maximum number of records of several tasks that are read together."""
+"""Maximum number of records that are read together for several tasks."""
 
 
 def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> dict[str, list[Record]]:

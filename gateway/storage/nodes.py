@@ -109,7 +109,7 @@ def list_nodes(connection: Connection) -> list[ListedNode]:
 
 @dataclass(slots=True)
 class Watch:
-    """One node's observations of the heartbeats of the others."""
+    """One node's observations of the other nodes' heartbeats."""
 
     _observed_at: float = float("-inf")
     """Time of the last observation, in seconds of the steady clock."""
@@ -156,7 +156,7 @@ class Nodes:
         self.config: str | None = None
         """Digest of this node's configuration, which its next heartbeat stores."""
         self.other_configs: Mapping[str, str | None] = {}
-        """Digests of the configurations of the other living nodes, by the name of the node."""
+        """Configuration digests of the other living nodes, by node name."""
         self.adopts = True
         """True if heartbeats take over runs without a living node. False for a node that is about to leave."""
         self._watch = Watch()

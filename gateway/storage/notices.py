@@ -17,7 +17,7 @@ GRANTS: Final = -1
 
 
 class Remote(msgspec.Struct, frozen=True, array_like=True):
-    """Summary of the commits of another gateway to one thread."""
+    """Summary of another gateway's commits to one thread."""
 
     pk: int
     """Key of the thread."""
@@ -28,6 +28,11 @@ class Remote(msgspec.Struct, frozen=True, array_like=True):
     """True if the meaning of earlier records changed, as when a run is removed."""
     created: bool = False
     """True if the thread is new."""
+
+    @property
+    def is_thread(self) -> bool:
+        """False if the key is one that no thread has."""
+        return self.pk > ADMINISTRATION
 
 
 class Notice(msgspec.Struct, frozen=True, array_like=True):

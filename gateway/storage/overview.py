@@ -35,14 +35,14 @@ from babelgate.gateway.storage.thread_summaries import (
 T = TypeVar("T")
 
 _ROOM: Final = 2 * 2**20
-"""Maximum size of the records of one page, in bytes as stored. Chosen: as for other pages of the log."""
+"""Maximum size of one page's records, in bytes as stored. Chosen: as for other pages of the log."""
 _FOLDED_ROOM: Final = 4 * _ROOM
 """Maximum size of the records of one page whose deltas are joined. Their JSON is a fraction of what is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecords:
-    """Page of the records of a run."""
+    """Page of a run's records."""
 
     records: Sequence[FoldedRecord]
     next_seq: int | None

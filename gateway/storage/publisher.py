@@ -10,7 +10,7 @@ from babelgate.gateway.storage.write_queue import Commit
 
 
 class Publisher:
-    """Publisher of the commits of this gateway."""
+    """Publisher of this gateway's commits."""
 
     def __init__(
         self, channels: Channels, changes: ChangeFeed, on_commit: Callable[[Sequence[Published]], None] | None

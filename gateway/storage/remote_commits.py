@@ -17,7 +17,7 @@ ReadEnds = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]
 
 
 class RemoteCommits:
-    """Receiver of the notices of other gateways. It passes them to the writer, to channels and to other functions."""
+    """Receiver of other gateways' notices. It passes them to the writer, to channels and to other functions."""
 
     def __init__(self, channels: Channels, listeners: Iterable[Callable[[Sequence[Remote]], None]]) -> None:
         """Pass notices to channels and to `listeners`. `start` begins to listen."""
@@ -53,7 +53,7 @@ class RemoteCommits:
         self._looks.append(look)
 
     def _receive(self, remotes: Sequence[Remote]) -> None:
-        for remote in remotes:
+        for remote in (each for each in remotes if each.is_thread):
             self._note(remote)
             if remote.rewritten:
                 self._channels.forget(remote.pk)

@@ -1,4 +1,4 @@
-"""Numbers of rows of all tables, of this release's schema or another one."""
+"""Row counts of all tables, in this release's schema or another one."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ def read_revision(connection: Connection) -> str | None:
 
 
 def count_rows(connection: Connection) -> Mapping[str, int]:
-    """Return the number of rows of each table."""
+    """Return the row count of each table."""
     return {
         name: connection.execute(select(func.count()).select_from(table(name))).scalar_one()
         for name in sorted(inspect(connection).get_table_names())

@@ -31,7 +31,7 @@ of a message, only makes the caller read the whole log."""
 _TERMINAL: Final = frozenset(map(str, TERMINAL))
 
 _ROOM: Final = 256 * 1024
-"""Maximum size of the records of a page, in bytes. Above it, the caller reads the whole thread, which readers share."""
+"""Maximum size of a page's records, in bytes. Above it, the caller reads the whole thread, which readers share."""
 
 
 def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: int) -> RunPage | None:

@@ -15,7 +15,7 @@ _PAGE: Final = 2000
 
 
 def count_crashes(tx: Transaction, owner: str, run_id: str, pk: int, crashes: int) -> None:
-    """Add to the number of crashes of a run: processes that ended during it. `pk` = key of its thread."""
+    """Add to a run's number of crashes: processes that ended during it. `pk` = key of its thread."""
     run = table_of(RunRow)
     this = (run.c.owner == owner) & (run.c.run_id == run_id) & (run.c.thread_pk == pk)
     tx.connection.execute(update(run).where(this).values(crashes=run.c.crashes + crashes))

@@ -1,13 +1,12 @@
 """Lists of runs for people: one page of the runs of all threads, newest first.
 
-The database pages by time of creation. Filters that have no index are applied row by row, up to a limit. So a page may
-have fewer runs than requested, and yet a cursor.
+The database pages by time of creation. Filters that have no index are applied row by row, up to a limit.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeVarTuple
 
 from sqlalchemy import (
@@ -17,25 +16,26 @@ from sqlalchemy import (
     ScalarSelect,
     Select,
     String,
+    TextClause,
     and_,
     case,
     cast,
+    false,
     func,
     literal,
     literal_column,
     or_,
     select,
     text,
-    tuple_,
 )
 
 from babelgate.canonical.state import ERRED as ERRED_STATUSES
 from babelgate.canonical.state import RunStatus
 from babelgate.canonical.thread import Interrupt, Run, Task
-from babelgate.gateway.storage.page_cursor import decode_cursor, encode_cursor
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, decode_row
 from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.summary_page import SEARCHED, find_page, has_words
 from babelgate.gateway.storage.tables import (
     DATED,
     ERRED,
@@ -59,10 +59,6 @@ COUNTED: Final = 10_000
 """Maximum number of runs that are counted by agent. Chosen: 20 ms."""
 _TEXTS_SCANNED: Final = 1000
 """Maximum number of rows that a search of texts reads for one page, because it decodes each of them."""
-SEARCHED: Final = 64 * 1024
-"""Maximum size of a row whose text is searched, in bytes. Chosen: only a structured output makes a row larger."""
-PAGE_BYTES: Final = 4 * 2**20
-"""Maximum size of the rows of one page, in bytes. A larger row is a page alone. Chosen."""
 _BEFORE_OUTPUT: Final = 64
 """Maximum number of records of a thread from the creation of a run to its first output. Chosen: there are fewer than
 ten, unless many runs are queued meanwhile."""
@@ -70,9 +66,9 @@ _OUTPUT: Final = ("part_added", "artifact_added", "tool_started", "interrupt_rai
 """Kinds of records that are output of an agent."""
 _LIVE_STATUSES: Final = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
 QUESTION_BYTES: Final = 256 * 1024
-"""Maximum size of the row of a question that a list shows, in bytes. Chosen."""
+"""Maximum size of a question's row that a list shows, in bytes. Chosen."""
 _MAX_QUESTIONS: Final = 500
-"""Maximum number of questions of one page. Chosen."""
+"""Maximum number of questions per page. Chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,44 +115,28 @@ class RunList:
 
 
 def list_runs(connection: Connection, owner: str | None, query: RunQuery) -> RunList:
-    """Return one page of the runs of an owner, or of all owners if it is None. Raises invalid."""
+    """Return one page of an owner's runs, or of all owners' runs if it is None. Raises invalid."""
     keys, next_cursor = _find_keys(connection, owner, query)
     return RunList(summarize_runs(connection, keys), next_cursor)
 
 
 def _find_keys(connection: Connection, owner: str | None, query: RunQuery) -> tuple[list[tuple[str, str]], str | None]:
-    """Return the owners and ids of the runs of a page, and the cursor of the next page."""
+    """Return the owners and ids of a page's runs, and the cursor of the next page."""
     position = [_RUN.c.created_at, *(() if owner is not None else (_RUN.c.owner,)), _RUN.c.run_id]
-    conditions: list[ColumnElement[bool]] = []
-    if owner is not None:
-        conditions.append(_RUN.c.owner == owner)
-    if query.since is not None:
-        conditions.append(_RUN.c.created_at >= query.since)
-    if query.after is not None:
-        kinds = (int, *(str for _ in position[1:]))
-        conditions.append(tuple_(*position) < decode_cursor(query.after, *kinds))
+    scanned = _TEXTS_SCANNED if query.words else SCANNED
     body: ColumnElement[Any] = literal_column("NULL")
     if query.words:
         body = case((func.length(_RUN.c.body) <= SEARCHED, _RUN.c.body))
     columns = (_RUN.c.owner, _RUN.c.run_id, _RUN.c.created_at, _RUN.c.agent, _RUN.c.status, _RUN.c.removed)
-    sizes = (func.length(_RUN.c.body).label("size"), _is_ephemeral().label("is_ephemeral"))
-    wanted = select(*columns, *sizes, body.label("searched"))
-    wanted = _use_index(wanted, owner, query.status).where(*conditions)
-    scanned = _TEXTS_SCANNED if query.words else SCANNED
-    wanted = wanted.order_by(*(column.desc() for column in position)).limit(scanned)
-    keys: list[tuple[str, str]] = []
-    room, read, last = PAGE_BYTES, 0, None
-    with closing(connection.execute(stream_rows(wanted))) as rows:
-        for row in rows:
-            read += 1
-            is_match = _is_match(row, query)
-            if is_match and keys and (len(keys) == query.limit or row.size > room):
-                return keys, _cursor_of(last, owner)
-            last = row
-            if is_match:
-                keys.append((row.owner, row.run_id))
-                room -= row.size
-    return keys, _cursor_of(last, owner) if read == scanned else None
+    wanted = select(*columns, _is_ephemeral().label("is_ephemeral"), body.label("searched"))
+    wanted = _use_index(wanted, owner, query.status, scanned)
+    if query.since is not None:
+        wanted = wanted.where(_RUN.c.created_at >= query.since)
+    is_match = partial(_is_match, query=query)
+    rows, next_cursor = find_page(
+        connection, wanted, position, _RUN.c.body, is_match, after=query.after, limit=query.limit, scanned=scanned
+    )
+    return [(row.owner, row.run_id) for row in rows], next_cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,23 +149,24 @@ class RunCount:
 
 def count_runs(connection: Connection, owner: str | None, since: int) -> tuple[Mapping[str, RunCount], bool]:
     """Return the number of an owner's runs by agent, or of all owners' if it is None, that were created since a time.
+    Removed runs and runs of ephemeral threads are left out.
 
-    The second value is True if there are more than `COUNTED` runs: only the newest ones are counted.
+    The second value is True if `COUNTED` runs or more were created: only the newest ones are counted.
     """
-    of_owner = () if owner is None else (_RUN.c.owner == owner, text(f"run.{DATED}"))
-    wanted = select(_RUN.c.agent, _RUN.c.status).where(*of_owner, _RUN.c.created_at >= since)
-    rows = connection.execute(stream_rows(wanted.order_by(_RUN.c.created_at.desc()).limit(COUNTED)))
-    counts = Counter((row.agent, row.status in ERRED_STATUSES) for row in rows)
-    agents = {agent for agent, _ in counts}
-    by_agent = {
-        agent: RunCount(counts[agent, False] + counts[agent, True], counts[agent, True]) for agent in sorted(agents)
-    }
-    return by_agent, counts.total() == COUNTED
-
-
-def _cursor_of(row: Any, owner: str | None) -> str:
-    position = (row.created_at, row.run_id) if owner is not None else (row.created_at, row.owner, row.run_id)
-    return encode_cursor(position)
+    columns = (_RUN.c.agent, _RUN.c.status, _RUN.c.removed, _RUN.c.thread_pk)
+    created = select(*columns).where(*_of_owner(owner), _RUN.c.created_at >= since)
+    newest = created.order_by(_RUN.c.created_at.desc()).limit(COUNTED).subquery("newest")
+    is_shown = and_(newest.c.removed == false(), _THREAD.c.ephemeral == false())
+    has_failed = newest.c.status.in_([str(status) for status in ERRED_STATUSES])
+    wanted = select(
+        newest.c.agent,
+        func.count().label("created"),
+        func.sum(case((is_shown, 1), else_=0)).label("shown"),
+        func.sum(case((is_shown & has_failed, 1), else_=0)).label("failed"),
+    ).select_from(newest.join(_THREAD, _THREAD.c.pk == newest.c.thread_pk))
+    rows = connection.execute(wanted.group_by(newest.c.agent).order_by(newest.c.agent)).all()
+    counts = {row.agent: RunCount(row.shown, row.failed) for row in rows if row.shown}
+    return counts, sum(row.created for row in rows) == COUNTED
 
 
 def _is_ephemeral() -> ScalarSelect[bool]:
@@ -193,14 +174,28 @@ def _is_ephemeral() -> ScalarSelect[bool]:
     return select(_THREAD.c.ephemeral).where(_THREAD.c.pk == _RUN.c.thread_pk).correlate(_RUN).scalar_subquery()
 
 
-def _use_index(wanted: Select[*Ts], owner: str | None, status: Set[RunStatus] | None) -> Select[*Ts]:
-    """Use the index of live or failed runs, if the query is for such runs only. Otherwise use that of all runs of an
-    owner."""
+def _of_owner(owner: str | None) -> Sequence[ColumnElement[bool] | TextClause]:
+    """Return the conditions for the runs of an owner, by which the database finds them in the order of creation."""
+    return () if owner is None else (_RUN.c.owner == owner, text(f"run.{DATED}"))
+
+
+def _use_index(wanted: Select[*Ts], owner: str | None, status: Set[RunStatus] | None, scanned: int) -> Select[*Ts]:
+    """Select the runs of an owner, or of all owners if it is None, by an index.
+
+    If the query is for live runs only, select those of the newest threads, at most `scanned`. The index of live runs is
+    not in the order of creation, so all selected runs are sorted.
+    """
     if status and status <= _LIVE_STATUSES:
-        return wanted.where(text(f"run.{LIVE}")).with_hint(_RUN, "INDEXED BY run_live", "sqlite")
+        live = _RUN.alias("live")
+        of_owner = () if owner is None else (live.c.owner == owner,)
+        newest = select(live.c.owner, live.c.run_id).where(text(f"live.{LIVE}"), *of_owner)
+        newest = newest.with_hint(live, "INDEXED BY run_live", "sqlite")
+        keys = newest.order_by(live.c.thread_pk.desc()).limit(scanned).subquery("newest")
+        return wanted.join(keys, and_(_RUN.c.owner == keys.c.owner, _RUN.c.run_id == keys.c.run_id))
     if status and status <= ERRED_STATUSES and owner is not None:
-        return wanted.where(text(f"run.{ERRED}")).with_hint(_RUN, "INDEXED BY run_erred", "sqlite")
-    return wanted if owner is None else wanted.where(text(f"run.{DATED}"))
+        wanted = wanted.where(_RUN.c.owner == owner, text(f"run.{ERRED}"))
+        return wanted.with_hint(_RUN, "INDEXED BY run_erred", "sqlite")
+    return wanted.where(*_of_owner(owner))
 
 
 def _is_match(row: Any, query: RunQuery) -> bool:
@@ -213,11 +208,6 @@ def _is_match(row: Any, query: RunQuery) -> bool:
     if not query.words:
         return True
     return row.searched is not None and has_words(decode_row(Run, row.searched).first_words or "", query.words)
-
-
-def has_words(line: str, words: str) -> bool:
-    """Return True if a line contains the words, in any case."""
-    return words.casefold() in line.casefold()
 
 
 # Rows of a page

@@ -41,7 +41,7 @@ from babelgate.gateway.storage.tables import (
 )
 
 PAGE: Final = 2 * 2**20
-"""Maximum size of the events of one page, in bytes. Chosen: decoded events take several times their size."""
+"""Maximum size of one page's events, in bytes. Chosen: decoded events take several times their size."""
 _JSON: Final = b"{"
 """First byte of every record of an earlier release, independent of its kind."""
 

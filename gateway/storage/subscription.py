@@ -385,7 +385,7 @@ class LogReader:
     async def _select_in_scope(
         self, owner: str, pk: int, scope: Scope, batch: Sequence[Record]
     ) -> tuple[Sequence[Record], bool]:
-        """Return the records of a batch that are in the scope, up to its end, and True if the batch contains the end.
+        """Return a batch's records that are in the scope, up to its end, and True if the batch contains the end.
 
         Records after the end of a task, such as the removal of one of its runs, are only for readers of the thread. A
         reader of the task that left at the end has not seen them either.

@@ -56,7 +56,7 @@ class NodeRow(TableRow, table=True):
     """A gateway that shares the database with others."""
 
     node_id: str = Field(primary_key=True)
-    """UUID of one process of the gateway. A restart has another one."""
+    """UUID of one gateway process. A restart has another one."""
     name: str
     """Name for people, as in the log."""
     seen_at: int = Field(sa_type=BigInteger)
@@ -100,7 +100,7 @@ class TombstoneRow(TableRow, table=True):
 
 
 class TallyRow(TableRow, table=True):
-    """Number of rows of an owner, which lists return in addition to their page. Triggers update it."""
+    """Row count of an owner, which lists return in addition to their page. Triggers update it."""
 
     __table_args__ = {"sqlite_with_rowid": False}
 
@@ -467,6 +467,38 @@ class AgentTokenRow(TableRow, table=True):
     changed_at: int = Field(sa_type=BigInteger)
     body: bytes = Field(sa_type=LargeBinary)
     """Encrypted tokens (`babelgate.gateway.storage.agent_tokens`)."""
+
+
+class RateRow(TableRow, table=True):
+    """State of one rate limit, shared by the nodes of a cluster. A single gateway keeps it in memory."""
+
+    key: str = Field(primary_key=True)
+    """The rule, and the caller, owner or agent whose runs are counted."""
+    tat: float
+    """Time at which the earlier runs are used up, in seconds since 1970, UTC."""
+
+
+class SpendRow(TableRow, table=True):
+    """Amounts that runs have used of a budget in one scope and period."""
+
+    scope: str = Field(primary_key=True)
+    """Name of the budget, and the value of what it is counted by: `month|planner`."""
+    period: str = Field(primary_key=True)
+    """Beginning of the period, such as `2026-11`. Empty for a budget that never begins again."""
+    input: int = Field(sa_type=BigInteger)
+    """Input tokens."""
+    output: int = Field(sa_type=BigInteger)
+    """Output tokens."""
+    cost: int = Field(sa_type=BigInteger)
+    """Cost, in millionths of the currency."""
+    runs: int = Field(sa_type=BigInteger)
+    unknown: int = Field(sa_type=BigInteger)
+    """Number of runs without usage, of agents whose runs must report it."""
+    extra_cost: int = Field(sa_type=BigInteger)
+    """Amount by which an operator has raised the budget in this scope and period."""
+    extra_tokens: int = Field(sa_type=BigInteger)
+    extra_runs: int = Field(sa_type=BigInteger)
+    changed_at: int = Field(sa_type=BigInteger)
 
 
 class AuditRow(TableRow, table=True):

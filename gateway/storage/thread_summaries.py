@@ -1,13 +1,13 @@
 """Lists of threads for people: one page of an owner's threads, the most recently changed first.
 
-The database pages by time of the newest record. Filters other than the status are applied row by row, up to a limit. So
-a page may have fewer threads than requested, and yet a cursor.
+The database pages by time of the newest record. Filters other than the status are applied row by row, up to a limit.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
@@ -21,7 +21,6 @@ from sqlalchemy import (
     literal,
     literal_column,
     select,
-    tuple_,
 )
 
 from babelgate.canonical.event import RunCreated
@@ -30,11 +29,11 @@ from babelgate.canonical.stored import decode_event
 from babelgate.canonical.thread import Interrupt, Run, Thread, ThreadStatus
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.storage.listing import has_only_agents
-from babelgate.gateway.storage.page_cursor import decode_cursor, encode_cursor
 from babelgate.gateway.storage.prepared import stream_rows
-from babelgate.gateway.storage.run_summaries import PAGE_BYTES, QUESTION_BYTES, SEARCHED, has_words
+from babelgate.gateway.storage.run_summaries import QUESTION_BYTES
 from babelgate.gateway.storage.short_form import decode_row, lengthen
 from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.summary_page import SEARCHED, find_page, has_words
 from babelgate.gateway.storage.tables import BlobUseRow, EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
 
 T = TypeVar("T")
@@ -49,7 +48,7 @@ MAX_RUNS: Final = 1000
 _MAX_QUESTIONS: Final = 100
 """Maximum number of open questions of one thread. Chosen."""
 MAX_FILES: Final = 1000
-"""Maximum number of files of one thread. Chosen."""
+"""Maximum number of files per thread. Chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +81,7 @@ class ThreadSummary:
     title: str
     """Member `title` of the metadata, else the first words of the first run. Empty if there are none."""
     agents: Sequence[str]
-    """Names of the agents of the newest `MAX_RUNS` runs."""
+    """Agent names of the newest `MAX_RUNS` runs."""
     runs: int
     """Number of runs, `MAX_RUNS` at most."""
     questions: Sequence[Interrupt]
@@ -100,40 +99,24 @@ class ThreadList:
 
 def list_threads(connection: Connection, owner: str, query: ThreadQuery) -> ThreadList:
     """Return one page of an owner's threads. Raises invalid."""
-    position = (_THREAD.c.updated_at, _THREAD.c.pk)
     conditions: list[ColumnElement[bool]] = [_THREAD.c.owner == owner]
     if query.status is not None:
         conditions.append(_THREAD.c.status == query.status)
-    if query.after is not None:
-        conditions.append(tuple_(*position) < decode_cursor(query.after, int, int))
     has_agents: ColumnElement[bool] = literal(True) if query.agents is None else has_only_agents(query.agents)
     if query.agent is not None:
         has_agents &= exists().where(_TASK.c.thread_pk == _THREAD.c.pk, _TASK.c.agent == query.agent)
-    columns = (
-        *position,
-        _THREAD.c.ephemeral,
-        has_agents.label("has_agents"),
-        func.length(_THREAD.c.body).label("size"),
+    columns = (_THREAD.c.pk, _THREAD.c.ephemeral, has_agents.label("has_agents"), *_rows_to_search(query))
+    rows, next_cursor = find_page(
+        connection,
+        select(*columns).where(*conditions),
+        (_THREAD.c.updated_at, _THREAD.c.pk),
+        _THREAD.c.body,
+        partial(_is_match, query=query),
+        after=query.after,
+        limit=query.limit,
+        scanned=_SCANNED,
     )
-    wanted = select(*columns, *_rows_to_search(query)).where(*conditions)
-    wanted = wanted.order_by(*(column.desc() for column in position)).limit(_SCANNED)
-    keys: list[int] = []
-    room, read, last = PAGE_BYTES, 0, None
-    with closing(connection.execute(stream_rows(wanted))) as rows:
-        for row in rows:
-            read += 1
-            is_match = not row.ephemeral and row.has_agents and _is_match(row, query)
-            if is_match and keys and (len(keys) == query.limit or row.size > room):
-                return ThreadList(_summarize(connection, keys), _cursor_of(last))
-            last = row
-            if is_match:
-                keys.append(row.pk)
-                room -= row.size
-    return ThreadList(_summarize(connection, keys), _cursor_of(last) if read == _SCANNED else None)
-
-
-def _cursor_of(row: Any) -> str:
-    return encode_cursor((row.updated_at, row.pk))
+    return ThreadList(_summarize(connection, [row.pk for row in rows]), next_cursor)
 
 
 def _rows_to_search(query: ThreadQuery) -> Sequence[ColumnElement[Any]]:
@@ -150,6 +133,8 @@ def _rows_to_search(query: ThreadQuery) -> Sequence[ColumnElement[Any]]:
 
 
 def _is_match(row: Any, query: ThreadQuery) -> bool:
+    if row.ephemeral or not row.has_agents:
+        return False
     if not (query.words or query.metadata):
         return True
     if row.thread is None:
@@ -201,8 +186,8 @@ def _summarize(connection: Connection, keys: Sequence[int]) -> list[ThreadSummar
             status=row.status,
             updated_at=row.updated_at,
             title=_title(thread.metadata, _read_first_words(connection, pk, row.first_seq, row.first_run)),
-            agents=list(dict.fromkeys(agents[pk])),
-            runs=len(agents[pk]),
+            agents=list(agents[pk]),
+            runs=sum(agents[pk].values()),
             questions=questions.get(pk, ()),
         )
     return [found[pk] for pk in keys if pk in found]
@@ -214,21 +199,18 @@ def _of_first_run(column: ColumnElement[T]) -> ScalarSelect[T]:
     return select(column).where(*is_shown).order_by(_RUN.c.first_seq).limit(1).correlate(_THREAD).scalar_subquery()
 
 
-def _read_agents(connection: Connection, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
-    """Return the agents of the newest runs of threads, one for each run, without removed ones.
-
-    One query is enough, unless the threads have many runs.
-    """
-    order = (_RUN.c.thread_pk, _RUN.c.first_seq.desc())
-    wanted = select(_RUN.c.thread_pk, _RUN.c.agent, _RUN.c.removed)
-    rows = connection.execute(wanted.where(_RUN.c.thread_pk.in_(keys)).order_by(*order).limit(MAX_RUNS)).all()
-    if len(rows) == MAX_RUNS:
-        each = (wanted.where(_RUN.c.thread_pk == pk).order_by(order[1]).limit(MAX_RUNS) for pk in keys)
-        rows = [row for newest in each for row in connection.execute(newest)]
-    agents: dict[int, list[str]] = {pk: [] for pk in keys}
-    for row in rows:
-        if not row.removed:
-            agents[row.thread_pk].append(row.agent)
+def _read_agents(connection: Connection, keys: Sequence[int]) -> Mapping[int, Mapping[str, int]]:
+    """Return the agents of the newest `MAX_RUNS` runs of threads, the last one first, each with the number of its runs.
+    Removed runs are left out."""
+    newer = _RUN.alias()
+    newest = select(newer.c.first_seq).where(newer.c.thread_pk == _THREAD.c.pk).order_by(newer.c.first_seq.desc())
+    oldest = newest.limit(1).offset(MAX_RUNS - 1).correlate(_THREAD).scalar_subquery()
+    of_thread = (_RUN.c.thread_pk == _THREAD.c.pk) & (_RUN.c.first_seq >= func.coalesce(oldest, 0))
+    runs = select(_THREAD.c.pk, _RUN.c.agent, func.count()).select_from(_THREAD.join(_RUN, of_thread))
+    wanted = runs.where(_THREAD.c.pk.in_(keys), _RUN.c.removed == false()).group_by(_THREAD.c.pk, _RUN.c.agent)
+    agents: dict[int, dict[str, int]] = {pk: {} for pk in keys}
+    for pk, agent, count in connection.execute(wanted.order_by(func.max(_RUN.c.first_seq).desc())):
+        agents[pk][agent] = count
     return agents
 
 

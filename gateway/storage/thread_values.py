@@ -46,8 +46,8 @@ _NEWEST: Final = (
 _MAX_NEEDLES: Final = 8
 """Maximum number of members whose JSON the database searches in a row before it is decoded. Chosen."""
 _EXACT: Final = 2**50
-"""Bound below which JSON writes numbers without an exponent, and a whole number begins with the same digits, as an
-integer or a float."""
+"""Bound below which the database can search for the JSON of a number. Below it, the JSON of a whole number has no
+exponent, and that of an integer (`7`) is a prefix of that of the equal float (`7.0`)."""
 _NONE: Final[ColumnElement[int]] = literal_column("0")
 _ALL: Final = (
     select(_THREAD.c.pk, _THREAD.c.thread_id, _NEWEST, _VALUE.c.seq, _VALUE.c.body)

@@ -6,7 +6,7 @@ runs on the writer's thread.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -45,6 +45,7 @@ from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.prepared import Statement
 from babelgate.gateway.storage.row_cache import RowChange
 from babelgate.gateway.storage.short_form import created_id, decode_row, encode_row, refer, shorten, shorten_all
+from babelgate.gateway.storage.spend import Amount, Spend, SpendBuffer, SpendKey
 from babelgate.gateway.storage.statements import Sql, table_of
 from babelgate.gateway.storage.tables import (
     MetaRow,
@@ -73,7 +74,7 @@ class ThreadState:
     interrupts: dict[tuple[str, str], Interrupt] = field(default_factory=dict[tuple[str, str], Interrupt])
     """Unanswered questions by task and id, oldest first."""
     references: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    """Short references that the log stores instead of the ids of open tasks and runs, by id."""
+    """Short references that the log stores instead of the ids of open tasks and runs, by that id."""
     newest_run: tuple[int, bool] | None = None
     """Sequence number of the newest run that is not removed, and True if that run failed. None if not read yet."""
 
@@ -159,6 +160,7 @@ class Transaction:
         self._states: OrderedDict[tuple[str, str], ThreadState] = OrderedDict()
         self._events: list[tuple[Any, ...]] = []
         self._rows = _Rows()
+        self._spend = SpendBuffer()
         self._starts: dict[tuple[int, str], int] = {}
         """Start times of delayed pending runs on the steady clock, in microseconds, by thread and run."""
         self._starts_added: list[tuple[int, str]] = []
@@ -173,6 +175,7 @@ class Transaction:
         self.changed = []
         self._events = []
         self._rows = _Rows()
+        self._spend.clear()
         self._starts_added = []
 
     def seal(self) -> None:
@@ -194,6 +197,7 @@ class Transaction:
         self._states.clear()
         self._events = []
         self._rows = _Rows()
+        self._spend.clear()
         self._waiting = None
         for key in self._starts_added:
             self._starts.pop(key, None)
@@ -217,6 +221,7 @@ class Transaction:
         self._write_runs(rows)
         self._write_interrupts(rows)
         self._write_threads(rows)
+        self._spend.flush(self.connection, self.now())
 
     def note_rewritten(self, pk: int) -> None:
         """Invalidate the cached rows of a thread, after a command has changed or deleted rows directly."""
@@ -640,6 +645,22 @@ class Transaction:
     def announce_grants(self) -> None:
         """Note a grant to a new grantee. Other gateways on the database are notified after the commit."""
         self.touched += 1
+
+    # Budgets
+
+    def add_spend(self, key: SpendKey, amount: Amount) -> None:
+        """Add an amount to what runs have used of a budget."""
+        self.touched += 1
+        self._spend.add(key, amount)
+
+    def forget_spend(self, key: SpendKey) -> None:
+        """Delete what was added under a key."""
+        self.touched += 1
+        self._spend.forget(key)
+
+    def read_spend(self, keys: Sequence[SpendKey]) -> Mapping[SpendKey, Spend]:
+        """Return what runs have used of budgets, with what this transaction has added."""
+        return self._spend.read(self.connection, keys)
 
     # Delayed starts
 

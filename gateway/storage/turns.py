@@ -122,9 +122,9 @@ class TurnRecords:
     until: int | None
     """Sequence number of the last record of the runs. None if one of them is active: to the end of the log."""
     runs: frozenset[str | None]
-    """Values that the log may have instead of the ids of the runs."""
+    """Values that the log may have instead of the run ids."""
     tasks: frozenset[str | None]
-    """Values that the log may have instead of the ids of their tasks."""
+    """Values that the log may have instead of the task ids."""
     tasks_begun: frozenset[int]
     """Sequence numbers of the records that create the tasks."""
     message_ranges: Sequence[tuple[int, int]]

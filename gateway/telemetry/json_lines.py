@@ -18,7 +18,7 @@ _FAULT_DETAILS: Final = ("status", "body", "reason", "retry_after")
 _CALL: Final = ("trace_id", "span_id", "owner", "subject", "credential", "protocol", "operation", "agent")
 """Fields of a request in every line that was written during it."""
 REQUESTS: Final = "babelgate.request"
-"""Logger of the lines of requests, which have the status and the duration."""
+"""Logger of the access lines, which have the status and the duration."""
 
 
 class JsonFormatter(logging.Formatter):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 PATH: Final = "/metrics"
 STACKS: Final = "/stacks"
-"""Path of the stacks of the process, which only clients on this machine get."""
+"""URL path of the process's stacks, which only clients on this machine get."""
 _TIMEOUT: Final = 10.0
 """Seconds that a client may take to send its request, or to receive a part of the response. Chosen."""
 _MAX_CLIENTS: Final = 8
@@ -19,7 +19,7 @@ _POLL: Final = 1.0
 
 
 class MetricsListener(ThreadingHTTPServer):
-    """Server of the two pages."""
+    """HTTP server of `/metrics` and `/stacks`."""
 
     daemon_threads = True
 

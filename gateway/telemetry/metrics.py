@@ -65,7 +65,7 @@ class _Children(dict[Any, Any]):
 
 
 class _Names(dict[str, str]):
-    """Labels of names. The names beyond a limit share one label."""
+    """Label of each name, such as an agent's. Names beyond the limit share one label, to bound the cardinality."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -130,6 +130,9 @@ class Metrics(GatewayObserver):
         self._jwks_fetches = self._counter(
             "jwks_fetches_total", "Fetches of the keys of issuers.", ("issuer", "result")
         )
+        self._cards = self._counter(
+            "card_signatures_total", "Verifications of the cards of agents' servers.", ("agent", "result")
+        )
         self._runs = self._counter("runs_total", "Ended runs.", ("agent", "protocol", "outcome"))
         self._failures = self._counter(
             "upstream_failures_total", "Failed attempts on the servers of agents.", ("agent", "fault")
@@ -138,9 +141,12 @@ class Metrics(GatewayObserver):
             "failovers_total", "Attempts on another server after one was unreachable.", ("agent",)
         )
         self._tokens = self._counter("tokens_total", "Tokens, as agents report them.", ("agent", "type"))
+        self._limited = self._counter("limited_total", "Runs that a limit refused or paused.", ("limit",))
+        self._cost = self._counter("cost_total", "Cost of ended runs, by usage and prices.", ("agent", "currency"))
         self._writes = self._counter("journal_writes_total", "Stored commands.")
         self._races = self._counter("journal_races_total", "Transactions repeated because another node came first.")
         self._posts = self._counter("webhook_posts_total", "Attempts to deliver to webhooks.", ("outcome",))
+        self._limited.create(("rate", "budget", "chain"))
         self._refused.create(("address", "total"))
         self._auth.create(product(("key", "token"), ("accepted", "refused")))
         self._posts.create(("delivered", "failed", "gone"))
@@ -196,6 +202,12 @@ class Metrics(GatewayObserver):
         self._reload_ok = self._gauge(
             "config_reload_ok", "1 if the configuration had no mistakes when it was last read, else 0.", mode="livemin"
         )
+        self._certificate = self._gauge(
+            "tls_certificate_expiry_timestamp_seconds",
+            "End of the gateway's certificate, in seconds since 1970. +Inf without TLS.",
+            mode="livemin",
+        )
+        self._certificate.set(float("inf"))
         self.webhooks_pending = self._gauge("webhooks_pending", "Webhooks that have not received everything.")
 
     def label_of(self, agent: str) -> str:
@@ -228,6 +240,9 @@ class Metrics(GatewayObserver):
     def note_jwks_fetch(self, issuer: str, result: str) -> None:
         self._jwks_fetches[self._issuers[issuer], result].inc()
 
+    def note_card_checked(self, agent: str, result: str) -> None:
+        self._cards[self._agents[agent], result].inc()
+
     def note_run_started(self, agent: str, waited: float | None) -> None:
         if waited is not None:
             self._wait_seconds[self._agents[agent]].observe(waited)
@@ -245,6 +260,12 @@ class Metrics(GatewayObserver):
 
     def note_tokens(self, agent: str, kind: str, count: float) -> None:
         self._tokens[self._agents[agent], kind].inc(count)
+
+    def note_limited(self, limit: str) -> None:
+        self._limited[limit].inc()
+
+    def note_cost(self, agent: str, currency: str, cost: float) -> None:
+        self._cost[self._agents[agent], currency].inc(cost)
 
     def note_upstream_failed(self, agent: str, fault: str) -> None:
         self._failures[self._agents[agent], fault].inc()
@@ -266,6 +287,9 @@ class Metrics(GatewayObserver):
         self._reload_ok.set(int(not mistakes))
         if not mistakes:
             self._reloaded_at.set_to_current_time()
+
+    def note_certificate(self, expires_at: float) -> None:
+        self._certificate.set(expires_at)
 
     def note_lag(self, seconds: float) -> None:
         """Report by how much a timer of the event loop was late."""

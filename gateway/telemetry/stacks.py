@@ -21,7 +21,7 @@ except ImportError:  # Windows
 
 
 def render_stacks(loop: asyncio.AbstractEventLoop) -> bytes:
-    """Return the limits of the process, and the stacks of its threads and of the tasks of a loop, as text.
+    """Return the process's limits, and the stacks of its threads and of an event loop's tasks, as text.
 
     Any thread may call this, also while the loop is blocked.
     """

@@ -30,7 +30,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from babelgate.adapters.kit.tracing import CALL_TRACER, TracedOperation
 
 CONTENT_LIMIT: Final = 8 * 1024
-"""Maximum characters of a message or of the data of a tool in a span. Chosen: exporters and backends cut or refuse
+"""Maximum characters of a message, or of a tool's data, in a span. Chosen: exporters and backends cut or refuse
 larger attributes."""
 _HEADERS: Final = ("traceparent", "tracestate", "baggage")
 _PROPAGATOR: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.http.front import JWKS_PATH
 from babelgate.gateway.http.openapi import described_protocols
 from tests import loopback
 from tests.gateway.http.issuing import Issuing
@@ -44,6 +45,7 @@ OPEN: Final = {
     "/ok",
     "/acp/ping",
     "/",
+    JWKS_PATH,
     *METADATA_PATHS,
     *PAGE_PATHS,
     *DOCUMENTS,

@@ -19,6 +19,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from babelgate.gateway.http.front import JWKS_PATH
 from babelgate.gateway.runs.consents import CALLBACK
 from tests.gateway.hubs import within
 from tests.gateway.owning import (
@@ -44,7 +45,7 @@ from tests.gateway.valid import V1, command, rpc
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping"}
+OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping", JWKS_PATH}
 """Paths answered without a key, in addition to the public cards."""
 
 

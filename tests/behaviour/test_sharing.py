@@ -26,7 +26,6 @@ OF_THE_OWNER: Final = (
     "assistant",
     "cron",
     "pushNotificationConfigs",
-    "exchanges",
     "store",
     "namespace",
     "an item by",

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
+from babelgate.gateway.http.front import JWKS_PATH
 from babelgate.gateway.runs.consents import CALLBACK
 from tests.gateway.http.issuing import Issuing
 from tests.gateway.owning import unknown
@@ -17,7 +18,7 @@ from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OPEN: Final = {"/healthz", "/readyz", CALLBACK, "/ok", "/acp/ping", *METADATA_PATHS}
+OPEN: Final = {"/healthz", "/readyz", CALLBACK, "/ok", "/acp/ping", JWKS_PATH, *METADATA_PATHS}
 """Paths answered without a token, in addition to the public cards."""
 ISSUER: Final = Issuing()
 FOREIGN: Final = Issuing("https://id.elsewhere.example")

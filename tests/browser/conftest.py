@@ -45,10 +45,38 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
         yield started
 
 
+_PICTURES: Final = pytest.StashKey[Callable[[BaseException], None]]()
+"""Function of a test that saves pictures of its tabs, and adds their paths to the message of an error."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Save a picture of each tab of a test that fails, before the tabs are closed."""
+    has_failed = call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception)
+    if call.when == "call" and has_failed and _PICTURES in item.stash:
+        assert call.excinfo is not None
+        item.stash[_PICTURES](call.excinfo.value)
+
+
 @pytest.fixture
-def new_tab(browser: Any, request: pytest.FixtureRequest) -> Generator[NewTab]:
+def new_tab(
+    browser: Any, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[NewTab]:
     """Opens tabs, and checks each for problems at the end."""
     tabs: list[Tab] = []
+
+    def save_pictures(error: BaseException) -> None:
+        folder = tmp_path_factory.mktemp("screenshots")
+        for number, tab in enumerate(tabs, 1):
+            path = folder / f"tab-{number}.png"
+            try:
+                tab.save_picture(path)
+            except Exception as failure:  # such as a page that has crashed
+                error.add_note(f"no screenshot of {tab.page.url}: {failure}")
+            else:
+                error.add_note(f"screenshot of {tab.page.url}: {path}")
+
+    request.node.stash[_PICTURES] = save_pictures
     with ExitStack() as contexts:
 
         def open_tab(url: str = "", **options: Any) -> Tab:
@@ -58,8 +86,12 @@ def new_tab(browser: Any, request: pytest.FixtureRequest) -> Generator[NewTab]:
             return tabs[-1]
 
         yield open_tab
-        for tab in tabs:
-            tab.check()
+        try:
+            for tab in tabs:
+                tab.check()
+        except AssertionError as error:
+            save_pictures(error)
+            raise
 
 
 @pytest.fixture

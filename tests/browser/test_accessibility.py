@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections import ChainMap
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from tests.browser.chromium import READY, Tab, expect, find_module
 from tests.browser.conftest import NewTab
+from tests.browser.test_jobs import FINISHED
 from tests.gateway.command import Served
 from tests.goldens import compare
 
@@ -30,13 +33,25 @@ PAGES = (
     "compare?a={run}&b={other}",
     "request?agent=echo",
     "checks",
+    "checks/{check}",
     "across",
+    "across/{across}",
     "bench",
+    "bench/{bench}",
     "health",
     "settings",
     "key",
+    "api",
 )
 """Each page of the console, in a state with content."""
+JOBS: Mapping[str, dict[str, Any]] = {
+    "check": {"protocol": "acp"},
+    "across": {"options": {"only": ["plain"]}},
+    "bench": {"options": {"task": ["says-it-back"]}},
+}
+"""Orders for one small job of each kind."""
+ROWS = {"settings": "console", "api": "/acp"}
+"""Filters of pages whose rows are of one kind: 200 of them take axe-core 20 seconds."""
 PICTURES = os.environ.get("BABELGATE_SCREENSHOTS", "")
 """Folder for a screenshot of each page in each scheme, or an empty text."""
 NARROW = {"width": 320, "height": 640}
@@ -57,6 +72,35 @@ def content(gateway: Served) -> dict[str, str]:
     return ids
 
 
+class Jobs(dict[str, str]):
+    """Ids of jobs by kind. Each is started when it is first used."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = f"{url}/console/api/v1/jobs"
+
+    def __missing__(self, kind: str) -> str:
+        order = {"kind": kind, "agents": ["echo"], **JOBS[kind]}
+        self[kind] = httpx.post(self._url, json=order, timeout=30).json()["job"]
+        return self[kind]
+
+    def remove(self) -> None:
+        """Cancel the jobs, and remove them, so that other tests see lists without them."""
+        for job_id in self.values():
+            status = ""
+            while status != "removed":
+                response = httpx.request("DELETE", f"{self._url}/{job_id}", json={}, timeout=30)
+                status = response.raise_for_status().json()["status"]
+
+
+@pytest.fixture
+def ids(gateway: Served, content: dict[str, str]) -> Generator[Mapping[str, str]]:
+    """Ids of the content, and of jobs."""
+    jobs = Jobs(gateway.url)
+    yield ChainMap(content, jobs)
+    jobs.remove()
+
+
 def violations_of(tab: Tab, options: dict[str, Any]) -> list[str]:
     """Return what axe-core finds on the page, one line for each element."""
     results: dict[str, Any] = (
@@ -71,12 +115,14 @@ def violations_of(tab: Tab, options: dict[str, Any]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_page_meets_wcag_in_both_color_schemes(new_tab: NewTab, content: dict[str, str], page: str) -> None:
+def test_page_meets_wcag_in_both_color_schemes(new_tab: NewTab, ids: Mapping[str, str], page: str) -> None:
     tab = new_tab(color_scheme="light", reduced_motion="reduce")
-    tab.open(page.format_map(content))
+    tab.open(page.format_map(ids))
+    if page.startswith(("checks/", "across/", "bench/")):
+        expect(tab.button("Run again")).to_be_visible(timeout=FINISHED)
     settle(tab)
-    if page == "settings":
-        tab.field("Filter").fill("console")  # 200 rows of one kind take axe-core 20 seconds
+    if page in ROWS:
+        tab.field("Filter").fill(ROWS[page])
     found = {"light": violations_of(tab, LIGHT)}
     tab.page.emulate_media(color_scheme="dark")
     found["dark"] = violations_of(tab, DARK)
@@ -96,6 +142,19 @@ def settle(tab: Tab) -> None:
     expect(tab.page.locator("main")).to_have_attribute("data-status", READY)
     expect(tab.page.locator(".loading, [data-live=connecting]")).to_have_count(0)
     expect(tab.page.get_by_text(re.compile("^(loading|reading the stream)…$"))).to_have_count(0)
+
+
+def test_a_failure_shows_the_path_of_a_screenshot(tab: Tab, request: pytest.FixtureRequest) -> None:
+    tab.open("agents")
+
+    def fail() -> None:
+        raise AssertionError("the page is wrong")
+
+    call = pytest.CallInfo[None].from_call(fail, "call")
+    report = request.node.ihook.pytest_runtest_makereport(item=request.node, call=call)
+    path = re.search(r"screenshot of \S+/console/#/agents: (\S+\.png)", report.longreprtext)
+    assert path is not None, report.longreprtext
+    assert Path(path[1]).read_bytes().startswith(b"\x89PNG")
 
 
 def test_question_is_answered_by_keyboard_alone(tab: Tab) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -238,6 +239,12 @@ def test_a_message_without_its_start_is_ignored():
     )
     assert result.messages() == []
     assert result.message("m") is None
+
+
+@pytest.mark.parametrize("index", [None, 0, 1, -1])
+def test_a_delta_of_an_unknown_part_is_ignored(index: int | None):
+    result = fold(MessageStarted(message_id="m"), PartDelta(message_id="m", index=index, text="b"))
+    assert [message.parts for message in result.messages()] == [()]
 
 
 def test_one_message_can_be_looked_up_while_it_grows():

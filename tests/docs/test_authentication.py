@@ -45,15 +45,21 @@ def digest(key: str) -> str:
 def check_examples(heading: str, folder: Path, urls: Mapping[str, str], page: str = PAGE) -> None:
     """Run the commands of a section in one shell, and compare their outputs with the page. `urls` maps the URLs on the
     page to the actual ones."""
+    check_commands(section(heading), folder, urls, KEYS)
+
+
+def check_commands(page_text: str, folder: Path, urls: Mapping[str, str], variables: Mapping[str, str]) -> None:
+    """Run the commands in a part of a page in one shell, and compare their outputs with it. `urls` maps the URLs on the
+    page to the actual ones."""
     script, expected = ["exec 2>&1"], list[str]()
-    for block in re.findall(r"^```console\n(.*?)^```$", section(heading, page), re.MULTILINE | re.DOTALL):
+    for block in re.findall(r"^```console\n(.*?)^```$", page_text, re.MULTILINE | re.DOTALL):
         for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
             script += [re.sub(r"^babelgate\b", " ".join(PROGRAM), command), "echo; echo ----"]
             expected.append(output.strip())
     text = "\n".join(script)
     for page_url, actual_url in urls.items():
         text = text.replace(page_url, actual_url)
-    env = {**os.environ, **KEYS, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         ["bash", "-c", text], capture_output=True, text=True, timeout=BOUND, check=True, cwd=folder, env=env
     )

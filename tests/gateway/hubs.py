@@ -53,6 +53,7 @@ from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.crons import CronSubmit
 from babelgate.gateway.runs.webhooks import WriterFactory
+from babelgate.gateway.settings.limits import BudgetSettings
 from babelgate.gateway.settings.model import Limits, Retention, Timeout, Webhooks
 from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.transaction import Transaction
@@ -64,7 +65,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 OWNER = "alice"
 PRINCIPAL = Principal.of_owner(OWNER)
-_BOUND = 30.0
+BOUND = 30.0
 """Timeout of every wait, in seconds. It is long because the machine may be busy."""
 _TURNS = 1000
 """Turns of the event loop that `turned` waits for before it sleeps between its checks."""
@@ -72,7 +73,7 @@ _PAUSE = 0.002
 """Seconds between two checks of a condition that takes time."""
 
 
-async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = _BOUND) -> T:
+async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = BOUND) -> T:
     try:
         async with asyncio.timeout(seconds):
             return await awaitable
@@ -236,6 +237,7 @@ class HubFactory:
         self,
         *agents: RegisteredAgent,
         limits: Limits | None = None,
+        budgets: Mapping[str, BudgetSettings] | None = None,
         retention: Retention | None = None,
         clock: Clock | None = None,
         writers: Mapping[str, WriterFactory] | None = None,
@@ -254,6 +256,7 @@ class HubFactory:
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
         settings = HubSettings(
             limits=limits or Limits(),
+            budgets=budgets or {},
             retention=retention or Retention(),
             webhook_secret=webhook_secret,
             webhook_retries=Webhooks().retries if webhook_retries is None else webhook_retries,

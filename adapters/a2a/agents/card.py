@@ -63,9 +63,9 @@ def _card_fields(agent: AgentInfo) -> JsonObject:
         "name": title if isinstance(title, str) and legal_name(title) == agent.name else agent.name,
         # REQUIRED in both versions: an agent without a description has at least its name there.
         "description": agent.description or f"The agent {agent.name}.",
-        "version": agent.version,
-        "defaultInputModes": list(agent.input_types),
-        "defaultOutputModes": list(agent.output_types),
+        "version": agent.version or "1.0.0",
+        "defaultInputModes": list(agent.input_types) or ["text/plain"],
+        "defaultOutputModes": list(agent.output_types) or ["text/plain"],
         "skills": _skills(agent),
     }
     for key, name in (("documentation_url", "documentationUrl"), ("icon_url", "iconUrl")):
@@ -95,8 +95,8 @@ def _skills(agent: AgentInfo) -> list[JsonObject]:
         encoded: JsonObject = {
             **(unknown.get(skill.id) or {}),
             "id": skill.id,
-            "name": skill.name,
-            "description": skill.description or skill.name,
+            "name": skill.name or skill.id,
+            "description": skill.description or skill.name or skill.id,
             "tags": list(skill.tags) or [agent.name],
         }
         if skill.examples:

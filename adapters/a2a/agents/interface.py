@@ -52,11 +52,11 @@ _CAPABILITY_FIELDS: Final = frozenset(
     {"streaming", "pushNotifications", "stateTransitionHistory", "extendedAgentCard", "extensions"}
 )
 _CREDENTIALS: Final = ("/auth/", "/services/", "secure-passport")
-"""Parts of the URIs of extensions by which callers send keys: agentstack-sdk 0.7.1 and its relatives, A2A's samples."""
+"""Parts of extension URIs that ask callers for keys: agentstack-sdk 0.7.1 and its relatives, A2A's samples."""
 _HEADER_SAFE: Final = re.compile(r"[!-+\--~]{1,500}")
 """Pattern of a URI that fits into a comma-separated list in a header."""
 MOST_EXTENSIONS: Final = 32
-"""Maximum number of extensions of one card, and of one request. Chosen: one header contains them all."""
+"""Maximum number of extensions per card, and per request. Chosen: one header contains them all."""
 _SKILL_FIELDS: Final = frozenset({"id", "name", "description", "tags", "examples", "security", "securityRequirements"})
 _MOST_CHARACTERS: Final = 64_000
 """Maximum length of relayed members as JSON, for each of the card, its capabilities and its skills."""

@@ -5,7 +5,7 @@ It streams or polls tasks, answers questions, cancels, and reads the rest of a t
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, Unpack
@@ -21,6 +21,7 @@ from babelgate.adapters.a2a.agents.interface import (
     find_interface,
     is_card,
 )
+from babelgate.adapters.a2a.agents.signatures import UnverifiedCard, verify_card
 from babelgate.adapters.a2a.client.binding import ClientBinding, Replies, create_binding
 from babelgate.adapters.a2a.client.http import HttpClient
 from babelgate.adapters.a2a.frameworks.ag2 import CLIENT_TOOLS
@@ -32,6 +33,7 @@ from babelgate.adapters.a2a.request import losses, request
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.requests import find_activated
 from babelgate.adapters.a2a.wire.task import PROTOCOL
+from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, MAX_FAILURES, POLL_TIMEOUT, Backoff, time_limit
 from babelgate.adapters.kit.client.blame import blaming_the_agent
 from babelgate.adapters.kit.client.blobs import with_files
@@ -48,7 +50,7 @@ from babelgate.canonical.replay import agent_events
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import Json, JsonObject
 
-__all__ = ("Client", "discover")
+__all__ = ("Client", "discover", "discover_signed")
 
 SILENCE: Final = 30.0
 """Seconds without an event after which the client gets the task, to learn whether it has stopped."""
@@ -63,7 +65,8 @@ class Client(ReattachableClient[HttpClient]):
     """Client of one agent on an A2A server.
 
     `url` is the URL of the agent or of its card, and `agent` its name in the gateway. With an `interface`, the client
-    reads no card. `extension`: "on" activates the Babelgate extension if the card declares it.
+    reads no card. `extension`: "on" activates the Babelgate extension if the card declares it. `trust` verifies the
+    card; None trusts it.
     """
 
     def __init__(
@@ -73,10 +76,11 @@ class Client(ReattachableClient[HttpClient]):
         *,
         interface: Interface | None = None,
         extension: Literal["on", "off"] = "on",
+        trust: CardTrust | None = None,
         **connection: Unpack[Connection],
     ) -> None:
         super().__init__(HttpClient(**connection))
-        self._server = _Server(self._http, url, agent, interface, extension=extension == "on")
+        self._server = _Server(self._http, url, agent, interface, trust, extension=extension == "on")
 
     def start(self, call: Invocation) -> UpstreamRun:
         return _Run(self._server, call, is_attached=False)
@@ -86,8 +90,18 @@ class Client(ReattachableClient[HttpClient]):
 
 
 class _Server:
-    def __init__(self, http: HttpClient, url: str, agent: str, interface: Interface | None, *, extension: bool) -> None:
+    def __init__(
+        self,
+        http: HttpClient,
+        url: str,
+        agent: str,
+        interface: Interface | None,
+        trust: CardTrust | None,
+        *,
+        extension: bool,
+    ) -> None:
         self._extension = extension
+        self._trust = trust
         self._http = http
         self._url = url
         self._agent = agent
@@ -99,8 +113,11 @@ class _Server:
         if self.binding is None:
             interface = self._interface
             if interface is None:
-                card = await _read_card(self._http, self._url)
-                interface = assume_interface(self._url) if card is None else card[1] or assume_interface(self._url)
+                card = await _read_card(self._http, self._url, self._trust)
+                interface = None if card is None else card[1]
+                if interface is None and self._trust is not None and self._trust.is_required:
+                    raise FaultError(FaultCode.AGENT_INVALID, "The agent's card is not accepted: it names another path")
+                interface = interface or assume_interface(self._url)
             if not self._extension:
                 interface = replace(interface, extended=False)
             self.binding = create_binding(self._http, interface, self._agent)
@@ -285,11 +302,12 @@ class _Run(UpstreamRun):
     async def _subscribe(self, binding: ClientBinding) -> Stage:
         """Subscribe to the task, whose stream begins with the whole task (specification 1.0, 3.1.6).
 
-        The streams of a2a-sdk 0.3.26 do not. They would leave a gap, so the client polls the task instead.
+        The streams of a2a-sdk 0.3.26 do not. They would leave a gap, so the client polls the task instead. It also does
+        after a refused subscription and after a broken connection.
         """
         reader, begun = self._reader, False
         assert reader.task_id is not None
-        with suppress(FaultError):
+        try:
             async with (
                 binding.open_subscription(reader.task_id) as stream,
                 aclosing(_Listener(reader, binding, stream)) as listener,
@@ -304,6 +322,10 @@ class _Run(UpstreamRun):
                         if reader.is_stopped:
                             await listener.drain()
                             return
+        except FaultError as error:
+            # Before the task, nothing was read that polling does not repeat.
+            if begun and error.fault.code is not FaultCode.AGENT_UNREACHABLE:
+                raise
 
     def _adopt(self, binding: ClientBinding) -> None:
         interface = binding.interface
@@ -455,20 +477,25 @@ def _is_without_message(error: FaultError) -> bool:
 # The card
 
 
-async def _read_card(http: HttpClient, url: str) -> tuple[JsonObject, Interface | None] | None:
+async def _read_card(
+    http: HttpClient, url: str, trust: CardTrust | None = None
+) -> tuple[JsonObject, Interface | None] | None:
     """Return the agent's card and its interface, or None without a card.
 
-    The interface is None if the card may be another agent's. Raises agent_invalid, agent_unreachable, agent_timeout.
+    The interface is None if the card may be another agent's. With `trust`, the card is verified. Raises agent_invalid,
+    agent_unreachable, agent_timeout.
     """
     try:
         candidates = card_urls(url)
     except ValueError as error:
         raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's URL is not valid") from error
+    # Another Babelgate signs only the card of 1.0.
+    headers = None if trust is None else {"A2A-Version": "1.0"}
     for index, candidate in enumerate(candidates):
         try:
             async with (
                 time_limit(POLL_TIMEOUT),
-                http.open_response("GET", candidate, accept=_JSON) as response,
+                http.open_response("GET", candidate, accept=_JSON, headers=headers) as response,
             ):
                 card = await http.json(response, CARD_LIMIT)
         except FaultError as error:
@@ -476,8 +503,32 @@ async def _read_card(http: HttpClient, url: str) -> tuple[JsonObject, Interface 
                 raise
             continue
         if isinstance(card, dict) and is_card(card):
-            return card, find_interface(card, url, at_origin=index >= 2)
+            checked = card if trust is None else await _check_card(card, trust)
+            return checked, find_interface(checked, url, at_origin=index >= 2)
+    if trust is not None:
+        _report_unverified("the server has no card", trust)
     return None
+
+
+async def _check_card(card: JsonObject, trust: CardTrust) -> JsonObject:
+    """Return what the signature of a card covers, or the whole card if it need not be verified. Raises agent_invalid
+    for a card that is refused."""
+    try:
+        verified = await verify_card(card, trust.find_keys)
+        if not is_card(verified):
+            raise UnverifiedCard("its signature covers no interface")
+    except UnverifiedCard as error:
+        _report_unverified(str(error), trust)
+        return card
+    trust.report(None)
+    return verified
+
+
+def _report_unverified(reason: str, trust: CardTrust) -> None:
+    """Report a card that is not verified. Raises agent_invalid if it is refused."""
+    trust.report(reason)
+    if trust.is_required:
+        raise FaultError(FaultCode.AGENT_INVALID, f"The agent's card is not accepted: {reason}")
 
 
 async def discover(
@@ -488,9 +539,25 @@ async def discover(
     `card` = False assumes an agent at the URL if there is no card. Raises agent_invalid, agent_unreachable,
     agent_timeout.
     """
-    agent_card = await _read_card(HttpClient(headers=headers, timeout=10.0, http=http), url)
-    if agent_card is not None and agent_card[1] is not None:
-        return [describe(agent_card[0])]
-    if card:
+    agents = await _discover(url, http, headers, None)
+    if card and not agents:
         raise FaultError(FaultCode.AGENT_INVALID, "The server has no valid A2A agent card")
-    return [assume_agent("agent")]
+    return agents or [assume_agent("agent")]
+
+
+async def discover_signed(
+    url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None, trust: CardTrust
+) -> list[AgentInfo]:
+    """Return the agent that the card of an A2A server describes, and verify the card. Raises agent_invalid,
+    agent_unreachable, agent_timeout."""
+    agents = await _discover(url, http, headers, trust)
+    if not agents:
+        raise FaultError(FaultCode.AGENT_INVALID, "The server has no valid A2A agent card")
+    return agents
+
+
+async def _discover(
+    url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None, trust: CardTrust | None
+) -> list[AgentInfo]:
+    agent_card = await _read_card(HttpClient(headers=headers, timeout=10.0, http=http), url, trust)
+    return [] if agent_card is None or agent_card[1] is None else [describe(agent_card[0])]

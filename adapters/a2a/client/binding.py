@@ -99,7 +99,7 @@ class ClientBinding(ABC):
     """One interface of an A2A server, with the headers of its requests."""
 
     rule: DataRule = "any"
-    """Wrapping of data in the server's parts."""
+    """Rule by which the server wraps data that is not an object in a data part."""
 
     def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
         self.interface = interface

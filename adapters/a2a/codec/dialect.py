@@ -1,4 +1,4 @@
-"""Base of the dialects of A2A: encoding of messages, artifacts, tasks and updates, and decoding of parts.
+"""Base of the A2A dialects: encoding of messages, artifacts, tasks and updates, and decoding of parts.
 
 A dialect adds the spelling: enum names, the keys of a part, wrappers and discriminators. There are three: 1.0 in all
 bindings (`codec.v1_0`), 0.3 in JSON-RPC (`codec.v0_3`), and 0.3 in REST, which follows its protocol buffer
@@ -200,7 +200,7 @@ class Dialect(ABC):
     """Format of the push notifications that a caller of this dialect registers."""
     states: ClassVar[Mapping[TaskState, str]]
     roles: ClassVar[tuple[str, str]]
-    """Spelling of the role of the caller, and of the agent."""
+    """Spelling of the caller's role, and of the agent's."""
     parts_key: ClassVar[str] = "parts"
     has_kind: ClassVar[bool] = False
     """True if objects name their type in `kind`."""

@@ -17,7 +17,7 @@ from babelgate.canonical.value import Json, JsonObject
 _Reader = TypeVar("_Reader")
 
 _MAX_CITATIONS: Final = 1000
-"""Maximum number of citations of one message: each is an event of the log. Chosen."""
+"""Maximum number of citations per message: each is an event of the log. Chosen."""
 
 _THOUGHTS: Final[Mapping[str, Sequence[Json]]] = {
     "thought": (True,),

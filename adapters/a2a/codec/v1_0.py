@@ -121,7 +121,7 @@ class Codec(Dialect):
 
 
 def decode_listing(request: w.ListTasksRequest) -> Listing:
-    """Decode the filters and the page of a list of tasks. Raises invalid."""
+    """Decode the filters and the page of a task list. Raises invalid."""
     states: frozenset[TaskState] | None = None
     if request.status and request.status != "TASK_STATE_UNSPECIFIED":
         # a2a-sdk 1.3.0 ignores an unknown state. But without its filter the list would contain unrequested tasks.

@@ -7,7 +7,7 @@ from babelgate.canonical.json import as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 _TRACES: Final = ("/extensions/traceability/v1", "/extensions/traceability/v1/traceability")
-"""Ends of the key of metadata with the trace of an answer."""
+"""Suffixes of the metadata key that holds the trace of an answer."""
 
 
 def _read_trace(content: DecodedContent, value: Json, _: JsonObject) -> None:

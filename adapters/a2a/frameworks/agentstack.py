@@ -25,7 +25,7 @@ EXTENSIONS: Final = "https://a2a-extensions.agentstack.beeai.dev/ui"
 TRAJECTORY: Final = "/ui/trajectory/v1"
 CITATION: Final = "/ui/citation/v1"
 STREAMING: Final = "/ui/streaming/v1"
-"""Ends of the URIs of extensions, which are keys of metadata. agentstack-sdk puts objects there, kagenti-adk lists."""
+"""Suffixes of extension URIs, which are metadata keys. agentstack-sdk puts objects there, kagenti-adk lists."""
 
 _HOSTS: Final = ("a2a-extensions.beeai.dev", "a2a-extensions.agentstack.beeai.dev")
 """Hosts of the URIs on the cards of beeai-sdk and agentstack-sdk, whose agents answer in the messages of their

@@ -102,9 +102,9 @@ class Framework:
     read_data: Callable[[DecodedContent, DataPart], bool] | None = None
     """Adds a data part to the content in the framework's own form; False if it has another form."""
     metadata: Mapping[str, MetadataReader] = field(default_factory=dict[str, MetadataReader])
-    """Readers by key of the metadata of messages, artifacts and updates."""
+    """Readers by metadata key of messages, artifacts and updates."""
     metadata_endings: Mapping[str, MetadataReader] = field(default_factory=dict[str, MetadataReader])
-    """Readers by the end of a key of metadata, if the key is a URI with several origins."""
+    """Readers by the end of a metadata key, for keys that are URIs with several origins."""
     read_artifact: Callable[[DecodedContent, str, str | None], None] | None = None
     """Adds to the content what the id of its artifact says. Receives the content, the artifact's and the task's id."""
     read_author: Callable[[JsonObject], tuple[str, str] | None] | None = None
@@ -130,7 +130,7 @@ class Framework:
     errors: Mapping[str, ErrorReader] = field(default_factory=dict[str, ErrorReader])
     """Readers of failures, by key of metadata."""
     error_endings: Mapping[str, ErrorReader] = field(default_factory=dict[str, ErrorReader])
-    """Readers of failures, by the end of a key of metadata."""
+    """Readers of failures, by the end of a metadata key."""
     task_usage: Sequence[tuple[str, ...]] = ()
     """Paths in metadata to the usage of the whole task."""
     message_usage: Sequence[str] = ()
@@ -140,7 +140,7 @@ class Framework:
     event_id: str = ""
     """Key of metadata with the id of the event. Answers in messages that have it are repeated in an artifact."""
     late_task: Sequence[str] = ()
-    """Keys of metadata of agents that send the whole task after its final status."""
+    """Metadata keys of agents that send the whole task after its final status."""
     is_on_card: Callable[[str], bool] | None = None
     """True for the URI of an extension by which the agent's card reveals the framework."""
     answers_in_status: bool = False

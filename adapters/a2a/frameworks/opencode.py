@@ -19,7 +19,7 @@ from babelgate.canonical.value import Json, JsonObject
 SHARED: Final = "shared"
 """Key of metadata. Questions are in that of an update, which may have no message."""
 _REASONING: Final = ":reasoning"
-"""End of the id of an artifact that is a thought, also if nothing else marks it."""
+"""Suffix of an artifact's id that marks it as a thought, also if nothing else does."""
 _ANSWERS_IN_ORDER: Final[JsonObject] = {
     "type": "object",
     "properties": {"answers": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}},

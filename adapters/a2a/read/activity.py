@@ -19,7 +19,8 @@ class Activity:
     def __init__(self, run: RunState) -> None:
         self._run = run
         self.is_relayed = False
-        """True if another gateway reports the run: it sends the steps that it has read as events."""
+        """True if the server is another gateway, which sends the steps of its run as events. Then `add_steps`,
+        `set_author` and `add_groups` add nothing, so that no step is read twice."""
         self._calls: dict[str, str] = {}
         """Names of all started tools, by call id."""
         self._running: list[str] = []
@@ -29,7 +30,7 @@ class Activity:
         self._steps: list[str] = []
         """Names of the running steps that have no id."""
         self._authors: dict[str, tuple[str, str]] = {}
-        """Name and step id of the inner agent that writes, by branch."""
+        """Name and step id of the inner agent that currently writes, by branch."""
         self._groups: set[str] = set()
         self._step_count = 0
         """Number of this run's steps with an id."""
@@ -112,7 +113,8 @@ class Activity:
                 self._run.events.append(StepEnded(name=name, fault=fault))
 
     def set_author(self, author: str, branch: str) -> None:
-        """Begin the step of the inner agent that writes; an empty name is the called agent, which has no step.
+        """Begin the step of the inner agent that now writes in a branch. An empty `author` means the called agent,
+        which has no step.
 
         The step ends when another agent writes in its branch, or in a branch that one of the two has left.
         """
@@ -167,7 +169,7 @@ class Activity:
 
 
 def _is_within(branch: str, other: str) -> bool:
-    """Return True if a branch is the other one, or has left it."""
+    """Return True if `branch` equals `other` or branches off from it. An empty `other` contains every branch."""
     return not other or branch == other or branch.startswith(f"{other}.")
 
 

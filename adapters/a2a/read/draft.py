@@ -21,7 +21,7 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Extra, Json, JsonObject
 
 _MAX_BYTES: Final = 4_000_000
-"""Maximum size of the changes of one message, as JSON. Further changes are read with the whole message. Chosen."""
+"""Maximum size of one message's changes, as JSON. Further changes are read with the whole message. Chosen."""
 
 
 class Draft:

@@ -19,7 +19,7 @@ from babelgate.canonical.value import Extra, JsonObject
 
 
 class MessageReader:
-    """Reader of the messages of one run. Each is read once, by its id."""
+    """Reader of one run's messages. Each is read once, by its id."""
 
     def __init__(
         self, run: RunState, speech: Speech, artifacts: ArtifactReader, activity: Activity, usage: UsageCounter

@@ -26,7 +26,7 @@ from babelgate.canonical.value import JsonObject
 
 
 class StatusReader:
-    """Reader of the states of one run's task."""
+    """Reader of the states that one run's task passes through."""
 
     def __init__(
         self,

@@ -4,11 +4,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
 from babelgate.adapters.a2a.errors import reason_of
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.canonical import Fault, Hub
@@ -25,7 +26,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     return [*jsonrpc.routes(hub, lines), *rest.routes(hub, lines), *card.routes(hub)]
 
 
-def encode_fault(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+def encode_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     """Return a fault as a response in the format of the binding that the path belongs to, even if no route matched.
 
     JSON-RPC's own errors have status 200. The faults here occur before a request is read, so the HTTP status names

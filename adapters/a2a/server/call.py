@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from typing import Any, Final
 
 import msgspec
-from litestar import Request
 
 from babelgate.adapters.a2a.agents.card import relayed_extensions
 from babelgate.adapters.a2a.agents.interface import MOST_EXTENSIONS
@@ -12,6 +11,7 @@ from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import a2a_error
 from babelgate.adapters.a2a.wire.task import PROTOCOL
 from babelgate.adapters.kit.extension import START_HEADER, is_named
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller
 from babelgate.adapters.kit.server.encoding import LargeJson
 from babelgate.adapters.kit.server.fanout import FanoutCache
@@ -60,13 +60,13 @@ class Stream(msgspec.Struct, frozen=True):
 Operation = Callable[[Call, Dialect, JsonObject], Awaitable[Answer | Stream]]
 
 
-def requested_version(request: Request[Any, Any, Any]) -> str:
+def requested_version(request: AnyRequest) -> str:
     """Return the version in the header or in the query parameter of the same name (specification 1.0, 3.6.1)."""
     # a2a-sdk 1.3.0 reads only the header.
     return (request.headers.get("A2A-Version") or request.query_params.get("A2A-Version") or "").strip()
 
 
-def make_call(hub: Hub, lines: FanoutCache, request: Request[Any, Any, Any], agent: str) -> Call:
+def make_call(hub: Hub, lines: FanoutCache, request: AnyRequest, agent: str) -> Call:
     who = caller(request)
     info = hub.agent(who.principal, agent)
     return Call(
@@ -82,7 +82,7 @@ def make_call(hub: Hub, lines: FanoutCache, request: Request[Any, Any, Any], age
     )
 
 
-def _find_activated(request: Request[Any, Any, Any], agent: AgentInfo) -> tuple[str, ...]:
+def _find_activated(request: AnyRequest, agent: AgentInfo) -> tuple[str, ...]:
     """Return the URIs of the headers that are on the card of the agent's own server.
 
     Other URIs are ignored (specification 1.0, 3.2.6).

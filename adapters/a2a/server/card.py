@@ -3,25 +3,25 @@
 from collections.abc import Sequence
 from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
 from babelgate.adapters.a2a.agents.card import CardForm, card, etag, versions_of
+from babelgate.adapters.a2a.agents.signatures import sign_card
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import a2a_error
-from babelgate.adapters.kit.server.caller import caller
+from babelgate.adapters.kit.request import AnyRequest
+from babelgate.adapters.kit.server.caller import Caller, caller
 from babelgate.adapters.kit.server.extended import answer_file
-from babelgate.canonical import FaultCode, FaultError, Hub
+from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 
 from .call import Answer, Call, requested_version
 
 MAX_AGE = 300
 """Seconds for which a client may cache a card, which changes only with the configuration."""
-
-AnyRequest = Request[Any, Any, Any]
 
 
 async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
@@ -36,12 +36,21 @@ async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) ->
     if not call.caller.authentication.is_required:
         raise a2a_error("UNSUPPORTED_OPERATION", "The agent declares no extended card.")
     call.hub.check_submit(call.principal, call.agent.name)
-    return Answer(card(dialect.version, call.agent, call.caller.base_url, call.caller.authentication))
+    return Answer(_card(dialect.version, call.agent, call.caller))
+
+
+def _card(form: CardForm, agent: AgentInfo, who: Caller) -> JsonObject:
+    """Return a card. A card of 1.0 is signed, if the gateway has keys.
+
+    The merged card is not: its members of 0.3 have no place in a signature of 1.0.
+    """
+    unsigned = card(form, agent, who.base_url, who.authentication)
+    return sign_card(unsigned, who.signer) if form == "1.0" else unsigned
 
 
 def _answer(hub: Hub, request: AnyRequest, agent: str, form: CardForm) -> Response[bytes]:
     who = caller(request)
-    body = to_json(card(form, hub.agent(who.principal, agent), who.base_url, who.authentication))
+    body = to_json(_card(form, hub.agent(who.principal, agent), who))
     tag = etag(body)
     # Specification 1.0, 8.6: `max-age` and `ETag` SHOULD be sent. `Vary` makes caches store one card per version.
     headers = {"ETag": tag, "Cache-Control": f"public, max-age={MAX_AGE}", "Vary": "A2A-Version"}

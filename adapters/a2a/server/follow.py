@@ -122,7 +122,7 @@ async def fold_task(
 
 _NOTHING: Final = EncodedRecord(())
 _LARGE_TEXT: Final = 64 * 1024
-"""Maximum number of characters of one text that is encoded together with others. Chosen, not measured."""
+"""Maximum length of a text that is encoded together with others, in characters. Chosen, not measured."""
 
 
 class _Encoder:

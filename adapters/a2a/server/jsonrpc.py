@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
-from litestar import Request, Response, post
+from litestar import Response, post
 from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
@@ -13,6 +13,7 @@ from babelgate.adapters.a2a.codec import v0_3, v1_0
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import error_object
 from babelgate.adapters.kit.json import ABSENT, read_json
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.encoding import LargeJson, json_response
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.fault_headers import fault_headers
@@ -128,7 +129,7 @@ def _frame_all(reply: JsonRpcReply, head: bytes, events: Sequence[bytes | LargeJ
             yield frame_of(LargeJson(envelope(reply.id, result=event.value)))
 
 
-def trace_operation(request: Request[Any, Any, Any], body: object) -> None:
+def trace_operation(request: AnyRequest, body: object) -> None:
     """Start the span of the method that a request calls, if the request is traced."""
     tracer = find_tracer(request)
     if tracer is None or not isinstance(body, dict):
@@ -143,7 +144,7 @@ def trace_operation(request: Request[Any, Any, Any], body: object) -> None:
 
 def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     @post("/a2a/{agent:str}", status_code=200)
-    async def call(request: Request[Any, Any, Any], agent: FromPath[str]) -> Response[Any]:
+    async def call(request: AnyRequest, agent: FromPath[str]) -> Response[Any]:
         context = make_call(hub, lines, request, agent)
         try:
             body = await read_json(request)
@@ -171,7 +172,7 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     return [call]
 
 
-def encode_fault(fault: Fault, request: Request[Any, Any, Any]) -> JsonObject:
+def encode_fault(fault: Fault, request: AnyRequest) -> JsonObject:
     """Return the response body for a fault that occurred before the request was read."""
     requested = requested_version(request)
     return envelope(None, error=error_object(fault, "1.0" if requested.partition(".")[0] == "1" else "0.3"))

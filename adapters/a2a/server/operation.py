@@ -19,6 +19,7 @@ from babelgate.adapters.kit.integer import parse_integer
 from babelgate.adapters.kit.server.caller import loss_header, run_headers
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.kit.server.own_files import resolve_own_files
+from babelgate.adapters.kit.tracing import note_hops
 from babelgate.canonical import (
     Answers,
     DataPart,
@@ -44,7 +45,7 @@ from .follow import TaskStream, fold_task, is_of_task, wait_for_stop
 from .push import make_webhook
 
 _PAGE: Final = 16
-"""Number of tasks of a list whose logs are read together."""
+"""Number of listed tasks whose logs are read together."""
 _ACTIVE: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING, TaskState.CANCELLING})
 
 # Sending
@@ -138,6 +139,7 @@ async def _may_reply(call: Call, ask: Send, receipt: Receipt) -> bool:
 
 async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
     """Commit the message of a send. Return the receipt and the id by which the caller knows the context."""
+    note_hops(ask.message.metadata)
     (message,) = await resolve_own_files(call.hub, call.caller, (ask.message,))
     ask = replace(ask, message=message)
     _check_types(call, message)

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-from litestar import HttpMethod, Request, Response, delete, get, post, route
+from litestar import HttpMethod, Response, delete, get, post, route
 from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
@@ -19,6 +19,7 @@ from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import rest_error, rest_error_0_3
 from babelgate.adapters.kit.headers import is_preferred, read_line
 from babelgate.adapters.kit.json import ABSENT, read_json
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.listed import list_response
@@ -31,8 +32,6 @@ from . import card, operation, push
 from .call import Answer, Call, Operation, Stream, check_version, make_call
 from .jsonrpc import PING
 from .trace import describe
-
-AnyRequest = Request[Any, Any, Any]
 
 A2A_JSON: Final = "application/a2a+json"
 

@@ -26,7 +26,7 @@ _NAMES: Final[Mapping[Operation, str]] = {operate: name for name, operate in MET
 
 
 def describe(operate: Operation, version: str, params: object) -> TracedOperation:
-    """Return the name and the attributes of the span of a request: its operation, the protocol's version and the
+    """Return the name and the attributes of a request's span: its operation, the protocol's version and the
     message id in its params."""
     name = _NAMES[operate]
     attributes = {"a2a.method.name": name, "a2a.protocol.version": version}

@@ -17,7 +17,7 @@ class Mirrored:
 
     def __init__(self, summary: TaskSummary, status: StatusWriter) -> None:
         self.is_relayed = False
-        """True if another A2A server reports the task: its metadata contain the usage."""
+        """True if another A2A server reports the task: its metadata contains the usage."""
         self._summary = summary
         self._status = status
         self._message_ids: set[str] = set()

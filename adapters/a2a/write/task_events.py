@@ -297,9 +297,11 @@ class EventWriter:
         if artifact is not None:
             return (self._artifacts.write_grown(artifact, event.text),)
         message = self._messages.get(event.message_id or "")
-        if message is None or not message.parts.begun:
+        if message is None:
             return ()
         index = len(message.parts.begun) - 1 if event.index is None else event.index
+        if not 0 <= index < len(message.parts.begun):
+            return ()
         message.parts.extend(index, (event.text,))
         can_show = isinstance(message.parts.begun[index], TextPart | RefusalPart)
         if not event.text or not can_show or not message.is_answer:

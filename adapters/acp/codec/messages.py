@@ -51,7 +51,8 @@ def decode_role(role: str, agent: str | None) -> tuple[Role, str | None]:
 
 
 def encode_message(message: Message, view: EncodingContext, at: int | None = None) -> w.Message:
-    """Return a whole message in its wire form. `at` is its time, unless the message has its own."""
+    """Return a whole message in its wire form. `at` is its time in microseconds since 1970, unless the message has its
+    own."""
     wire = w.Message(role=encode_role(message.role, message.name, view.agent), parts=encode_parts(message.parts, view))
     members = message_members(message.extra, metadata=message.metadata)
     if at is not None:
@@ -133,8 +134,8 @@ def requested_agent(extra: Extra) -> str | None:
 
 
 def encode_question(event: InterruptRaised, view: EncodingContext, at: int) -> JsonObject:
-    """Return a question as `await_request`. The SDK's clients support only a message, so the data and the schema are
-    parts of it."""
+    """Return a question as `await_request`. The SDK's clients support only a message, so the question's data and its
+    answer schema become parts of that message. `at` is the time of the question, in microseconds since 1970."""
     parts = list(event.message.parts)
     if event.value is not None and not any(isinstance(part, DataPart) for part in parts):
         parts.append(DataPart(data=event.value))
@@ -145,9 +146,11 @@ def encode_question(event: InterruptRaised, view: EncodingContext, at: int) -> J
 
 
 def encode_questions(questions: Sequence[tuple[InterruptRaised, int]], view: EncodingContext) -> JsonObject:
-    """Return the open questions as the only `await_request` of a run (components.schemas.Run). It shows the oldest
-    question. If there are others, or if one requests credentials, a member of the gateway lists them all. `int` is the
-    time of each question."""
+    """Return the `await_request` of a paused run (components.schemas.Run), which has room for one question.
+
+    `questions` holds the open questions, the oldest first, each with its time in microseconds since 1970. The result
+    shows the oldest one. The member `babelgate` lists all of them, unless there is only one and its kind is `input`.
+    """
     requests = [encode_question(event, view, at) for event, at in questions]
     if len(questions) == 1 and questions[0][0].ask == "input":
         return requests[0]

@@ -38,7 +38,7 @@ class _Call:
 
 
 class GenericReader:
-    """Reader of the events of the type `generic` of one run. Consecutive pieces of the same kind are joined."""
+    """Reader of one run's events of the type `generic`. Consecutive pieces of the same kind are joined."""
 
     __slots__ = ("_call", "_is_unsent", "_message", "_run", "key")
 

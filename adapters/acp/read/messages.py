@@ -12,7 +12,7 @@ from babelgate.adapters.acp.read.tools import ToolReader
 
 
 class MessageReader:
-    """Reader of the messages of one run."""
+    """Reader of one run's messages."""
 
     __slots__ = ("_generic", "_message", "_parts", "_tools", "count")
 

@@ -27,7 +27,7 @@ _NAMELESS: Final = "the input of a tool without a name"
 
 
 class PartReader:
-    """Reader of the parts of one run's messages."""
+    """Reader of the parts in one run's messages."""
 
     __slots__ = ("_message", "_run", "_tools")
 

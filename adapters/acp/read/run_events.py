@@ -38,7 +38,7 @@ def decode_event(value: Json) -> w.Event:
 
 
 class EventReader:
-    """Reader of the events of one run, or of the rest of a resumed run. Messages, parts and generic events have readers
+    """Reader of one run's events, or of the rest of a resumed run. Messages, parts and generic events have readers
     in separate modules.
 
     `agent` is the server's name of the agent. `extended`: the Babelgate extension was requested.
@@ -78,7 +78,7 @@ class EventReader:
         return self.bind(run_id, session_id)
 
     def read(self, event: w.Event) -> list[Event]:
-        """Return the events of one event of the wire. Raises agent_failed if the run has failed, and invalid if the
+        """Return the canonical events for one wire event. Raises agent_failed if the run has failed, and invalid if the
         event breaks the protocol."""
         self.seen += 1
         run = self._run

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
@@ -32,6 +32,7 @@ from babelgate.adapters.kit.extension import Request as ExtensionRequest
 from babelgate.adapters.kit.headers import is_preferred, read_line
 from babelgate.adapters.kit.integer import read_integer
 from babelgate.adapters.kit.json import DEFAULT_VALUES, parse, read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters.kit.server.encoding import LargeJson, encode, json_response
 from babelgate.adapters.kit.server.extended import confirm, is_activated
@@ -62,7 +63,6 @@ from babelgate.canonical.value import Json
 
 __all__ = ("answer_fault", "routes")
 
-AnyRequest = Request[Any, Any, Any]
 
 MAX_HISTORY = 1000
 """Maximum number of messages in one session descriptor."""
@@ -123,7 +123,7 @@ class Server(Handlers):
         # not page.
         limit, offset = _number(request, "limit", 1, 1000), _number(request, "offset", 0)
         infos = list(self._hub.agents(who.principal))
-        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+        if who.has_single_agent:
             infos = [info for info in infos if info.name == who.agent]
         start = offset or 0
         infos = infos[start:] if limit is None else infos[start : start + limit]

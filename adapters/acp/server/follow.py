@@ -212,10 +212,10 @@ def _frame(event: BaseModel) -> bytes | LargeFrame:
 
 
 _TEXT: Final = {"content_type", "content"}
-"""Members of a part of plain text."""
+"""Members of a plain-text part."""
 
 
 @lru_cache(maxsize=64)
 def _text_part(content_type: str | None) -> TextFrames:
-    """Return the encoder of the events of plain text parts with this content type."""
+    """Return the event encoder of plain-text parts with this content type."""
     return TextFrames(lambda text: w.PartEvent(part=w.MessagePart(content_type=content_type, content=text)))

@@ -64,7 +64,7 @@ _LONG: Final = 256
 _TOGETHER: Final = 64
 """Parts that are encoded at once. Chosen: those that a client has not received yet stay in memory."""
 _TEXT: Final = {"content_type", "content"}
-"""Members of a part of plain text."""
+"""Members of a plain-text part."""
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class _LazyParts(LazyList):
 
 @lru_cache(maxsize=64)
 def text_template(content_type: str) -> TextTemplate:
-    """Return the JSON of a part of plain text, without its text."""
+    """Return the JSON of a plain-text part, without its text."""
     return TextTemplate(lambda text: w.MessagePart(content_type=content_type, content=text))
 
 
@@ -493,7 +493,7 @@ def _size(part: Part) -> int | None:
 
 
 def _in_store(part: Part, wire: w.MessagePart) -> JsonObject:
-    """Return the hash and size of a file of the gateway that is shown as a URL."""
+    """Return the hash and size of a stored file that is shown as a URL."""
     if not isinstance(part, FilePart) or part.blob is None or wire.content_url == part.url:
         return {}
     return {"blob": part.blob, "size": part.size}

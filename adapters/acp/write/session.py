@@ -144,7 +144,7 @@ class SessionUrls:
             self._entries[message_id] = url
 
     def _count(self, task_id: str, records: Iterable[Record]) -> int:
-        """Return the number of messages of a completed task."""
+        """Return the number of messages in a completed task."""
         group: _Group | None = None
         for record in records:
             if isinstance(record.event, TaskCreated):

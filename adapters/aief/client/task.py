@@ -22,13 +22,13 @@ TASKS: Final = "/ap/v1/agent/tasks"
 PAGE_SIZE: Final = 100
 """Size of the requested pages."""
 MAX_PAGES: Final = 100
-"""Maximum number of pages of one list."""
+"""Maximum number of pages per list."""
 MAX_FILES: Final = 1000
 """Maximum number of files that one run reports."""
 MAX_BYTES: Final = 2**30
 """Maximum size of all files of one run, in bytes."""
 PAGE_LIMIT: Final = 2**20
-"""Maximum size of one page of the list of files, in bytes. All pages are held until the run is over."""
+"""Maximum size of one page of the file list, in bytes. All pages are held until the run is over."""
 
 _NO_SUCH_LIST: Final = frozenset({404, 405, 501})
 """Statuses of servers without this list."""

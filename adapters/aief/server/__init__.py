@@ -11,7 +11,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 import msgspec
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
@@ -44,6 +44,7 @@ from babelgate.adapters.kit.extension import (
 from babelgate.adapters.kit.extension import Request as ExtensionRequest
 from babelgate.adapters.kit.integer import parse_integer
 from babelgate.adapters.kit.json import ABSENT, read_bytes, read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters.kit.server.encoding import EncodedList, LargeJson, encode, json_response
 from babelgate.adapters.kit.server.extended import answer_file, confirm, is_activated
@@ -73,7 +74,6 @@ from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 __all__ = ("answer_fault", "routes")
 
-AnyRequest = Request[Any, Any, Any]
 
 _INT32: Final = 2**31 - 1
 """Largest number of a page, and largest page size."""

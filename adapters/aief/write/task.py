@@ -82,12 +82,13 @@ class TaskView:
         self._run_steps: dict[str, RunSteps] = {}
         """Steps of this agent's runs, by run id, in the order of the runs' creation."""
         self._runs: dict[str, list[str]] = {}
-        """Ids of the same runs, by task id."""
+        """Ids of this agent's runs, by task id, in the order of their creation."""
         self._artifacts: dict[tuple[str, str], Artifact] = {}
         """Artifacts by run id and artifact id, because an agent may reuse an id in its next run. Uploads have an empty
         run id."""
         self._files: dict[tuple[str, str], str] = {}
-        """Ids of the messages whose parts are files, by the keys of `_artifacts`."""
+        """Id of the message that each artifact comes from, by run id and artifact id. Only file parts of messages have
+        an entry. A restart uses it to remove the files of voided messages."""
         for record in records:
             self.apply(record)
 
@@ -146,7 +147,7 @@ class TaskView:
 
     @property
     def seq(self) -> int:
-        """Seq of the newest record."""
+        """Number of the newest record."""
         return self.fold.seq
 
     @property
@@ -156,7 +157,7 @@ class TaskView:
 
     @property
     def thread(self) -> Thread:
-        """The thread."""
+        """Thread as of the newest record. Requires the record that created it."""
         assert self.fold.thread is not None
         return self.fold.thread
 
@@ -214,7 +215,7 @@ class TaskView:
         return list(self._current_artifacts().values())
 
     def artifacts(self) -> list[w.Artifact]:
-        """Return these artifacts in their wire form."""
+        """Return the artifacts of the runs that were not removed, in their wire form."""
         return [encode_artifact(artifact) for artifact in self._current_artifacts().values()]
 
     def artifact(self, wire_id: str) -> Artifact | None:

@@ -19,7 +19,7 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
-"""Maximum size of one response, and of one event of a stream, in bytes."""
+"""Maximum size of one response, and of one stream event, in bytes."""
 LISTING_LIMIT: Final = 4 * 1024 * 1024
 """Maximum size of a response that describes or lists a server's agents, in bytes. Several of these are requested
 concurrently."""

@@ -1,5 +1,6 @@
 """HTTP calls to an agent's server: transport errors become faults, and no response grows beyond its limit."""
 
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
@@ -15,7 +16,8 @@ from babelgate.adapters.kit.client.answers import ANSWER_LIMIT, ERROR_RESPONSE_L
 from babelgate.adapters.kit.client.error_response import read_excerpt, response_error
 from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
 from babelgate.adapters.kit.client.status import fault_code
-from babelgate.adapters.kit.tracing import CALL_TRACER, CallTracer, TracedOperation
+from babelgate.adapters.kit.client.tls import ClientTls, default_context
+from babelgate.adapters.kit.tracing import CALL_TRACER, CHAIN, CallTracer, TracedOperation
 from babelgate.adapters.kit.upstream import FORWARDED
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json
@@ -75,22 +77,30 @@ def open_http(
     *,
     timeout: httpx.Timeout | float = 5.0,
     event_hooks: Mapping[str, Sequence[Hook]] = MappingProxyType({}),
+    tls: ClientTls | None = None,
     make: Callable[..., httpx.AsyncClient] = httpx.AsyncClient,
 ) -> httpx.AsyncClient:
     """Return an HTTP client for calls to agents' servers. `check_address` refuses addresses; then no proxy is used,
-    because the proxy would resolve the names. `make` creates the client."""
+    because the proxy would resolve the names. `tls` has the certificates for https; the default trusts those of the
+    system. `make` creates the client. Raises OSError if the files of `tls` cannot be used through a proxy of the
+    environment."""
     from babelgate.adapters.kit.client.transport import HttpTransport
 
     # httpx itself must handle a proxy of the environment.
     is_proxied = check_address is None and any(map(getproxies().get, ("http", "https", "all")))
     return make(
-        transport=None if is_proxied else HttpTransport(_LIMITS, check_address),
+        transport=None if is_proxied else HttpTransport(_LIMITS, check_address, tls),
+        verify=_verification(tls) if is_proxied else True,
         limits=_LIMITS,
         timeout=timeout,
         # No cookies: those of one caller would be sent with another caller's requests.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         event_hooks={name: [*each] for name, each in (event_hooks or EVENT_HOOKS.get()).items()},
     )
+
+
+def _verification(tls: ClientTls | None) -> ssl.SSLContext:
+    return default_context() if tls is None else tls.open_context()
 
 
 class Calls:
@@ -153,7 +163,7 @@ class Calls:
         A redirect is followed only within the called origin, because the headers hold credentials, and only if it keeps
         the method.
         """
-        sent = {**self._headers, **FORWARDED.get(), "Accept-Encoding": "identity"}
+        sent = {**self._headers, **FORWARDED.get(), **CHAIN.get(), "Accept-Encoding": "identity"}
         if body is not None:
             sent["Content-Type"] = "application/json"
             more["content"] = body

@@ -1,9 +1,11 @@
 """Recording of the HTTP exchanges of one run with the server of its agent.
 
-`HttpTransport` records the exchanges of a context whose `RECORDER` is set. Secrets are removed before they are stored.
+`HttpTransport` records the exchanges of a context whose `RECORDER` is set. While a run is active, its exchanges are
+stored as they passed. Secrets are removed when the run has ended and its exchanges are kept, and from what is read
+earlier. So a run whose exchanges are dropped does not pay for the redaction.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Final
@@ -13,13 +15,20 @@ from babelgate.adapters.kit.client.redact import hide_headers, hide_texts, hide_
 BODY_LIMIT: Final = 256 * 1024
 """Maximum number of stored bytes of one body. Chosen: more than any answer in the tests of the protocols."""
 _MAX_EXCHANGES: Final = 1000
-"""Maximum number of exchanges of one run. Chosen: a run that polls its server each second for a quarter of an hour."""
+"""Maximum number of exchanges per run. Chosen: a run that polls its server each second for a quarter of an hour."""
 _MAX_PIECES: Final = 4096
 """Maximum number of stored pieces of one body. Chosen: three times as many as tokens of 200 bytes fill it with."""
 _PIECE_OVERHEAD: Final = 144
 """Size of a piece without its bytes: a tuple, a float, and the head of a bytes object."""
+_HEADER_OVERHEAD: Final = 168
+"""Size of a header without its name and value: a tuple, the heads of two strings, and its place in the list."""
 OVERHEAD: Final = 2048
-"""Estimated size of an exchange without its bodies, in bytes."""
+"""Estimated size of an exchange without its URL, headers, error and bodies, in bytes."""
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+PublicHeaders = list[tuple[str, str]]
+Pieces = list[tuple[float, bytes]]
+"""Seconds since the request, and bytes."""
 
 
 class RecordedBody:
@@ -28,8 +37,7 @@ class RecordedBody:
     __slots__ = ("_size_kept", "pieces", "size")
 
     def __init__(self) -> None:
-        self.pieces: list[tuple[float, bytes]] = []
-        """Seconds since the request, and bytes."""
+        self.pieces: Pieces = []
         self.size = 0
         """Size of the whole body until now, in bytes."""
         self._size_kept = 0
@@ -41,13 +49,15 @@ class RecordedBody:
 
     def add(self, seconds: float, piece: bytes) -> int:
         """Store a piece as far as the limits permit, and return the size that it takes in memory, in bytes."""
-        self.size += len(piece)
-        stored = piece[: BODY_LIMIT - self._size_kept] if len(self.pieces) < _MAX_PIECES else b""
-        if not stored:
+        size, room = len(piece), BODY_LIMIT - self._size_kept
+        self.size += size
+        if size > room:
+            piece, size = piece[:room], room
+        if not size or len(self.pieces) >= _MAX_PIECES:
             return 0
-        self.pieces.append((seconds, stored))
-        self._size_kept += len(stored)
-        return len(stored) + _PIECE_OVERHEAD
+        self.pieces.append((seconds, piece))
+        self._size_kept += size
+        return size + _PIECE_OVERHEAD
 
 
 class RecordedExchange:
@@ -55,43 +65,40 @@ class RecordedExchange:
 
     __slots__ = (
         "_began",
+        "_error",
+        "_headers",
+        "_public_headers",
         "_recorder",
-        "_secrets",
+        "_response_headers",
+        "_url",
         "at",
-        "error",
         "has_ended",
-        "headers",
         "method",
         "number",
         "request",
         "response",
-        "response_headers",
         "seconds",
         "status",
-        "url",
     )
 
-    def __init__(
-        self, recorder: "ExchangeRecorder", number: int, method: str, url: str, headers: Iterable[tuple[str, str]]
-    ) -> None:
-        sent = list(headers)
+    def __init__(self, recorder: "ExchangeRecorder", number: int, method: str, url: str, headers: RawHeaders) -> None:
         self._recorder = recorder
-        self._secrets = secrets_in(value for name, value in sent if is_secret_header(name))
         self._began = monotonic()
+        self._url = url
+        self._headers = headers
+        self._response_headers: RawHeaders = ()
+        self._public_headers: tuple[PublicHeaders, PublicHeaders] | None = None
+        """Headers of the request and of the response without secrets, if the exchange has none anywhere."""
+        self._error = ""
         self.number = number
         """Position among the exchanges of the run, from 1."""
         self.at = recorder.now()
         """Time of the request, in microseconds since 1970, UTC."""
         self.method = method
-        self.url = hide_url(url)
-        self.headers = hide_headers(sent)
         self.request = RecordedBody()
         self.response = RecordedBody()
         self.status: int | None = None
         """Status of the response. None until it arrives, or if none does."""
-        self.response_headers: list[tuple[str, str]] = []
-        self.error = ""
-        """Reason why the response is missing or incomplete."""
         self.seconds = 0.0
         """Time until the last byte of the response."""
         self.has_ended = False
@@ -99,7 +106,35 @@ class RecordedExchange:
     @property
     def has_failed(self) -> bool:
         """True if the response is missing, incomplete or an error."""
-        return bool(self.error) or (self.status is not None and self.status >= 400)
+        return bool(self._error) or (self.status is not None and self.status >= 400)
+
+    @property
+    def url(self) -> str:
+        """URL of the request, without secrets."""
+        return hide_url(self._url) if self._public_headers is None else self._url
+
+    @property
+    def headers(self) -> PublicHeaders:
+        """Headers of the request, without secrets."""
+        return _hide(self._headers) if self._public_headers is None else self._public_headers[0]
+
+    @property
+    def response_headers(self) -> PublicHeaders:
+        """Headers of the response, without secrets."""
+        return _hide(self._response_headers) if self._public_headers is None else self._public_headers[1]
+
+    @property
+    def error(self) -> str:
+        """Reason why the response is missing or incomplete, without secrets."""
+        has_secrets = self._public_headers is None and self._error
+        return hide_texts(self._error, self._secrets()) if has_secrets else self._error
+
+    def bodies(self) -> tuple[Pieces, Pieces]:
+        """Return the pieces of the request and of the response, without secrets."""
+        if self._public_headers is not None:
+            return self.request.pieces, self.response.pieces
+        secrets = self._secrets()
+        return _hide_pieces(self.request.pieces, secrets), _hide_pieces(self.response.pieces, secrets)
 
     async def send(self, pieces: Any) -> AsyncGenerator[bytes]:
         """Yield the pieces of the request's body, and store them."""
@@ -107,38 +142,64 @@ class RecordedExchange:
             self._store(self.request, piece)
             yield piece
 
-    def note_head(self, status: int, headers: Iterable[tuple[str, str]]) -> None:
+    def note_head(self, status: int, headers: RawHeaders) -> None:
         """Store the head of the response."""
         self.seconds = monotonic() - self._began
         self.status = status
-        self.response_headers = hide_headers(headers)
+        if not self._recorder.is_dropped:
+            self._response_headers = headers
+            self._recorder.account(_size_of(headers))
 
     def note_piece(self, piece: bytes) -> None:
         """Store a piece of the response's body."""
         self._store(self.response, piece)
 
     def note_end(self, error: BaseException | None = None) -> None:
-        """End the exchange. Nothing is stored afterwards, and the secrets of the request are forgotten."""
+        """End the exchange. Nothing is stored afterwards."""
         if self.has_ended:
             return
         self.has_ended = True
         self.seconds = monotonic() - self._began
-        if error is not None:
-            self.error = hide_texts(f"{type(error).__name__}: {error}".removesuffix(": "), self._secrets)
-        for body in (self.request, self.response):
-            body.pieces = _hide_pieces(body.pieces, self._secrets)
-        self._secrets = []
+        if error is not None and not self._recorder.is_dropped:
+            self._error = f"{type(error).__name__}: {error}".removesuffix(": ")
+            self._recorder.account(len(self._error))
+        if self._recorder.is_kept:
+            self.redact()
 
-    def bodies(self) -> tuple[list[tuple[float, bytes]], list[tuple[float, bytes]]]:
-        """Return the pieces of the request and of the response, without secrets."""
-        return _hide_pieces(self.request.pieces, self._secrets), _hide_pieces(self.response.pieces, self._secrets)
+    def redact(self) -> None:
+        """Remove the secrets from an exchange that has ended."""
+        if self._public_headers is None:
+            self._url, self._error = self.url, self.error
+            self.request.pieces, self.response.pieces = self.bodies()
+            self._public_headers = self.headers, self.response_headers
+            self._headers = self._response_headers = ()
+
+    def drop(self) -> None:
+        """Remove what is stored of the exchange. A stream that is still open holds the exchange itself."""
+        self._url = self._error = ""
+        self._headers = self._response_headers = ()
+        self._public_headers = None
+        self.request.pieces, self.response.pieces = [], []
 
     def _store(self, body: RecordedBody, piece: bytes) -> None:
-        if not (self.has_ended or self._recorder.is_dropped):
-            self._recorder.account(body.add(monotonic() - self._began, piece))
+        recorder = self._recorder
+        if not (self.has_ended or recorder.is_dropped) and (size := body.add(monotonic() - self._began, piece)):
+            recorder.account(size)
+
+    def _secrets(self) -> list[str]:
+        names = ((name.decode("latin-1"), value) for name, value in self._headers)
+        return secrets_in(value.decode("latin-1") for name, value in names if is_secret_header(name))
 
 
-def _hide_pieces(pieces: list[tuple[float, bytes]], secrets: list[str]) -> list[tuple[float, bytes]]:
+def _hide(headers: RawHeaders) -> PublicHeaders:
+    return hide_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+
+
+def _size_of(headers: RawHeaders) -> int:
+    return sum([len(name) + len(value) + _HEADER_OVERHEAD for name, value in headers])
+
+
+def _hide_pieces(pieces: Pieces, secrets: list[str]) -> Pieces:
     """Return the pieces without secrets. A secret may be in two pieces, and then both become one."""
     if not secrets:
         return pieces
@@ -165,9 +226,11 @@ class ExchangeRecorder:
         """Stored bytes."""
         self.is_dropped = False
         """True if the exchanges were removed from memory. Nothing more is stored."""
+        self.is_kept = False
+        """True if the run has ended, and its exchanges are kept. A later attempt of the run sets it to False."""
         self._account = account
 
-    def begin(self, method: str, url: str, headers: Iterable[tuple[str, str]]) -> RecordedExchange | None:
+    def begin(self, method: str, url: str, headers: RawHeaders) -> RecordedExchange | None:
         """Return a new exchange, or None if it is not stored."""
         if self.is_dropped:
             return None
@@ -176,7 +239,7 @@ class ExchangeRecorder:
             return None
         exchange = RecordedExchange(self, len(self.exchanges) + 1, method, url, headers)
         self.exchanges.append(exchange)
-        self.account(OVERHEAD)
+        self.account(OVERHEAD + len(url) + _size_of(headers))
         return exchange
 
     def account(self, size: int) -> None:
@@ -184,9 +247,18 @@ class ExchangeRecorder:
         self.size += size
         self._account(self, size)
 
+    def keep(self) -> None:
+        """Remove the secrets of the exchanges, because they are kept after the end of the run."""
+        self.is_kept = True
+        for exchange in self.exchanges:
+            if exchange.has_ended:
+                exchange.redact()
+
     def drop(self) -> None:
-        """Remove all exchanges."""
+        """Remove all exchanges, also those that are still open."""
         self.is_dropped = True
+        for exchange in self.exchanges:
+            exchange.drop()
         self.exchanges = []
 
 

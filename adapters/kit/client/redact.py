@@ -46,7 +46,7 @@ _HARMLESS_PREFIXES: Final = ("babelgate-", "mcp-", "ratelimit-", "x-ratelimit-",
 _SECRET_NAME: Final = re.compile(
     r"auth|token|secret|passw|key|cookie|session|signature|credential|^sig$", re.IGNORECASE
 )
-"""Parts of the names of headers and of parameters of URLs that hold secrets."""
+"""Substrings that mark headers and URL parameters as secret, by their names."""
 
 
 def is_secret_header(name: str) -> bool:

@@ -5,7 +5,7 @@ import asyncio
 import select
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from yarl import URL
 
 from babelgate.adapters.kit.client.answers import READ
 from babelgate.adapters.kit.client.exchanges import RECORDER, RecordedExchange
+from babelgate.adapters.kit.client.tls import ClientTls, default_context
 
 HEADER_LIMIT: Final = 64 * 1024
 """Maximum size of one line of a response's head, in bytes."""
@@ -30,11 +31,15 @@ _ERRORS: Final = (aiohttp.ClientError, OSError)
 class HttpTransport(httpx.AsyncBaseTransport):
     """HTTP/1.1 transport for one event loop, without a proxy and without a limit on concurrent connections. `limits`
     says how many idle connections stay open, and for how long. `check_address` gets the address of each server before
-    a connection to it is opened, and raises OSError to refuse it."""
+    a connection to it is opened, and raises OSError to refuse it. `tls` has the certificates for https; the default
+    trusts those of the system."""
 
-    def __init__(self, limits: httpx.Limits, check_address: CheckAddress | None = None) -> None:
+    def __init__(
+        self, limits: httpx.Limits, check_address: CheckAddress | None = None, tls: ClientTls | None = None
+    ) -> None:
         self._limits = limits
         self._check_address = check_address
+        self._tls_files = tls
         self._tls: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -45,7 +50,7 @@ class HttpTransport(httpx.AsyncBaseTransport):
         recorder = RECORDER.get()
         if recorder is None:
             return await self._send(request, request.stream, None)
-        exchange = recorder.begin(request.method, str(request.url), _decode(request.headers.raw))
+        exchange = recorder.begin(request.method, str(request.url), request.headers.raw)
         if exchange is None:
             return await self._send(request, request.stream, None)
         try:
@@ -73,7 +78,7 @@ class HttpTransport(httpx.AsyncBaseTransport):
         if exchange is None:
             body = _Stream(response, timeouts.get("read"))
         else:
-            exchange.note_head(response.status, _decode(response.raw_headers))
+            exchange.note_head(response.status, response.raw_headers)
             body = _RecordedStream(response, timeouts.get("read"), exchange)
         return httpx.Response(
             response.status,
@@ -106,8 +111,12 @@ class HttpTransport(httpx.AsyncBaseTransport):
         return self._session
 
     def _tls_context(self) -> ssl.SSLContext:
+        """Return the context of all connections, which is created for the first one. Raises httpx.ConnectError."""
         if self._tls is None:
-            self._tls = httpx.create_ssl_context()
+            try:
+                self._tls = default_context() if self._tls_files is None else self._tls_files.open_context()
+            except OSError as error:
+                raise httpx.ConnectError(f"A file of certificates cannot be used: {error}") from error
         return self._tls
 
 
@@ -284,10 +293,6 @@ def _translate_error(error: BaseException) -> httpx.TransportError:
 def _url(url: httpx.URL) -> URL:
     """Return the URL unchanged, except for the user name and password, which httpx has moved to a header."""
     return URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True)
-
-
-def _decode(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
-    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
 def _has_body(request: httpx.Request) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from litestar.connection import ASGIConnection
 
+from babelgate.adapters.kit.jws import PayloadSigner
 from babelgate.canonical import FaultCode, FaultError, Principal, Receipt, Task
 from babelgate.canonical.printable import printable
 from babelgate.canonical.thread import Loss, losses_by_feature
@@ -50,6 +51,8 @@ class Caller(msgspec.Struct, frozen=True):
     """Headers of the request that may be forwarded to agents' servers, by lower-case name."""
     authentication: Authentication = Authentication()
     """The credentials that the gateway accepts. If it needs one, extended cards are declared."""
+    signer: PayloadSigner | None = None
+    """Signer of the agents' cards. None if they are not signed."""
     reads_only: bool = False
     """True for a HEAD request, and for a request that a page of another site may have caused in a browser. A GET then
     changes nothing, even if its parameters request a change."""
@@ -58,6 +61,23 @@ class Caller(msgspec.Struct, frozen=True):
     def owner(self) -> str:
         """Owner of the data that the caller works on. Empty if the path needs no API key and none was sent."""
         return self.principal.owner
+
+    @property
+    def agent_path(self) -> str:
+        """Path of the single agent that the caller addressed, such as `/agent/echo`. Empty if it addressed the whole
+        gateway."""
+        path = f"/agent/{self.agent}"
+        return path if self.agent is not None and self.base_url.endswith(path) else ""
+
+    @property
+    def has_single_agent(self) -> bool:
+        """True if the caller addressed a single agent. It then sees only that one."""
+        return self.agent_path != ""
+
+    @property
+    def root_url(self) -> str:
+        """Base URL of the whole gateway, also if the caller addressed a single agent."""
+        return self.base_url.removesuffix(self.agent_path)
 
     def need_agent(self) -> str:
         """Return the agent of requests that name none. Raises not_found if there is no such agent."""
@@ -115,12 +135,12 @@ _FIRST: Final = re.compile(r"[a-z*]")
 _NAME_LENGTH: Final = 64
 """Maximum length of a feature's name, in characters. Chosen: the longest built-in name has 17."""
 _LOSS_LENGTH: Final = 1024
-"""Maximum length of the losses of one feature, in characters. Chosen: all losses of a run in ACP take about 500."""
+"""Maximum length of one feature's losses, in characters. Chosen: all losses of a run in ACP take about 500."""
 _HEADER_LENGTH: Final = 4096
 """Maximum length of the header, in characters. Chosen: nginx and Node.js reject responses whose headers exceed 4 to 16
 KiB."""
 _MORE: Final = "others"
-"""Key of the number of omitted features."""
+"""Key that holds the number of omitted features."""
 
 
 def loss_header(losses: Iterable[Loss]) -> dict[str, str]:

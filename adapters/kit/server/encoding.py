@@ -262,7 +262,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
 
 
 def _items(values: Sequence[Any]) -> Iterator[bytes]:
-    """Yield the JSON of the items of a list, with commas between them."""
+    """Yield the JSON of a list's items, with commas between them."""
     before = b""
     for some in _split(values):
         yield before

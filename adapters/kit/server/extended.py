@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.connection import ASGIConnection
 
 from babelgate.adapters.kit.extension import HEADER, URI, is_named
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.listed import Pieces
 from babelgate.canonical import FaultCode, FaultError, Hub
 
 _BLOB: Final = re.compile(r"[0-9a-f]{64}\Z")
-"""Hash of a file."""
+"""Pattern of a file's id: the SHA-256 hash of its bytes, in lower-case hexadecimal digits."""
 _NAME_LENGTH: Final = 255
 """Maximum length of a file's name, in characters. No file system holds longer names."""
 _TYPE_LENGTH: Final = 255
@@ -32,7 +33,7 @@ def confirm(*, active: bool) -> Mapping[str, str]:
     return {HEADER: URI} if active else {}
 
 
-async def answer_file(hub: Hub, request: Request[Any, Any, Any], blob: str) -> Response[Any]:
+async def answer_file(hub: Hub, request: AnyRequest, blob: str) -> Response[Any]:
     """Return a response with a file by its hash. An agent or a caller supplied the file, so a browser must not show it
     as content of the gateway. Raises not_found if there is no such file."""
     if not _BLOB.match(blob):

@@ -44,8 +44,8 @@ async def _part(hub: Hub, caller: Caller, part: Part) -> Part:
 
 
 def _own_blob(caller: Caller, url: str) -> str | None:
-    """Return the hash at the end of a URL of this gateway. All its servers name files by hash, each below its own path.
-    Return None for any other URL."""
+    """Return the hash at the end of this gateway's file URL, or None for any other URL. All servers name files by hash,
+    each below its own path."""
     try:
         target, gateway = urlsplit(url), urlsplit(caller.base_url)
     except ValueError:

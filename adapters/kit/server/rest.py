@@ -25,11 +25,11 @@ class RestOperation:
     media_type: str = "application/json"
     """Media type of the response."""
     streams: Any = None
-    """Type of the data of each server-sent event, if the operation can respond with a stream. `Any` means any JSON."""
+    """Data type of each server-sent event, if the operation can respond with a stream. `Any` means any JSON."""
     is_stream_only: bool = False
     """True if a successful response is always a stream."""
     other: Mapping[int, Any] = field(default_factory=dict[int, Any])
-    """Types of the bodies of other successful responses, by status."""
+    """Body types of other successful responses, by status."""
     query: Mapping[str, JsonType] = field(default_factory=dict[str, JsonType])
     """Parameters of the query, with the type of their values. All of them are optional."""
     headers: Mapping[str, JsonType] = field(default_factory=dict[str, JsonType])
@@ -44,7 +44,7 @@ class RestDescription:
     """Descriptions of the operations of one protocol."""
 
     error: Any
-    """Type of the body of every error."""
+    """Body type of every error."""
     operations: Mapping[str, RestOperation]
     """Descriptions by the name of the operation, as in metrics and logs: `get_run`, `thread.create`."""
     official: str = ""

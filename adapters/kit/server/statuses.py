@@ -20,6 +20,7 @@ STATUSES: Final[Mapping[FaultCode, int]] = MappingProxyType(
         FaultCode.NOT_AWAITING: 409,
         FaultCode.TOO_LARGE: 413,
         FaultCode.QUEUE_FULL: 429,
+        FaultCode.LIMITED: 429,
         FaultCode.AGENT_FAILED: 502,
         FaultCode.AGENT_INVALID: 502,
         FaultCode.AGENT_UNREACHABLE: 502,

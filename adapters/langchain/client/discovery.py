@@ -20,7 +20,7 @@ from babelgate.canonical.value import JsonObject, is_uuid
 PAGE: Final = 100
 """Number of agents in a page of the listing."""
 MAX_AGENTS: Final = 1000
-"""Maximum number of agents of one server that are listed."""
+"""Maximum number of listed agents per server."""
 MAX_DESCRIBED: Final = 50
 """Maximum number of agents whose schemas are fetched."""
 MAX_CONCURRENT: Final = 8
@@ -28,7 +28,7 @@ MAX_CONCURRENT: Final = 8
 SCHEMAS_TIMEOUT: Final = 2.0
 """Seconds that a listing waits for schemas. Chosen: an agent can be called without them."""
 SCHEMAS_LIMIT: Final = 512 * 1024
-"""Maximum size of the schemas of one agent, in bytes."""
+"""Maximum size of one agent's schemas, in bytes."""
 
 
 async def discover(

@@ -238,7 +238,7 @@ class LangGraphRun(UpstreamRun):
         return [item for item in events if isinstance(item, StateSaved)]
 
     async def _read_records(self, value: Json) -> Sequence[Event]:
-        """Return the events of a frame of the extension, with the bytes of their files."""
+        """Return the events in a frame of the extension, with the bytes of their files."""
         events = self._records.read(as_object(value).get(URI))
         if self._work.reader.has_states:
             events = [event for event in events if not isinstance(event, StateSaved)]

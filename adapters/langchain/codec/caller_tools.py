@@ -20,7 +20,7 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _CALL_MEMBERS: Final = ("tool_call", "toolCall")
-"""Names of the member of an interrupt that holds the call."""
+"""Possible names of the interrupt's member that holds the call."""
 DECLINED: Final = "The caller declined to run the tool."
 """Result of a call that the caller declined."""
 

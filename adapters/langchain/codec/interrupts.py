@@ -15,7 +15,7 @@ from babelgate.canonical.value import Json, JsonObject
 CALL: Final = "call-"
 """Prefix that turns the id of a tool call into the id of the question that asks for its result."""
 BREAKPOINT: Final = "breakpoint-"
-"""Prefix of the ids of breakpoints. The graph was configured to stop there and asks nothing, so any answer resumes
+"""Prefix of breakpoint ids. The graph was configured to stop there and asks nothing, so any answer resumes
 it."""
 
 

@@ -111,7 +111,7 @@ class _Open:
     open_part: tuple[str, Any, int] | None = None
     """The open part: its kind, the number of its block in the message, and the index of the part."""
     calls: dict[Any, int] = field(default_factory=dict[Any, int])
-    """Index of the part of each open tool call, by the number that the model gives to the call."""
+    """Part index of each open tool call, by the number that the model gives to the call."""
     text: list[str] = field(default_factory=list[str])
     """Pieces of its text."""
     usage: JsonObject = field(default_factory=dict[str, Any])
@@ -307,8 +307,8 @@ class MessageDecoder:
         return events
 
     def _piece(self, message: _Open, block: JsonObject, kind: str, member: str) -> list[Event]:
-        """Return the events of a piece of text, reasoning or a refusal. The piece may contain citations, and members of
-        the whole part."""
+        """Return the events for a piece of text, reasoning or a refusal. The piece may contain citations, and members
+        of the whole part."""
         number, text = block.get("index"), block.get(member)
         annotations: Any = block.get("annotations")
         rest = {name: value for name, value in block.items() if name not in ("type", member, "index", "annotations")}
@@ -372,8 +372,8 @@ class MessageDecoder:
         return [*self._end_part(message), *(self._add(message, part) for part in parts)]
 
     def _tool_call_piece(self, message: _Open, piece: JsonObject, *, of_server: bool = False) -> list[Event]:
-        """Return the events of a piece of a tool call. `of_server`: the model's provider executes the tool, and numbers
-        it as a block."""
+        """Return the events for a piece of a tool call. `of_server`: the model's provider executes the tool, and
+        numbers it as a block."""
         number: Any = piece.get("index")
         number = number if isinstance(number, int | str) else None
         number = (_SERVER_CALL, number) if of_server else number

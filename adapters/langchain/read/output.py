@@ -15,7 +15,7 @@ _STRUCTURED: Final = "structured_response"
 
 
 class OutputReader:
-    """Reader of the output of one run. `members` are the members of the state that are output; None means all."""
+    """Reader of one run's output. `members` are the members of the state that are output; None means all."""
 
     def __init__(self, run: RunState, messages: MessageDecoder, members: frozenset[str] | None) -> None:
         self._run = run

@@ -52,7 +52,7 @@ def saved_checkpoints(records: Iterable[Record], run_id: str | None = None) -> s
 
 
 class EventReader:
-    """Reader of the frames of one run. It dispatches them to the readers of messages, states, tasks and questions.
+    """Reader of one run's frames. It dispatches them to the readers of messages, states, tasks and questions.
 
     - `known_checkpoints` existed before the run.
     - `base` is the revision that the run starts from, if its server does not have it.

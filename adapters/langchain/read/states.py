@@ -14,7 +14,7 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 class StateReader:
-    """Reader of the states of one run.
+    """Reader of one run's states.
 
     `known_checkpoints` existed before the run. `base` is the revision that the run starts from if its server does not
     have it. `keeps_last`: only the last checkpoint of each place is recorded (`durability: exit`).

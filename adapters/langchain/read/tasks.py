@@ -36,7 +36,7 @@ class TaskReader:
         self._has_tasks = False
         """True if the stream contains tasks."""
         self._updates: dict[tuple[Place, str], list[Json]] = {}
-        """Updates of nodes that have not ended, by place and name."""
+        """Writes of nodes whose tasks have not ended, by namespace and node name."""
 
     def recall(self, event: StepStarted | StepEnded | ToolStarted | ToolEnded) -> None:
         """Apply an event that an earlier reader of the run has produced."""
@@ -57,14 +57,19 @@ class TaskReader:
         return self._read_task(ns, data)
 
     def read_debug(self, ns: Place, data: Json) -> Sequence[Event]:
-        """Return the events of a task or a checkpoint in the mode `debug`. Only its tools are in no other mode. Raises
-        invalid if it breaks the protocol."""
+        """Return the events of one item of the stream mode `debug`. All items but tools also arrive in other modes, and
+        are ignored here. Raises invalid if the item breaks the protocol."""
         payload = as_object(as_object(data).get("payload"))
         is_tool = payload.get("triggers") == _TOOL or str(payload.get("id")) in self._tools
         return self._read_task(ns, payload) if is_tool else ()
 
     def read_updates(self, ns: Place, data: Json) -> Sequence[Event]:
-        """Return the events of what nodes have written. Raises invalid if a question breaks the protocol."""
+        """Return the events of one item of the stream mode `updates`: an object with the writes of each node, by name.
+
+        `ns` is the namespace of the graph. If the stream contains tasks, the writes wait for the end of the node's
+        task. Otherwise they become a step, unless they are only messages. Raises invalid if a question breaks the
+        protocol.
+        """
         events: list[Event] = []
         updates = as_object(data)
         for node in updates:

@@ -7,6 +7,7 @@ from typing import Any
 from litestar import Response
 from litestar.types import ControllerRouterHandler
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.langchain.errors import encode as faults
@@ -24,7 +25,6 @@ from babelgate.adapters.langchain.server import (
 )
 from babelgate.adapters.langchain.server.answers import answer
 from babelgate.adapters.langchain.server.dialect import dialect_of
-from babelgate.adapters.langchain.server.parameters import AnyRequest
 from babelgate.canonical import Fault, Hub
 
 __all__ = ("answer_fault", "routes")

@@ -10,6 +10,7 @@ from uuid import uuid4
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.kit.server.extended import answer_file, confirm, is_activated
@@ -21,7 +22,6 @@ from babelgate.adapters.langchain.server.answers import answer, empty_answer, pa
 from babelgate.adapters.langchain.server.create_run import bad_request
 from babelgate.adapters.langchain.server.dialect import both
 from babelgate.adapters.langchain.server.parameters import (
-    AnyRequest,
     check_selection,
     flag,
     principal_of,
@@ -303,7 +303,7 @@ class AssistantHandlers(Handlers):
         """Return the agents that the request can see: only one, if its base URL is that of one agent."""
         who = caller(request)
         infos = self._hub.agents(who.principal)
-        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+        if who.has_single_agent:
             return [info for info in infos if info.name == who.agent]
         return infos
 

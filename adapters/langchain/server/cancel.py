@@ -6,12 +6,13 @@ from typing import Any, Final
 from litestar import Response, delete, post
 from litestar.types import ControllerRouterHandler
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import Pieces
 from babelgate.adapters.langchain.server.answers import empty_answer, ids, run_paths
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
 from babelgate.adapters.langchain.server.lookup import find_path_run, find_run, not_found
-from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, principal_of, read_body, uuid
+from babelgate.adapters.langchain.server.parameters import flag, principal_of, read_body, uuid
 from babelgate.adapters.langchain.server.wait import body_of, keep_alive, outcome
 from babelgate.adapters.langchain.wire.requests import MAX_PAGE, RunsCancel
 from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Run, RunFilter, RunStatus

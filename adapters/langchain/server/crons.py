@@ -10,6 +10,7 @@ from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.json import validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -20,7 +21,6 @@ from babelgate.adapters.langchain.server.answers import answer, empty_answer, pa
 from babelgate.adapters.langchain.server.create_run import bad_request, prepare_for
 from babelgate.adapters.langchain.server.lookup import find_assistant, thread_not_found
 from babelgate.adapters.langchain.server.parameters import (
-    AnyRequest,
     check_selection,
     path_id,
     principal_of,

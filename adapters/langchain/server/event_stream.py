@@ -18,6 +18,7 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.json import ABSENT, most_values, parse, read_json
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.encoding import as_bytes, encode
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.sse import LargeFrame, frame_of, pieces_of
@@ -29,7 +30,7 @@ from babelgate.adapters.langchain.server.create_run import bad_request
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
 from babelgate.adapters.langchain.server.event_commands import Commands, Refused, error_reply
 from babelgate.adapters.langchain.server.lookup import read_history
-from babelgate.adapters.langchain.server.parameters import AnyRequest, Connection, path_id, principal_of
+from babelgate.adapters.langchain.server.parameters import Connection, path_id, principal_of
 from babelgate.adapters.langchain.server.stream import stream_response
 from babelgate.adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvent, ThreadEvents
 from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Record, Scope, StateHistory
@@ -39,7 +40,7 @@ from babelgate.canonical.value import JsonObject
 log = logging.getLogger("babelgate.langchain")
 
 _MAX_SUBSCRIPTIONS: Final = 100
-"""Maximum number of subscriptions of one connection. Every event is compared with each of them."""
+"""Maximum number of subscriptions per connection. Every event is compared with each of them."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:

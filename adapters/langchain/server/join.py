@@ -7,6 +7,7 @@ from typing import Any, Final
 from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller
 from babelgate.adapters.kit.server.extended import confirm, is_activated
@@ -24,7 +25,7 @@ from babelgate.adapters.langchain.codec.stream_modes import (
 from babelgate.adapters.langchain.server.answers import answer, ids, run_paths
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
 from babelgate.adapters.langchain.server.lookup import find_path_run, thread_not_found
-from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, path_id, principal_of, words
+from babelgate.adapters.langchain.server.parameters import flag, path_id, principal_of, words
 from babelgate.adapters.langchain.server.stream import EventId, RunFrameStream, stream_response
 from babelgate.adapters.langchain.server.wait import body_of, error_body, keep_alive, outcome
 from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Run

@@ -3,9 +3,10 @@
 from functools import partial
 from uuid import UUID
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.langchain.codec.state import assistant_id
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
-from babelgate.adapters.langchain.server.parameters import AnyRequest, path_id, principal_of
+from babelgate.adapters.langchain.server.parameters import path_id, principal_of
 from babelgate.canonical import (
     AgentInfo,
     Assistant,
@@ -56,7 +57,7 @@ def find_agent(hub: Hub, principal: Principal, text: str, dialect: Dialect = "la
 async def find_assistant(
     hub: Hub, principal: Principal, text: str, dialect: Dialect = "langgraph"
 ) -> tuple[AgentInfo, Assistant | None]:
-    """Return an agent by its name or by the UUID of one of its assistants. Also return the assistant, if the owner has
+    """Return an agent by its name, or by the UUID of an assistant of it. Also return the assistant, if the owner has
     configured it. Raises not_found, invalid."""
     assistant_id_ = str(UUID(text)) if is_uuid(text) else assistant_id(text)
     assistant = await hub.assistants.get(principal, assistant_id_)

@@ -7,8 +7,9 @@ from typing import Any
 from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.langchain.server.answers import answer
-from babelgate.adapters.langchain.server.parameters import AnyRequest, flag
+from babelgate.adapters.langchain.server.parameters import flag
 from babelgate.canonical import Hub, Principal
 from babelgate.canonical.value import JsonObject
 

@@ -4,18 +4,17 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 from uuid import UUID
 
-from litestar import Request
 from litestar.connection import ASGIConnection
 from pydantic import BaseModel
 
 from babelgate.adapters.kit.integer import read_integer
 from babelgate.adapters.kit.json import ABSENT, read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.langchain.wire.requests import Checkpoint
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.value import is_uuid
 
-AnyRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
 """A request or a WebSocket."""
 

@@ -14,6 +14,7 @@ from litestar.types import ControllerRouterHandler
 from pydantic import TypeAdapter
 
 from babelgate.adapters.kit.json import read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.kit.server.extended import confirm, is_activated
@@ -33,7 +34,6 @@ from babelgate.adapters.langchain.server.lookup import (
     thread_not_found,
 )
 from babelgate.adapters.langchain.server.parameters import (
-    AnyRequest,
     check_selection,
     number,
     path_id,

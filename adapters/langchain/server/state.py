@@ -7,6 +7,7 @@ from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.aside import TimeSlice
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import Large, list_response
@@ -18,7 +19,6 @@ from babelgate.adapters.langchain.server.answers import answer, select_members
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
 from babelgate.adapters.langchain.server.lookup import read_history, thread_not_found
 from babelgate.adapters.langchain.server.parameters import (
-    AnyRequest,
     check_selection,
     checkpoint_of,
     flag,

@@ -8,13 +8,14 @@ from typing import Any, Final
 from litestar import Response, delete, get, post, put
 from litestar.types import ControllerRouterHandler
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.langchain.codec.state import format_time
 from babelgate.adapters.langchain.server.answers import answer, empty_answer
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
-from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, principal_of, read_body, read_optional_body
+from babelgate.adapters.langchain.server.parameters import flag, principal_of, read_body, read_optional_body
 from babelgate.adapters.langchain.wire import store as w
 from babelgate.canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Listed, NamespaceQuery
 from babelgate.canonical.value import JsonObject

@@ -11,6 +11,7 @@ from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.headers import preferences, read_line
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import list_response
@@ -19,7 +20,6 @@ from babelgate.adapters.langchain.server.answers import answer, empty_answer, pa
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
 from babelgate.adapters.langchain.server.lookup import read_history, thread_not_found
 from babelgate.adapters.langchain.server.parameters import (
-    AnyRequest,
     check_selection,
     path_id,
     principal_of,

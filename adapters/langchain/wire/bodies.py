@@ -116,7 +116,7 @@ class CommandReply(TypedDict):
 
 
 class Waited(TypedDict):
-    """Result of a run of the Agent Protocol."""
+    """Result of an Agent Protocol run."""
 
     run: Run
     values: JsonObject

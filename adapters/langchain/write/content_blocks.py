@@ -21,9 +21,9 @@ class _Block:
     ended: bool
     begun: bool = False
     text: str = ""
-    """All of its text so far."""
+    """Text of the block until now, including the part that was already sent."""
     unsent: str = ""
-    """Text that is not sent yet."""
+    """End of `text` that is not sent yet."""
 
     def take(self, text: str) -> None:
         self.text += text

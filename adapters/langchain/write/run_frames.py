@@ -58,7 +58,7 @@ Payload = Callable[[], Any]
 
 
 class EventWriter:
-    """Writer of the frames of a run or a thread.
+    """Writer of the frames that show a run or a thread.
 
     It receives every record of the thread, from the first one, or from the end of a history. None of the runs that are
     shown may have begun before that end.
@@ -557,7 +557,7 @@ class _Run:
         self.attempt = attempt
         self.stateful = stateful
         self.task = ""
-        """Id of the task of an agent without its own state."""
+        """Id of the task that represents an agent without its own state."""
         self.step = 0
         self.before: Revision | None = None
         """The state from which the run started."""

@@ -93,7 +93,7 @@ class _OpenMessage:
 
 
 class ThreadEvents(EventWriter):
-    """Writer of the events of a thread.
+    """Writer of a thread's events.
 
     It receives every record of the thread, from the first one, or from the end of a history. No run may be active at
     that end.

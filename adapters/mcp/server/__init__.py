@@ -4,9 +4,10 @@ checks."""
 from collections.abc import Sequence
 from typing import Any, Final
 
-from litestar import Request, Response, delete, get, post
+from litestar import Response, delete, get, post
 from litestar.types import ControllerRouterHandler
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.mcp.errors import encode_fault
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS, challenge_headers, get_metadata
@@ -29,7 +30,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-def answer_fault(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     """Return a fault as a response of the protocol."""
     status, body, _ = encode_fault(fault)
     return json_response(body, challenge_headers(fault, request), status=status)

@@ -4,9 +4,10 @@ it."""
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.exceptions import NotFoundException
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Authentication, authentication, base_url
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.fault_headers import fault_headers
@@ -22,7 +23,7 @@ _MAX_AGE: Final = 300
 """Seconds for which a client may cache the metadata, which change only with the configuration."""
 
 
-async def get_metadata(request: Request[Any, Any, Any]) -> Response[Any]:
+async def get_metadata(request: AnyRequest) -> Response[Any]:
     """Return the metadata. Raises NotFoundException if the gateway accepts no tokens."""
     accepted = authentication(request)
     if not accepted.issuers:
@@ -58,7 +59,7 @@ def _contains(audience: str, url: str) -> bool:
     return is_same_host and f"{child.path}/".startswith(f"{parent.path.rstrip('/')}/")
 
 
-def challenge_headers(fault: Fault, request: Request[Any, Any, Any]) -> dict[str, str]:
+def challenge_headers(fault: Fault, request: AnyRequest) -> dict[str, str]:
     """Return the headers of a refused request: for a missing or invalid credential, and for a token that needs more
     scopes, with the URL of the metadata (SPEC/basic/authorization, Access Token Usage and Scope Challenge Handling)."""
     headers, accepted = fault_headers(fault), authentication(request)

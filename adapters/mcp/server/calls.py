@@ -142,9 +142,10 @@ class ToolCalls:
         self._hub = hub
 
     def _tools(self, who: Caller) -> dict[str, AgentTool]:
-        """Return the tools by name; below the URL of one agent, only its tool."""
+        """Return the tools that the caller may see, by name. A request to the URL of one agent sees only the tool of
+        that agent."""
         infos = self._hub.agents(who.principal)
-        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+        if who.has_single_agent:
             infos = [info for info in infos if info.name == who.agent]
         return tools_of(infos)
 
@@ -212,7 +213,7 @@ class ToolCalls:
         return {"resultType": "task", **task, "_meta": writer.metadata()}
 
     async def _submission(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> Submission:
-        """Return the submission of a call of a tool with these arguments. Raises invalid."""
+        """Return the submission for a tool call with these arguments. Raises invalid."""
         thread_id, alias = self._thread(thread_of(arguments))
         if tool.takes_messages:
             run_input = decode_arguments(arguments)
@@ -500,8 +501,9 @@ class ToolCalls:
 
 
 def _writer(task: Task, since: int, run_id: str | None, peer: Peer) -> ResultWriter:
-    """Return the writer of a result, for the run `run_id` or, if it is None, for the next run of the task. If the
-    caller activated the extension, it also collects records."""
+    """Return the writer of a result with the output after the record `since`. The result ends with the run `run_id`, or
+    with the next run that ends if `run_id` is None. If the caller activated the extension, the writer also collects
+    records."""
     writer = ResultWriter(task, since, run_id)
     if peer.has_extension:
         writer.records = Slice()

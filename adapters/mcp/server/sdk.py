@@ -24,6 +24,7 @@ from babelgate.adapters.kit.extension import Request, decode_request, params
 from babelgate.adapters.kit.headers import read_line
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.server.tracing import note_failure
+from babelgate.adapters.kit.tracing import note_hops
 from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM, PAGE
 from babelgate.adapters.mcp.codec.session_id import SESSION
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
@@ -160,6 +161,7 @@ def _server(calls: ToolCalls) -> Server[Any]:
 
     async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         try:
+            note_hops((ctx.params or {}).get("_meta"))
             retry = _retry(ctx, params)
             peer = _Peer(ctx, params.name, levels.is_info_sent(ctx))
             result = await calls.call(_caller(ctx), params.name, params.arguments or {}, peer, retry)

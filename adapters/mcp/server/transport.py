@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
-from litestar import Request, Response
+from litestar import Response
 
 from babelgate.adapters.kit.headers import combine_lines, is_accepted
 from babelgate.adapters.kit.json import most_values, parse, read_bytes, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller, has_siblings, note_operation
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -30,7 +31,6 @@ from babelgate.canonical.value import JsonObject
 if TYPE_CHECKING:
     from babelgate.adapters.mcp.server.sdk import Endpoint
 
-AnyRequest = Request[Any, Any, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]

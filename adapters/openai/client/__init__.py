@@ -65,7 +65,7 @@ from babelgate.canonical.value import Json, JsonObject
 __all__ = ("Client", "discover")
 
 MOST_OF_FILES: Final = 32 * 2**20
-"""Maximum total size of the files of earlier messages that are sent again, in bytes. The newest files take
+"""Maximum total size of earlier messages' files that are sent again, in bytes. The newest files take
 precedence."""
 
 _DONE: Final = b"[DONE]"

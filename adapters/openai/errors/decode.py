@@ -1,4 +1,4 @@
-"""Conversion of errors of OpenAI-compatible servers to faults."""
+"""Conversion of OpenAI-compatible servers' errors to faults."""
 
 from typing import Final
 

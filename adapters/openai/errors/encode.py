@@ -25,6 +25,7 @@ _ERRORS: Final[Mapping[FaultCode, tuple[int, str, str | None]]] = {
     FaultCode.NOT_AWAITING: (400, _REQUEST, "already_answered"),
     FaultCode.TOO_LARGE: (413, _REQUEST, "request_too_large"),
     FaultCode.QUEUE_FULL: (429, "rate_limit_error", "rate_limit_exceeded"),
+    FaultCode.LIMITED: (429, "rate_limit_error", "rate_limit_exceeded"),
     FaultCode.AGENT_FAILED: (500, _SERVER, "agent_failed"),
     FaultCode.AGENT_INVALID: (502, _SERVER, "agent_invalid"),
     FaultCode.AGENT_UNREACHABLE: (502, _SERVER, "agent_unreachable"),
@@ -38,7 +39,10 @@ _ERRORS: Final[Mapping[FaultCode, tuple[int, str, str | None]]] = {
 }
 """HTTP status, `type` and `code` of the error by fault code."""
 
-_RETRYABLE: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
+_QUOTA: Final = "insufficient_quota"
+"""`type` and `code` of OpenAI's error for a used up budget, which has status 429, too
+(platform.openai.com/docs/guides/error-codes)."""
+_RETRYABLE: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.LIMITED, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
 """Faults after which a retry may succeed. By default, official clients retry any 409, 429 and 5xx
 (openai-python 3.52.0, `_base_client.py`), and each retry would run the agent again."""
 _RETRYABLE_STATUSES: Final = frozenset({429, 503})
@@ -52,13 +56,16 @@ def encode_fault(fault: Fault) -> tuple[int, w.Error, dict[str, str]]:
     if isinstance(upstream_error.get("message"), str):
         return _encode_upstream_error(fault, upstream_error)
     status, kind, code = _ERRORS[fault.code]
+    if fault.is_lasting_limit:
+        kind = code = _QUOTA
     errors: Any = fault.details.get("errors")
     param = errors[0]["field"] or None if errors else None
     error_code: object = upstream_error.get("code")
     error = w.Error(
         message=fault.message, type=kind, param=param, code=error_code if isinstance(error_code, str) else code
     )
-    can_retry = fault.code in _RETRYABLE and fault.details.get("reason") != DISABLED
+    # openai-python 3.52.0 repeats a 429 three times within seconds, unless the server says not to.
+    can_retry = fault.code in _RETRYABLE and fault.details.get("reason") != DISABLED and not fault.is_lasting_limit
     return status, error, _headers(fault, can_retry=can_retry)
 
 

@@ -12,7 +12,7 @@ from babelgate.canonical.value import Json, is_uuid
 
 
 class RecordsReader:
-    """Reader of the records of one run. `binds`: the run is a response that can be resumed."""
+    """Reader of one run's records. `binds`: the run is a response that can be resumed."""
 
     def __init__(self, *, binds: bool) -> None:
         self.reader = RecordReader(of_run=True)

@@ -45,7 +45,7 @@ of the log has a limit."""
 _MOST_OF_RESPONSE: Final = 64_000
 """Maximum size of a response's unknown members, in bytes."""
 _MOST_OF_TEXT: Final = 64_000
-"""Maximum length of one member of a mirrored item, in characters. Images exceed it, and are kept as files instead."""
+"""Maximum length of a mirrored item's member, in characters. Images exceed it, and are kept as files instead."""
 _TOO_LARGE: Final = "the output of the server is too large to keep"
 
 _DELTAS: Final[Mapping[str, Growing]] = {
@@ -129,7 +129,7 @@ class ResponseReader:
         self._has_lost = False
 
     def read(self, value: Json) -> list[Event]:
-        """Return the events of one event of the stream.
+        """Return the canonical events for one event of the stream.
 
         Raises agent_failed if the server reports an error, invalid if the value breaks the protocol.
         """

@@ -4,8 +4,9 @@ of the hub."""
 from collections.abc import Sequence
 from typing import Any, Final
 
-from litestar import Request, Response, Router, delete, get, post, websocket
+from litestar import Response, Router, delete, get, post, websocket
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.extended import answer_file, confirm, is_activated
@@ -24,8 +25,6 @@ from babelgate.adapters.openai.wire import replies as w
 from babelgate.canonical import Fault, FaultCode, Hub
 
 __all__ = ("answer_fault", "routes")
-
-AnyRequest = Request[Any, Any, Any]
 
 
 def routes(hub: Hub) -> Sequence[Router]:
@@ -100,7 +99,7 @@ class Models(Handlers):
         """Answer with all agents as models. The URL of one agent lists only that agent."""
         who = caller(request)
         infos = self._hub.agents(who.principal)
-        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+        if who.has_single_agent:
             infos = [info for info in infos if info.name == who.agent]
         return json_response(w.Models(data=[encode_model(info) for info in infos]))
 

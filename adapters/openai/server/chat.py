@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from litestar import Request, Response
+from litestar import Response
 
 from babelgate.adapters.kit.extension import decode_request, messages_of, with_uploads
 from babelgate.adapters.kit.json import read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from babelgate.adapters.kit.server.extended import confirm, is_activated
@@ -46,8 +47,6 @@ from babelgate.canonical import (
 )
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject, is_uuid
-
-AnyRequest = Request[Any, Any, Any]
 
 _WORDS: Final = CallWords(call="tool call", result="result", field="messages")
 

@@ -6,11 +6,12 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, cast
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.connection import ASGIConnection
 
 from babelgate.adapters.kit.aside import aside
 from babelgate.adapters.kit.json import most_bytes, most_values, read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -24,8 +25,6 @@ from babelgate.adapters.openai.write.conversation import ConversationWriter
 from babelgate.canonical import Hub, RunStatus, Scope
 from babelgate.canonical.event import RunCreated, RunEnded
 from babelgate.canonical.value import JsonObject
-
-AnyRequest = Request[Any, Any, Any]
 
 _NO_USAGE: Final[JsonObject] = {
     "input_tokens": 0,

@@ -25,7 +25,7 @@ _STOPPING = Fault(code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting
 
 
 class Completion:
-    """Reader of the completion of one run. `schema`: the format that the caller requested for the answer. `extended`:
+    """Reader of one run's completion. `schema`: the format that the caller requested for the answer. `extended`:
     the caller activated the Babelgate extension."""
 
     def __init__(

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from litestar import Request, Response
+from litestar import Response
 
 from babelgate.adapters.kit.json import ABSENT, read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -23,8 +24,6 @@ from babelgate.canonical import FaultCode, FaultError, Hub, Scope
 from babelgate.canonical.hub import StateUpdate, ThreadChange
 from babelgate.canonical.thread import Thread
 from babelgate.canonical.value import JsonObject
-
-AnyRequest = Request[Any, Any, Any]
 
 
 class Conversations(Handlers):

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
-from litestar import Request, Response
+from litestar import Response
 
 from babelgate.adapters.kit.extension import Request as ExtensionRequest
 from babelgate.adapters.kit.extension import decode_request, messages_of, with_uploads
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from babelgate.adapters.kit.server.extended import confirm, is_activated
@@ -63,8 +64,6 @@ from babelgate.canonical import (
 from babelgate.canonical.history import StateHistory
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
-
-AnyRequest = Request[Any, Any, Any]
 
 _WORDS: Final = CallWords(call="call", result="output", field="input")
 

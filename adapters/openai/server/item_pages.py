@@ -21,7 +21,7 @@ _PLACES: Final = 10_000
 
 
 class ItemPages:
-    """Reader of pages of items."""
+    """Reader of item pages."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub

@@ -4,9 +4,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from litestar import Request, Response
+from litestar import Response
 
 from babelgate.adapters.kit.integer import parse_integer
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.extended import confirm, is_activated
@@ -21,8 +22,6 @@ from babelgate.adapters.openai.server.lookup import FoundRun, find_response, no_
 from babelgate.adapters.openai.server.page import page_of
 from babelgate.canonical import FaultCode, FaultError, Hub, RunStatus
 from babelgate.canonical.value import JsonObject
-
-AnyRequest = Request[Any, Any, Any]
 
 
 class Responses(Handlers):

@@ -4,10 +4,11 @@ Runs without a stored thread are not stored."""
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-from litestar import Request, Response
+from litestar import Response
 from pydantic_core import to_json
 
 from babelgate.adapters.kit.json import read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -21,8 +22,6 @@ from babelgate.adapters.openai.wire import replies as w
 from babelgate.adapters.openai.wire.responses import MetadataUpdate
 from babelgate.canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus, Task
 from babelgate.canonical.value import JsonObject
-
-AnyRequest = Request[Any, Any, Any]
 
 _MOST_RUNS: Final = 100
 _MOST_SEARCHED: Final = 10_000

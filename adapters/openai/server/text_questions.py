@@ -144,7 +144,7 @@ async def _find_question(
 
 
 def _digest(messages: Sequence[Message]) -> str:
-    """Return a digest of the texts of user and agent. Instructions are left out, because they may change with each
+    """Return a digest of the user's and the agent's texts. Instructions are left out, because they may change with each
     request."""
     texts = [[each.role, each.text.strip()] for each in messages if each.role in ("user", "agent") and each.text]
     return sha256(json.dumps(texts).encode()).hexdigest()

@@ -38,7 +38,7 @@ class ChunkChoice(TypedDict):
 
 
 class Chunk(TypedDict):
-    """One event of the stream of a completion. The stream ends with the data `[DONE]`."""
+    """One event of a streamed completion. The stream ends with the data `[DONE]`."""
 
     id: str
     object: Literal["chat.completion.chunk"]

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 from babelgate.canonical.value import JsonObject
 
 MAX_MESSAGES: Final = 10_000
-"""Maximum number of messages of a chat, and of items of an input. Chosen, not measured: SPEC has no limit."""
+"""Maximum number of messages in a chat, and of items in an input. Chosen, not measured: SPEC has no limit."""
 # SPEC/shared_params/metadata.py: "Set of 16 key-value pairs … Keys are strings with a maximum length of 64 characters.
 # Values are strings with a maximum length of 512 characters."
 Metadata = Annotated[

@@ -1,4 +1,4 @@
-"""Output items of calls of the agent's own tools."""
+"""Output items for calls of the agent's own tools."""
 
 from typing import Final
 

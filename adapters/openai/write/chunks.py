@@ -29,7 +29,7 @@ STARTED_OVER: Final = Fault(
 
 
 class ChunkWriter:
-    """Writer of the chunks of one completion. `counts`: the caller requested the usage."""
+    """Writer of one completion's chunks. `counts`: the caller requested the usage."""
 
     def __init__(self, completion_id: str, created: int, model: str, *, counts: bool) -> None:
         self._head = (completion_id, created, model)

@@ -84,7 +84,7 @@ class CompletionText:
         self._citations.append((message_id, annotation))
 
     def span(self, message_id: str, start: int | None, end: int | None) -> JsonObject:
-        """Return the position of a range of a message's text in the content. None means its start or its end."""
+        """Return the position, in the content, of a range in a message's text. None means its start or its end."""
         begin = self._starts.get(message_id, self._length)
         return {"start_index": begin + (start or 0), "end_index": self._length if end is None else begin + end}
 

@@ -21,7 +21,7 @@ from babelgate.canonical.message import ToolCallPart
 from babelgate.canonical.value import JsonObject
 
 _MOST_ITEMS = 10_000
-"""Maximum number of items of a conversation that can be shown, because all of them are in memory at once. Chosen, not
+"""Maximum number of conversation items that can be shown, because all of them are in memory at once. Chosen, not
 measured: as many as one input may have (`wire.requests.MAX_MESSAGES`)."""
 
 

@@ -32,7 +32,7 @@ class OutputItem:
     annotations: list[JsonObject] = field(default_factory=list[JsonObject])
     """Annotations of the open part."""
     started_at: int = 0
-    """Number of characters of the message before the open part."""
+    """Number of characters in the message before the open part."""
     is_void: bool = False
     """True if a restart of the agent voided the item."""
     is_whole: bool = False

@@ -19,7 +19,7 @@ class MessageTracker:
         self._data: list[tuple[str, Json]] = []
         """Data that was shown, each with the id of its message."""
         self.usage: JsonObject = {}
-        """Sum of the usage of the messages."""
+        """Sum of the messages' usage."""
 
     def add_part(self, event: PartAdded) -> None:
         """Remember the type of a part if deltas of it follow."""

@@ -14,7 +14,7 @@ from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Loss, losses_by_feature
 from babelgate.canonical.value import Json, JsonObject
 
-_BUSY: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
+_BUSY: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.LIMITED, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
 _PLACED: Final = frozenset({"usage", "incomplete_details"})
 """Members of the upstream's response that have their own place in the response."""
 

@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
-from litestar import Request, Response, Router, get, patch, post
+from litestar import Response, Router, get, patch, post
 
 from babelgate.adapters.kit.extension import answer_message
 from babelgate.adapters.kit.integer import parse_integer
 from babelgate.adapters.kit.json import ABSENT, parse_text, read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from babelgate.adapters.kit.server.encoding import json_response
@@ -58,7 +59,6 @@ from babelgate.canonical.value import JsonObject, is_uuid
 
 __all__ = ("answer_fault", "routes")
 
-AnyRequest = Request[Any, Any, Any]
 
 PROTOCOL: Final = "runtime"
 

@@ -11,7 +11,7 @@ from babelgate.conformance.wire.exchange import Redactor
 
 MARKS: Final = "✓ same as the others, ◐ with a declared loss, ✗ different, – not in the protocol, ? not played."
 _MAX_TEXT: Final = 400
-"""Maximum number of characters of a message that are shown."""
+"""Maximum number of a message's characters that are shown."""
 _MAX_EVENTS: Final = 4
 """Maximum number of events that are shown, from the end of a stream."""
 _MAX_DECLARED: Final = 12

@@ -10,7 +10,7 @@ _PLOT: Final = 420
 _WORDS: Final = 180
 _ROW: Final = 22
 _MAX_LABEL: Final = 30
-"""Maximum number of characters of a label; a tooltip shows the rest."""
+"""Maximum length of a label, in characters; a tooltip shows the rest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,18 +16,18 @@ from babelgate.conformance.wire.http import Wire
 
 
 class A2aRevision(ABC):
-    """Reader of the cards of one revision."""
+    """Reader of one revision's cards."""
 
     version: ClassVar[str]
-    """Version in the request of the card."""
+    """Value of the header `A2A-Version` in the request for the card."""
     interface: ClassVar[str]
-    """Description of the interfaces of the revision, for an error."""
+    """Name of the revision's interfaces in the message about a card that declares none: `interface of version 1.x`."""
     dialect: ClassVar[RevisionConversion]
     rest: ClassVar[type[RestBinding]]
 
     @abstractmethod
     def interfaces(self, card: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the URL and the binding of each interface of the revision."""
+        """Yield the URL and the binding of each of the revision's interfaces."""
 
     @abstractmethod
     def capabilities(self, card: Any) -> Mapping[str, bool]:
@@ -38,7 +38,7 @@ class A2aRevision(ABC):
         return {}
 
     def version_note(self, card: Any) -> str:
-        """Return what to add to the evidence about the version of a card."""
+        """Return a note about the card's version, which is appended to the evidence; empty if there is none."""
         return ""
 
     async def open(self, wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[A2aTarget]:

@@ -34,7 +34,7 @@ class RestBinding(ABC):
     errors: ClassVar[Mapping[int, str]]
     """Schema definitions of errors, by the first digit of the status."""
     event: ClassVar[str]
-    """Schema definition of an event of a stream."""
+    """Schema definition of a stream event."""
 
     def __init__(self, wire: Wire, url: str, headers: Mapping[str, str]) -> None:
         self.wire = wire

@@ -1,4 +1,4 @@
-"""Probes of the discovery of agents."""
+"""Probes of agent discovery."""
 
 from typing import Any, Final
 

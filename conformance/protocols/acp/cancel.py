@@ -1,4 +1,4 @@
-"""Probes of the cancellation of runs."""
+"""Probes of run cancellation."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Probes of the list of a run's events."""
+"""Probes of a run's event list."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Probes of the events of a stream, and of their order."""
+"""Probes of stream events, and of their order."""
 
 from typing import Any, Final
 

@@ -50,7 +50,7 @@ class LangChainStream:
     exchange: Exchange
 
     def of(self, event: str) -> list[SseFrame]:
-        """Return the frames of one kind of event, including those of subgraphs."""
+        """Return the frames that hold one kind of event, including those of subgraphs."""
         return [frame for frame in self.exchange.frames if frame.event.partition("|")[0] == event]
 
 

@@ -27,10 +27,11 @@ class Layout:
     wait: str = "wait"
     """Last segment of the path at which a run is awaited."""
     tuples: str = "messages"
-    """StreamExchange mode for pieces of messages."""
+    """Stream mode that sends messages in pieces."""
 
     def runs(self, thread_id: str | None, *way: str) -> str:
-        """Return the path for creating runs, on a thread or without one (None). `way`: `wait`, `stream`, or nothing."""
+        """Return the path for creating or listing the runs of a thread. None means runs without a thread. `way` are the
+        segments after it: `wait` or `stream`, or none."""
         below = ("threads", thread_id) if self.is_below and thread_id else ()
         return _path(*below, "runs", *way)
 
@@ -227,7 +228,7 @@ class LangChainTarget:
     # Names of members, and texts of messages
 
     def spell(self, name: str) -> str:
-        """Return the name of a member of commands and events, spelled as in this dialect."""
+        """Return a member's name in commands and events, spelled as in this dialect."""
         first, *rest = name.split("_")
         return first + "".join(each.capitalize() for each in rest) if self.dialect.is_camel else name
 

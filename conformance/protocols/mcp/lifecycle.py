@@ -1,4 +1,4 @@
-"""Probes of the start of a session."""
+"""Probes of a session's start."""
 
 from typing import Any, Final
 

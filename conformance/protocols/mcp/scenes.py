@@ -57,7 +57,7 @@ def arguments_for(ctx: Ctx, behaviour: str, tool: Any) -> dict[str, Any]:
 
 
 async def call_of(ctx: Ctx, behaviour: str) -> tuple[Any, dict[str, Any]]:
-    """Return the tool for a behaviour, and the params of a call of it."""
+    """Return the tool for a behaviour, and the params of a call to it."""
     tool = await tool_named(ctx, behaviour)
     return tool, {"name": dig(tool, "name"), "arguments": arguments_for(ctx, behaviour, tool)}
 

@@ -95,7 +95,7 @@ class McpSession:
         return reply
 
     def schema_of(self, method: str, result: Any) -> str | None:
-        """Return the name of the schema of a method's result, or None if there is no schema."""
+        """Return the schema name of a method's result, or None if there is no schema."""
         return _RESULTS.get(method)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Probes of the list of tools."""
+"""Probes of the tool list."""
 
 import re
 from typing import Any, Final

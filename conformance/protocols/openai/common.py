@@ -11,7 +11,7 @@ from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[OpenAiTarget]()
 models: Final = Probes[OpenAiTarget]()
-"""Probes of the list of models, which only one set requires."""
+"""Probes of the model list, which only one set requires."""
 
 
 @models.add

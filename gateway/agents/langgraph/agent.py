@@ -113,7 +113,7 @@ class _Inspected:
     graph: Any
     shape: GraphInputSchema
     context: frozenset[str]
-    """Names of the members of its context."""
+    """Names of its context's members."""
     outputs: frozenset[str]
     """Names of its output channels."""
 

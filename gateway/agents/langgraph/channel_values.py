@@ -1,4 +1,4 @@
-"""Stored form of the values of a graph's channels.
+"""Stored form of a graph's channel values.
 
 Each value is stored once. For a list or an object that grows, only the new items or members are stored. A value that
 has doubled since it was last stored whole is stored whole again. So reading a value takes at most twice its size, and a

@@ -35,7 +35,7 @@ MODES: Final = ("values", "checkpoints", "tasks", "updates", "messages", "custom
 _HIDDEN: Final = "langsmith:hidden"
 _INTERRUPT: Final = "__interrupt__"
 _ABOUT: Final = "langgraph_"
-"""Prefix of the metadata of a message that LangGraph adds; the author of the graph adds the rest."""
+"""Prefix of the message metadata that LangGraph adds; the author of the graph adds the rest."""
 
 Namespace = tuple[str, ...]
 
@@ -75,7 +75,7 @@ class ResumedRun:
     """Log of a run that a graph continues, compared with the checkpoint from which it continues."""
 
     void: tuple[str, ...]
-    """Ids of the messages of interrupted tasks, which the graph runs again."""
+    """Message ids of interrupted tasks, which the graph runs again."""
     recorded: set[str]
     """Ids of the checkpoints and messages in the log."""
     unrecorded: Sequence[AIMessage] = ()
@@ -220,7 +220,7 @@ async def read_events(events: AsyncIterator[Mapping[str, Any]]) -> AsyncGenerato
 
 
 class GraphStreamReader:
-    """Reader of the stream of one run. Feed it the output of `astream`."""
+    """Reader of one run's stream. Feed it the output of `astream`."""
 
     def __init__(
         self,

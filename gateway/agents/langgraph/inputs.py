@@ -207,9 +207,12 @@ def configurable_of(call: Invocation) -> JsonObject:
 
 
 def options(call: Invocation, context: frozenset[str]) -> JsonObject:
-    """Return the other arguments of a run.
+    """Return the keyword arguments with which the graph runs, besides its input and its `RunnableConfig`.
 
-    `context` has the names of the members of the graph's context. A caller may also send them in `configurable`.
+    They are `context`, `durability`, `interrupt_before` and `interrupt_after`, from the caller's configuration.
+
+    `context` names the members of the graph's context schema. A caller who sends no context may send these members in
+    `configurable`.
     """
     arguments: JsonObject = {}
     if sent_context := as_object(call.config.get("context")):

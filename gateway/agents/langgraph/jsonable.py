@@ -23,7 +23,7 @@ _MAX_DEPTH: Final = 50
 """Maximum nesting of the result, in levels. The log accepts 64, and the event around a state needs some of them."""
 _PLAIN: Final = (dict, list)
 _MAX_TEXT: Final = 10_000
-"""Maximum length of the text of an object that JSON cannot represent, in characters."""
+"""Maximum length of the text that replaces an object which JSON cannot represent, in characters."""
 
 
 def plain_text(text: str) -> str:

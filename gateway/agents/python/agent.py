@@ -27,7 +27,7 @@ from babelgate.gateway.agents.python.yielded import YieldEncoder
 log = logging.getLogger("babelgate.agent")
 
 _MAX_TEXT = 10_000
-"""Maximum number of characters of an exception's message that callers receive."""
+"""Maximum length of an exception's message that callers receive, in characters."""
 
 
 def wrap(

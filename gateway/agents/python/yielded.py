@@ -110,7 +110,7 @@ def _number(value: float) -> float:
 
 
 class _Copy:
-    """Conversion of one value to JSON, with a limit of the number of nested values."""
+    """Conversion of one value to JSON, with a limit on the number of nested values."""
 
     def __init__(self) -> None:
         self._remaining = MAX_VALUES

@@ -17,9 +17,10 @@ import httpx
 
 from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.principal import has_credential
 from babelgate.gateway.agents.tokens.cache import MARGIN, TokenCache
 from babelgate.gateway.agents.tokens.endpoint import IssuedToken, ProviderUnavailable, TokenEndpoint, TokenRefused
-from babelgate.gateway.run_caller import RUN_CALLER, RunCaller
+from babelgate.gateway.run_caller import RUN_CALLER, DelegatingCaller
 from babelgate.gateway.settings.agent_auth import ClientCredentials, TokenExchange
 from babelgate.gateway.storage.agent_tokens import AgentTokenStore, GrantedTokens
 
@@ -143,10 +144,10 @@ class AgentTokens:
 
     # Tokens to which the user has agreed
 
-    async def _find_granted(self, settings: TokenExchange, caller: RunCaller) -> str | None:
+    async def _find_granted(self, settings: TokenExchange, caller: DelegatingCaller) -> str | None:
         """Return a token to which the caller has agreed, or None. Raises ProviderUnavailable."""
         store: AgentTokenStore | None = caller.store
-        if settings.consent is None or store is None or not caller.subject:
+        if settings.consent is None or store is None or not has_credential(caller.subject):
             return None
         key = hashlib.sha256(json.dumps(["granted", caller.subject, settings.purpose]).encode()).digest()
         try:
@@ -185,7 +186,7 @@ class AgentTokens:
         form = {"grant_type": "client_credentials", **target, **_optional(scope=self._settings.scope)}
         return await self._fetch(form)
 
-    async def _exchange(self, settings: TokenExchange, caller: RunCaller, token: str) -> str:
+    async def _exchange(self, settings: TokenExchange, caller: DelegatingCaller, token: str) -> str:
         """Return a token of the caller (RFC 8693). Raises TokenRefused, ProviderUnavailable."""
         form = {
             "grant_type": _EXCHANGE,
@@ -204,7 +205,7 @@ class AgentTokens:
             raise
         return issued
 
-    async def _fetch(self, form: Mapping[str, str], caller: RunCaller | None = None) -> str:
+    async def _fetch(self, form: Mapping[str, str], caller: DelegatingCaller | None = None) -> str:
         key = hashlib.sha256(json.dumps([*self._endpoint.identity, sorted(form.items())]).encode()).digest()
         if caller is None:
             return await self._cache.get(key, partial(self._endpoint.request, form))
@@ -221,7 +222,7 @@ class _NothingGranted(Exception):
     """Absence of tokens to which the user has agreed."""
 
 
-async def _note(caller: RunCaller, agent: str, error: str = "") -> None:
+async def _note(caller: DelegatingCaller, agent: str, error: str = "") -> None:
     """Record an exchange in the audit log."""
     store: AgentTokenStore | None = caller.store
     if store is not None:

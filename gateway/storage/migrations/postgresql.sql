@@ -245,6 +245,12 @@ CREATE TABLE node (
 	PRIMARY KEY (node_id)
 );
 
+CREATE UNLOGGED TABLE rate (
+	key VARCHAR COLLATE "C" NOT NULL,
+	tat DOUBLE PRECISION NOT NULL,
+	PRIMARY KEY (key)
+);
+
 CREATE TABLE remnant (
 	thread_pk BIGINT NOT NULL,
 	PRIMARY KEY (thread_pk)
@@ -280,6 +286,21 @@ CREATE INDEX run_created ON run (owner, created_at, run_id) WHERE created_at > 0
 CREATE INDEX run_newest ON run (created_at, owner, run_id);
 
 CREATE INDEX run_erred ON run (owner, created_at, run_id) WHERE status IN ('error', 'timeout');
+
+CREATE TABLE spend (
+	scope VARCHAR COLLATE "C" NOT NULL,
+	period VARCHAR COLLATE "C" NOT NULL,
+	input BIGINT NOT NULL,
+	output BIGINT NOT NULL,
+	cost BIGINT NOT NULL,
+	runs BIGINT NOT NULL,
+	unknown BIGINT NOT NULL,
+	extra_cost BIGINT NOT NULL,
+	extra_tokens BIGINT NOT NULL,
+	extra_runs BIGINT NOT NULL,
+	changed_at BIGINT NOT NULL,
+	PRIMARY KEY (scope, period)
+);
 
 CREATE TABLE tally (
 	owner VARCHAR COLLATE "C" NOT NULL,

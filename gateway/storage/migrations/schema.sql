@@ -368,6 +368,27 @@ CREATE INDEX run_newest ON run (created_at, owner, run_id);
 
 CREATE INDEX run_erred ON run (owner, created_at, run_id) WHERE status IN ('error', 'timeout');
 
+CREATE TABLE rate (
+	"key" VARCHAR NOT NULL, 
+	tat FLOAT NOT NULL, 
+	PRIMARY KEY ("key")
+);
+
+CREATE TABLE spend (
+	scope VARCHAR NOT NULL, 
+	period VARCHAR NOT NULL, 
+	input BIGINT NOT NULL, 
+	output BIGINT NOT NULL, 
+	cost BIGINT NOT NULL, 
+	runs BIGINT NOT NULL, 
+	unknown BIGINT NOT NULL, 
+	extra_cost BIGINT NOT NULL, 
+	extra_tokens BIGINT NOT NULL, 
+	extra_runs BIGINT NOT NULL, 
+	changed_at BIGINT NOT NULL, 
+	PRIMARY KEY (scope, period)
+);
+
 CREATE TABLE consent (
 	state VARCHAR NOT NULL, 
 	owner VARCHAR NOT NULL, 

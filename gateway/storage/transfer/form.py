@@ -47,7 +47,7 @@ class ExportHeader(_Line, tag=FORMAT):
 
 
 class ThreadLine(_Line, tag="thread"):
-    """First line of the section of a thread."""
+    """First line of a thread's section."""
 
     owner: str
     thread_id: str
@@ -157,7 +157,7 @@ class CronLine(_Line, tag="cron"):
 
 class SectionEnd(_Line, tag="section_end"):
     lines: int
-    """Number of lines of the section, without this one."""
+    """Number of lines in the section, without this one."""
     sha256: str
     """SHA-256 of these lines, including their line ends."""
 

@@ -1,4 +1,4 @@
-"""Import of the threads of an export. Each thread is imported completely or not at all.
+"""Import of the threads in an export. Each thread is imported completely or not at all.
 
 A section is read twice. The first pass checks everything and stores the files, which no thread names yet. The second
 pass writes the section in one transaction. The rows of tasks, runs and questions are folded from the log.
@@ -88,7 +88,7 @@ Outcome = Literal["added", "same"]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Result of the import of one thread."""
+    """Result of importing one thread."""
 
     outcome: Outcome
     live: int = 0
@@ -97,7 +97,7 @@ class Restored:
 
 @dataclass(slots=True)
 class RestoredOwner:
-    """Result of the import of an owner's data outside of threads."""
+    """Result of importing an owner's data outside of threads."""
 
     added: int = 0
     same: int = 0
@@ -383,7 +383,7 @@ class _Thread:
         self._owner = owner
         self._thread_id = thread_id
         self._references: dict[str | None, str | None] = {None: None}
-        """References that the log has instead of the ids of tasks and runs, by id."""
+        """References that the log has instead of task and run ids, by that id."""
         self._rows: list[tuple[Any, ...]] = []
         self._size = 0
 

@@ -367,6 +367,13 @@ async def test_task_without_a_subscription_is_polled(far: Far, agent: Client) ->
     assert await text_from(agent) == "ab"
 
 
+async def test_an_invalid_reply_of_a_subscription_is_a_failure(far: Far, agent: Client) -> None:
+    far.set(STREAM, STARTED)
+    far.set("GetTask", WORKING, whole("ab"))
+    far.set("SubscribeToTask", [{"task": WORKING}, {"statusUpdate": {"status": {"state": 7}}}])
+    assert await code_from(agent) is FaultCode.AGENT_INVALID
+
+
 async def test_unknown_task_after_a_break_is_a_failure(far: Far, agent: Client) -> None:
     far.set(STREAM, STARTED)
     far.fail("GetTask", -32001, "Task not found")

@@ -1,6 +1,14 @@
 import pytest
 
-from babelgate.adapters.a2a.errors import REASONS, a2a_error, error_object, reason_of, rest_error, rest_error_0_3
+from babelgate.adapters.a2a.errors import (
+    REASONS,
+    a2a_error,
+    decode_error,
+    error_object,
+    reason_of,
+    rest_error,
+    rest_error_0_3,
+)
 from babelgate.canonical import Fault, FaultCode
 from tests.adapters.a2a.schema import check
 
@@ -66,3 +74,12 @@ def test_rest_error_of_0_3_has_the_sdks_type() -> None:
         "code": -32001,
     }
     assert rest_error_0_3(Fault(code=FaultCode.INTERNAL, message="No."))["type"] == "InternalError"
+
+
+@pytest.mark.parametrize("code", [FaultCode.LIMITED, FaultCode.QUEUE_FULL])
+def test_a_limit_of_another_gateway_is_temporary(code: FaultCode) -> None:
+    fault = Fault(code=code, message="The next in 3 seconds.", details={"retry_after": 3})
+    for answer, status in (({"error": error_object(fault, "1.0")}, 200), (rest_error(fault), 429)):
+        read = decode_error(answer, status).fault
+        assert (read.code, read.details["retry_after"]) == (FaultCode.AGENT_UNREACHABLE, 3)
+        assert "The next in 3 seconds." in read.message

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from babelgate.conformance.bench.price import Price, PriceError, Prices, add_usages, normal, parse_price, read_prices
+from babelgate.conformance.bench.price import Price, PriceError, Prices, parse_price, read_prices
+from babelgate.usage import add_usages, normal
 
 PRICE = Price(input=3, output=15)
 

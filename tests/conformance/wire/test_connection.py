@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from babelgate.conformance.wire import http as http_client
 from babelgate.conformance.wire.connection import ConnectionPool
 from tests.certificate import self_signed
 from tests.gateway.command import bound_socket
@@ -98,3 +99,13 @@ async def test_untrusted_certificate_is_refused(tmp_path: Path) -> None:
         async with client() as http:
             with pytest.raises(httpx.ConnectError):
                 await http.get(f"https://localhost:{port}/")
+
+
+async def test_certificates_of_the_environment_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key = self_signed(tmp_path, "localhost")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    trusted = http_client._tls.__wrapped__()  # pyright: ignore[reportPrivateUsage]
+    async with answering(ANSWER, tls) as (port, _), client(trusted) as http:
+        assert (await http.get(f"https://localhost:{port}/")).text == "hi"

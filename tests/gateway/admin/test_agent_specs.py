@@ -100,6 +100,11 @@ REFUSED: list[tuple[Any, int, str]] = [
     ({"python": "os:system"}, 400, "the name of a module would execute code"),
     ({"url": "http://127.0.0.1", "auth": {"headers": {}}}, 400, "has only headers and forward"),
     ({"graph": "./x.py:graph"}, 400, "the name of a module would execute code"),
+    (
+        {"url": "http://127.0.0.1:1", "card": {"verify": "audit", "keys": ["/etc/passwd"]}},
+        400,
+        "card.keys: an agent of the administration API has URLs of key sets, because files are the operator's",
+    ),
     ({"url": "http://192.0.2.1/acp"}, 400, "the address 192.0.2.1 is not in admin.agent_networks"),
     ({"url": "ftp://127.0.0.1"}, 400, "url: an http:// or https:// URL"),
     ({"url": "http://127.0.0.1:1", "color": "red"}, 400, "color: there is no such key"),

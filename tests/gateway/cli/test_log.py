@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from babelgate.canonical.printable import one_line
-from babelgate.gateway.cli.log import DELAY, BufferedHandler, LineFormatter
+from babelgate.gateway.cli.log import DELAY, HIDDEN, BufferedHandler, HidingFormatter, LineFormatter, hide_in_log
+from babelgate.gateway.telemetry.json_lines import JsonFormatter
 from tests.gateway.command import BOUND, PROGRAM, ROOT, served
 
 FORGED = "2026-01-01 00:00:00,000 INFO babelgate.request forged"
@@ -244,3 +245,27 @@ def test_a_stopping_gateway_writes_its_last_lines(tmp_path: Path) -> None:
         httpx.get(f"{running.url}/healthz").raise_for_status()
         log = running.stop()
     assert "GET /healthz 200" in log
+
+
+@pytest.mark.parametrize("inner", [LineFormatter(), JsonFormatter(None, is_traced=False)])
+def test_secrets_of_files_are_hidden_in_all_forms(inner: logging.Formatter) -> None:
+    secret = 'quo"ted\n\u2028gr\u00fc\u00df'
+    record = logging.LogRecord("babelgate", logging.INFO, "x.py", 1, "url=%s abc", (f"https://{secret}/",), None)
+    try:
+        hide_in_log([secret, "abc", "quo"])
+        line = HidingFormatter(inner).format(record)
+        assert f"url=https://{HIDDEN}/ abc" in line  # three characters are too few
+        hide_in_log([])
+        assert HIDDEN not in HidingFormatter(inner).format(record)
+    finally:
+        hide_in_log([])
+
+
+def test_a_gateway_hides_secrets_of_files_in_its_log(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret-0123456789\n")
+    url = "http://127.0.0.1:9/${file:SECRET}".replace("SECRET", str(tmp_path / "secret"))
+    (tmp_path / "babelgate.yaml").write_text(json.dumps({"agents": {"a": {"url": url}}}))
+    with served(tmp_path) as gateway:
+        line = gateway.logged("broken agent a")
+        assert f"http://127.0.0.1:9/{HIDDEN}: " in line
+        assert "secret-" not in gateway.stop()

@@ -14,6 +14,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.gateway.card_keys import make_pair
 from tests.gateway.command import BOUND, Served, served
 from tests.gateway.hubs import within
 from tests.gateway.load import Load, run_body
@@ -145,6 +146,23 @@ def test_a_changed_secret_file_is_reloaded(folder: Path) -> None:
         line = running.logged("configuration not reloaded")
         assert f"the file {folder / 'key'} cannot be read: No such file or directory" in line
         assert names(running, **{"X-Api-Key": "another-0123456789"}) == ["a"]
+
+
+def test_a_changed_signing_key_is_reloaded(folder: Path) -> None:
+    old, new = make_pair(folder, "card"), make_pair(folder, "new")
+    write(folder, {"a": ECHO}, watch=True, signing={"keys": ["card.pem"]})
+    with serving(folder) as running:
+        assert kids(running) == [old.key.kid]
+        new.file.replace(old.file)
+        running.logged("configuration reloaded applied=0")
+        assert kids(running) == [new.key.kid]
+        old.file.unlink()
+        assert "signing.keys.0: the file cannot be read" in running.logged("configuration not reloaded")
+        assert kids(running) == [new.key.kid]
+
+
+def kids(running: Served) -> list[str]:
+    return [key["kid"] for key in httpx.get(f"{running.url}/.well-known/jwks.json").json()["keys"]]
 
 
 def test_a_revoked_key_ends_its_stream(folder: Path) -> None:

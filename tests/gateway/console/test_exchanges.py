@@ -1,4 +1,4 @@
-"""Exchanges with the server of an agent: recorded as they pass, without secrets, for their owner alone."""
+"""Exchanges with the server of an agent: recorded as they pass, without secrets, for callers who may read the run."""
 
 import asyncio
 import json
@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from babelgate.adapters.kit.client.exchanges import BODY_LIMIT
 from babelgate.conformance.report import __file__ as report_file
 from babelgate.gateway import demo
+from babelgate.gateway.console.addresses import AddressFilter
 from babelgate.gateway.console.exchanges import split_events
 from tests.gateway.hubs import eventually, within
 from tests.running import Running, running
@@ -61,7 +62,7 @@ class Wired:
 
     async def all(self, run_id: str) -> list[Any]:
         listed = await self.get(f"{run_id}/exchanges")
-        return [await self.get(f"{run_id}/exchanges/{item['n']}") for item in listed["items"]]
+        return [await self.get(f"{run_id}/exchanges/{item['number']}") for item in listed["items"]]
 
 
 @asynccontextmanager
@@ -97,9 +98,7 @@ async def failures(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[W
 
 def schema() -> Any:
     document = json.loads((Path(report_file).parent / "report.schema.json").read_text(encoding="utf-8"))
-    exchange = {**document["$defs"]["exchange"], "$defs": document["$defs"]}
-    exchange["properties"] = {**exchange["properties"], "n": {"type": "integer"}}
-    return Draft202012Validator(exchange)
+    return Draft202012Validator({**document["$defs"]["exchange"], "$defs": document["$defs"]})
 
 
 async def test_a_run_shows_its_exchanges_in_the_form_of_reports(everything: Wired) -> None:
@@ -231,12 +230,12 @@ KEYS: Final[Mapping[str, Any]] = {
     "bob": "key-of-bob",
 }
 ACCESS: Final = (
-    {"who": "*", "allow": ["discover", "read", "run"]},
+    {"who": "*", "allow": ["discover", "read", "run", "write"]},
     {"who": "group:ops", "allow": ["admin"]},
 )
 
 
-async def test_only_owners_read_bodies_and_only_operators_read_hosts(tmp_path: Path) -> None:
+async def test_only_readers_see_bodies_and_only_operators_see_hosts(tmp_path: Path) -> None:
     async with wired(tmp_path, "all", keys=KEYS, access=ACCESS) as gateways:
         http, host = gateways.front.http, gateways.back.url.removeprefix("http://")
         http.headers["X-Api-Key"] = "key-of-alice"
@@ -248,11 +247,17 @@ async def test_only_owners_read_bodies_and_only_operators_read_hosts(tmp_path: P
         http.headers["X-Api-Key"] = "key-of-bob"
         await gateways.get(f"{run_id}/exchanges", 404)
         await gateways.get(f"{run_id}/exchanges/1", 404)
+        http.headers["X-Api-Key"] = "key-of-alice"
+        thread_id = (await gateways.get(run_id))["thread_id"]
+        grant = {"thread_id": thread_id, "grantee": "owner:bob", "level": "read"}
+        assert (await http.post("/grants", json=grant)).is_success
+        http.headers["X-Api-Key"] = "key-of-bob"
+        assert (await gateways.all(run_id))[-1] == exchange
         http.headers["X-Api-Key"] = "key-of-ops"
         listed = await gateways.get(f"{run_id}/exchanges")
         assert listed["items"][-1]["url"] == f"http://{host}/a2a/echo"
         assert "hello" not in json.dumps(listed)
-        assert "owner" in (await gateways.get(f"{run_id}/exchanges/1", 403))["error"]["message"]
+        assert "may read" in (await gateways.get(f"{run_id}/exchanges/1", 403))["error"]["message"]
         run_of_ops = await gateways.start("echo")
         assert host in json.dumps(await gateways.all(run_of_ops))
 
@@ -263,4 +268,67 @@ async def test_events_are_split_with_the_time_of_their_end() -> None:
         (0.2, "data: one"),
         (0.3, "data: two"),
         (0.3, "data: three"),
+    ]
+
+
+async def test_errors_name_hosts_to_operators_only(tmp_path: Path) -> None:
+    async with wired(tmp_path, "failures") as gateways:
+        pass
+    host = gateways.back.url.removeprefix("http://")
+    agent = {"url": f"{gateways.back.url}/a2a/echo", "protocol": "a2a", "agent": "echo"}
+    async with running(tmp_path, configured={"echo": agent}, keys=KEYS, access=ACCESS) as front:
+        alone = Wired(front, gateways.back)
+        for key, sees_hosts in (("key-of-alice", False), ("key-of-ops", True)):
+            front.http.headers["X-Api-Key"] = key
+            *_, exchange = await alone.all(await alone.start("echo"))
+            assert exchange["error"].startswith("ConnectError")
+            text = json.dumps(exchange)
+            assert (host in text) is ("127.0.0.1" in exchange["error"]) is sees_hosts
+            assert sees_hosts or "127.0.0.1" not in text
+
+
+ADDRESSES: Final = AddressFilter(
+    [
+        "http://planner.corp.example:8080/a2a",
+        "http://agent:9000/",
+        "https://tools/",
+        "http://[fd00::1]:7000/x",
+        "http://[x",
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "public_text"),
+    [
+        ("http://planner.corp.example:8080/a2a", "http://***/a2a"),
+        ("http://user@PLANNER.corp.example/a?b=1", "http://***/a?b=1"),
+        ('{"url":"https://other.internal/a2a","name":"agent"}', '{"url":"https://***/a2a","name":"agent"}'),
+        ("wss:\\/\\/other.internal:1\\/a", "wss:\\/\\/***\\/a"),
+        ("http:\\u002f\\u002fother\\u002fa", "http:\\u002f\\u002f***\\u002fa"),
+        ("next=http%3A%2F%2Fother%3A90%2Fa%3Fb", "next=http%3A%2F%2F***%2Fa%3Fb"),
+        ("http://[fd00::1]:7000/x", "http://***/x"),
+        ("cannot reach Planner.corp.example.", "cannot reach ***."),
+        ("planner.corp.example:8080 is down", "*** is down"),
+        ("the agent uses tools", "the agent uses tools"),
+        ("agent:9000 and tools:443", "*** and ***"),
+        ("agent:90001", "agent:90001"),
+        ("fd00::1 and [fd00::1]:7000", "*** and ***"),
+        ("connect ECONNREFUSED 10.0.0.5:8000", "connect ECONNREFUSED ***"),
+        ("127.0.0.1, 8.8.8.8 and 1.2.3.999", "***, 8.8.8.8 and 1.2.3.999"),
+        ("version 1.10.0.0.5", "version 1.10.0.0.5"),
+        ("https://a, (http://b) <http://c>", "https://***, (http://***) <http://***>"),
+        ("a // comment", "a // comment"),
+    ],
+)
+async def test_addresses_are_hidden_in_every_form(text: str, public_text: str) -> None:
+    assert ADDRESSES.hide(text) == public_text
+
+
+async def test_host_header_is_hidden_even_without_agents() -> None:
+    headers = [("Host", "agent"), ("Location", "http://x/y"), ("Content-Type", "text/plain")]
+    assert AddressFilter([]).hide_headers(headers) == [
+        ("Host", "***"),
+        ("Location", "http://***/y"),
+        ("Content-Type", "text/plain"),
     ]

@@ -1,8 +1,10 @@
 """Access to the console's API: only its own page calls it, and the policy says who is an operator."""
 
+import re
 from collections.abc import AsyncGenerator, Mapping
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
@@ -10,6 +12,7 @@ from litestar import Request
 
 from babelgate.canonical import FaultError
 from babelgate.gateway.console.gate import ConsoleGate
+from babelgate.gateway.console.pages import static_files
 from babelgate.gateway.http.generations import policy_of_settings
 from babelgate.gateway.http.verifier import ANONYMOUS
 from babelgate.gateway.settings.console import ConsoleSettings
@@ -118,12 +121,28 @@ def test_writes_need_json(method: str, content_type: str | None, is_refused: boo
         gate.check_request(Request(scope))
 
 
+OFF: Final = [
+    *product(("GET", "HEAD", "OPTIONS", "POST"), ("/docs", "/docs/", "/docs//", "/agent/echo//docs")),
+    *product(("GET", "OPTIONS", "POST"), ("/console", "/console/", "/console//", "/console/0123456789abcdef/main.js")),
+    *product(("GET", "OPTIONS", "DELETE"), (ME, f"/agent/echo{ME}", "/console/api/v1/jobs", "/console/api/v1/other")),
+    *product(("GET", "OPTIONS"), ("/console/other", "/agent/echo/console", "/agent/nobody/console/")),
+]
+"""Requests for what `console: false` removes."""
+
+
 async def test_console_that_is_off_has_no_paths(tmp_path: Path) -> None:
-    async with running(tmp_path, console=False) as gateway:
-        for path in ("/console", "/console/", ME, "/agent/echo/console/"):
-            response = await gateway.http.get(path)
-            assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
-            assert "console: true" in response.text
+    static_files.cache_clear()
+    async with administered(tmp_path, console=False) as gateway:
+        for (method, path), headers in product(OFF, ({}, OPS)):
+            response = await gateway.http.request(method, path, headers=headers)
+            assert response.status_code == 404, (method, path, headers)
+            assert "allow" not in response.headers
+            assert method == "HEAD" or "console: true" in response.text
+        for path in ("/", "/openapi.json", "/openapi/gateway.json"):
+            response = await gateway.http.get(path, headers=OPS)
+            assert response.status_code == 200
+            assert not re.search('"/(console|docs)', response.text), path
+    assert static_files.cache_info().currsize == 0
 
 
 async def test_reload_switches_the_console(tmp_path: Path) -> None:
@@ -131,6 +150,7 @@ async def test_reload_switches_the_console(tmp_path: Path) -> None:
         for console, status in ((ConsoleSettings(enabled=False), 404), (ConsoleSettings(jobs=False), 200)):
             await gateway.generations.apply(gateway.settings.model_copy(update={"console": console}))
             assert (await gateway.http.get("/console/")).status_code == status
+            assert ("/console" in (await gateway.http.get("/openapi.json")).text) is console.enabled
         assert (await gateway.http.get(ME)).json()["can"]["jobs"] is False
 
 
@@ -141,6 +161,9 @@ async def test_reload_switches_the_console(tmp_path: Path) -> None:
         ({"host": "::1", "public_url": "http://localhost:9000"}, True),
         ({"host": "0.0.0.0"}, False),
         ({"host": "gateway.lan"}, False),
+        ({"admin": {"listen": "127.0.0.1:9001"}}, True),
+        ({"admin": {"listen": "[::1]:9001"}}, True),
+        ({"admin": {"listen": "0.0.0.0:9001"}}, False),
         ({"public_url": "https://agents.example.com"}, False),
         ({"trusted_proxies": ["127.0.0.1"]}, False),
         ({"keys": {"alice": "alice-0123456789"}}, False),
@@ -149,7 +172,7 @@ async def test_reload_switches_the_console(tmp_path: Path) -> None:
 def test_operator_without_credentials_is_on_this_machine(settings: Mapping[str, Any], operates: bool) -> None:
     loaded = Settings.model_validate(settings)
     gate = ConsoleGate(lambda: loaded, policy_of_settings(loaded), lambda scope, headers: True)
-    assert gate.is_operator(ANONYMOUS) is operates
+    assert gate.is_operator({}, ANONYMOUS) is operates
 
 
 async def test_policy_decides_who_is_an_operator(tmp_path: Path) -> None:

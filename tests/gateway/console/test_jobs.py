@@ -1,10 +1,15 @@
 """Jobs of the console: checks, comparisons of protocols and benchmarks as child processes."""
 
+import asyncio
+import errno
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,15 +18,17 @@ import pytest
 import pytest_asyncio
 
 from babelgate.gateway.console.job_command import JobEndpoint, command_of
-from babelgate.gateway.console.job_order import BenchChoices, CheckChoices
+from babelgate.gateway.console.job_order import BenchChoices, CheckChoices, JobOrder
 from babelgate.gateway.console.job_record import JobRecord
+from babelgate.gateway.console.job_runner import JobRunner
 from babelgate.gateway.console.job_store import MAX_JOBS, JobStore
 from babelgate.gateway.console.jobs import has_jobs, jobs_folder
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.admin.administering import ALICE, OPS, administered
+from tests.gateway.admin.test_audit_log import flush_refusals, records
 from tests.gateway.console.reading import API
 from tests.gateway.console.test_changes import Hints, following
-from tests.gateway.hubs import eventually, within
+from tests.gateway.hubs import PRINCIPAL, eventually, within
 from tests.running import Running, running
 
 JOBS: Final = f"{API}/jobs"
@@ -35,11 +42,17 @@ SMALL: Final[Mapping[str, Any]] = {
 """The smallest check."""
 LONG: Final[Mapping[str, Any]] = {
     "kind": "check",
-    "agents": ["slow"],
+    "agents": ["silent"],
+    "at": "server",
     "protocol": "aief",
-    "options": {"trigger": {"plain": "3600"}},
+    "options": {"timeout": 300},
 }
-"""A check of an agent that works for an hour."""
+"""A check of a server that never answers."""
+SECONDS: Final = 120.0
+"""Timeout of a wait for a process of a job, in seconds. It is long because its priority is low."""
+RECORD: Final = JobRecord(
+    job=ANY_JOB, kind="check", agents=("a",), at="server", protocol="a2a", created_at=0, created_by="key:ops"
+)
 JSON: Final = {"Content-Type": "application/json"}
 
 
@@ -67,29 +80,51 @@ async def watching(gateway: Running) -> AsyncGenerator[Hints]:
         yield hints
 
 
-def arguments_of(text: str) -> list[str]:
-    """Return the command lines of the processes of this machine that contain a text."""
-    found: list[str] = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if text in line:
-            found.append(line)
-    return found
+async def ended(hints: Hints, job_id: str, status: str) -> None:
+    """Wait until a job has ended with this status."""
+    while (hint := await hints.until("job", job_id, seconds=SECONDS))["status"] in ("waiting", "running"):
+        pass
+    assert hint["status"] == status
+
+
+class SilentServer:
+    """Server that never answers. A job that calls it runs until it is stopped, and its end closes its connections."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.connected = asyncio.Event()
+        self.disconnected = asyncio.Event()
+        self._connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        self.disconnected.clear()
+        self.connected.set()
+        with suppress(ConnectionError):
+            while await reader.read(1024):
+                pass
+        self._connections -= 1
+        if self._connections == 0:
+            self.disconnected.set()
+        writer.close()
+
+
+@asynccontextmanager
+async def calling_silent_server(folder: Path) -> AsyncGenerator[tuple[Running, SilentServer]]:
+    """Serve a gateway with the agent of `LONG`."""
+    silent = SilentServer()
+    server = await asyncio.start_server(silent.serve, "127.0.0.1", 0, start_serving=False)
+    agents = {"silent": {"url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "protocol": "aief"}}
+    agents["echo"] = {"python": "babelgate.gateway.demo:echo"}
+    async with server, administered(folder, configured=agents) as gateway:
+        await server.start_serving()  # only now, because a gateway that starts calls the servers of its agents
+        yield gateway, silent
 
 
 async def test_a_check_has_the_rights_of_its_caller(tmp_path: Path) -> None:
     async with administered(tmp_path) as gateway, watching(gateway) as hints:
         job_id = await start(gateway, SMALL)
-        await hints.until("job", job_id, "running")
-        url = f"{gateway.url}/agent/echo/ap/v1"
-        await within(eventually(lambda: bool(arguments_of(url))), "the process of the job")
-        (line,) = arguments_of(url)
-        assert "job_process check --progress=json" in line
-        assert "bg_" not in line
-        await hints.until("job", job_id, "done")
+        await ended(hints, job_id, "done")
         job = await read(gateway, job_id)
         assert (job["kind"], job["agents"], job["at"], job["created_by"]) == ("check", ["echo"], "gateway", "key:ops")
         assert job["progress"]["done"] == job["progress"]["total"] == 1
@@ -100,7 +135,7 @@ async def test_a_check_has_the_rights_of_its_caller(tmp_path: Path) -> None:
         assert {run["agent"] for run in runs} == {"echo"}
         agent = (await gateway.http.get(f"{API}/agents/echo", headers=OPS)).json()
         assert agent["checks"] == [{"job": job_id, "at": job["ended_at"], "passed": 1, "failed": 0, "total": 1}]
-        assert not gateway.generations.temporary_keys.has_keys
+        assert not gateway.generations.temporary_keys._principals  # pyright: ignore[reportPrivateUsage]
         await check_files(gateway, job_id)
         assert await remove(gateway, job_id) == "removed"
         assert (await gateway.http.get(JOBS, headers=OPS)).json() == {"items": [], "next": None}
@@ -121,9 +156,9 @@ async def check_files(gateway: Running, job_id: str) -> None:
 
 
 async def test_jobs_wait_for_each_other_and_can_be_cancelled(tmp_path: Path) -> None:
-    async with administered(tmp_path) as gateway, watching(gateway) as hints:
+    async with calling_silent_server(tmp_path) as (gateway, silent):
         first = await start(gateway, LONG)
-        await hints.until("job", first, "running")
+        await within(silent.connected.wait(), "a call of the job", SECONDS)
         waiting = [await start(gateway, SMALL) for _ in range(10)]
         response = await gateway.http.post(JOBS, json=SMALL, headers=OPS)
         assert (response.status_code, response.json()["error"]["code"]) == (429, "queue_full")
@@ -136,17 +171,16 @@ async def test_jobs_wait_for_each_other_and_can_be_cancelled(tmp_path: Path) -> 
         for job_id in waiting[:9]:
             await remove(gateway, job_id)
         assert await remove(gateway, first) == "cancelled"
-        assert not arguments_of(f"{gateway.url}/agent/slow")
+        await within(silent.disconnected.wait(), "the end of the process")
         job = await read(gateway, first)
         assert (job["status"], job["error"], job["result"]) == ("cancelled", None, None)
 
 
 async def test_a_job_ends_with_the_gateway(tmp_path: Path) -> None:
-    async with administered(tmp_path) as gateway, watching(gateway) as hints:
+    async with calling_silent_server(tmp_path) as (gateway, silent):
         running_job, waiting_job = await start(gateway, LONG), await start(gateway, SMALL)
-        await hints.until("job", running_job, "running")
-        url = gateway.url
-    assert not arguments_of(f"{url}/agent/slow")
+        await within(silent.connected.wait(), "a call of the job", SECONDS)
+    await within(silent.disconnected.wait(), "the end of the process")
     folder = tmp_path / "gateway.jobs"
     assert folder.stat().st_mode & 0o777 == 0o700
     # A gateway that was killed leaves its jobs as they were.
@@ -164,14 +198,14 @@ def test_a_job_ends_when_the_gateway_is_killed(tmp_path: Path) -> None:
     child = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd=tmp_path)
     assert child.stdin is not None
     child.stdin.close()
-    assert child.wait(60) == -9
+    assert child.wait(SECONDS) == -9
 
 
 async def test_a_job_has_a_limit_of_time(tmp_path: Path) -> None:
-    async with administered(tmp_path) as gateway, watching(gateway) as hints:
+    async with calling_silent_server(tmp_path) as (gateway, _), watching(gateway) as hints:
         body = {**LONG, "options": {**LONG["options"], "max_seconds": 1}}
         job_id = await start(gateway, body)
-        await hints.until("job", job_id, "failed")
+        await ended(hints, job_id, "failed")
         job = await read(gateway, job_id)
         assert job["error"] == "not finished after 1 s, the limit options.max_seconds"
         assert job["options"]["max_seconds"] == 1
@@ -186,7 +220,7 @@ async def test_the_server_of_an_agent_gets_the_configured_headers(tmp_path: Path
         agents["near"] = {"python": "babelgate.gateway.demo:echo"}
         async with administered(tmp_path / "front", configured=agents) as gateway, watching(gateway) as hints:
             check = await start(gateway, {**SMALL, "agents": ["far"], "at": "server", "protocol": None})
-            await hints.until("job", check, "done")
+            await ended(hints, check, "done")
             assert (await read(gateway, check))["summary"]["passed"] == 1
             refused = await gateway.http.post(JOBS, json={**SMALL, "agents": ["near"], "at": "server"}, headers=OPS)
             assert refused.status_code == 400
@@ -201,9 +235,9 @@ async def test_agents_and_protocols_are_compared(tmp_path: Path) -> None:
     async with administered(tmp_path) as gateway, watching(gateway) as hints:
         options = {"task": ["says-it-back"]}
         bench = await start(gateway, {"kind": "bench", "agents": ["echo", "ask"], "options": options})
-        await hints.until("job", bench, "done")
+        await ended(hints, bench, "done")
         across = await start(gateway, {"kind": "across", "agents": ["echo"], "options": {"only": ["plain"]}})
-        await hints.until("job", across, "done")
+        await ended(hints, across, "done")
         job = await read(gateway, bench)
         scores = {each["agent"]: each["score"] for each in job["summary"]["agents"]}
         assert (scores, job["progress"]["done"]) == ({"echo": 1.0, "ask": 0.0}, 2)
@@ -273,11 +307,112 @@ def test_workers_have_no_jobs() -> None:
     assert has_jobs(Settings())
 
 
-# Command lines
+class FullStore(JobStore):
+    """Store on a disk that is full for one kind of operation."""
 
-RECORD: Final = JobRecord(
-    job=ANY_JOB, kind="check", agents=("a",), at="server", protocol="a2a", created_at=0, created_by="key:ops"
-)
+    full_for: str | None = None
+
+    def _refuse(self, operation: str) -> None:
+        if operation == self.full_for:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def save(self, record: JobRecord) -> None:
+        if record.status != "waiting":
+            self._refuse("save")
+        super().save(record)
+
+    def measure(self, job_id: str) -> None:
+        self._refuse("measure")
+        super().measure(job_id)
+
+    def prune(self) -> None:
+        self._refuse("prune")
+        super().prune()
+
+
+async def test_acts_and_denials_are_in_the_audit_log(tmp_path: Path) -> None:
+    async with calling_silent_server(tmp_path) as (gateway, _):
+        job_id = await start(gateway, LONG)
+        assert await remove(gateway, job_id) == "cancelled"
+        assert await remove(gateway, job_id) == "removed"
+        for path in ("jobs", "settings", "runs?all=1", "changes?all=1"):
+            assert (await gateway.http.get(f"{API}/{path}", headers=ALICE)).status_code == 403, path
+        await flush_refusals(gateway)
+        *acts, denial = (await records(gateway))[::-1]
+        assert [each["action"] for each in acts] == ["job.create", "job.cancel", "job.delete"]
+        for act in acts:
+            assert (act["actor"]["subject"], act["outcome"], act["protocol"]) == ("key:ops", "allow", "gateway")
+            assert act["target"] == {"kind": "job", "id": job_id, "agent": "silent"}
+            assert act["reason"] == "check of silent at the server"
+        assert (denial["action"], denial["outcome"], denial["count"]) == ("call.admin", "deny", 4)
+        assert denial["actor"]["subject"] == "key:alice"
+
+
+async def test_a_full_disk_stops_no_later_job(tmp_path: Path) -> None:
+    """Show that a job is not stored. These jobs need no process, because their agent has no server."""
+    async with administered(tmp_path) as gateway:
+        store = FullStore(lambda: tmp_path / "jobs")
+        runner = JobRunner(gateway.hub, gateway.generations.admin_port(), store)
+        order = msgspec.convert({**SMALL, "at": "server"}, JobOrder)
+        reason = "at: the agent echo has no server of its own; use at: gateway"
+        unstored = "this job is not stored, and is lost when the gateway stops: No space left on device"
+        for operation, error in (("save", f"{reason}; {unstored}"), ("measure", reason), ("prune", reason)):
+            store.full_for = operation
+            jobs = [await runner.submit(order, order.read_choices(), PRINCIPAL, gateway.url) for _ in range(2)]
+            await within(eventually(lambda store=store: all(each.has_ended for each in store.all())), "all ends")
+            assert [(each.status, each.error) for each in map(store.find, (each.job for each in jobs)) if each] == [
+                ("failed", error),
+                ("failed", error),
+            ]
+        store.full_for = None
+        last = await runner.submit(order, order.read_choices(), PRINCIPAL, gateway.url)
+        shutil.rmtree(tmp_path / "jobs")
+        await within(eventually(lambda: all(each.has_ended for each in store.all())), "the end")
+        job = store.find(last.job)
+        assert job is not None
+        assert job.error is not None
+        assert job.error.endswith("No such file or directory")
+
+
+async def test_damaged_results_are_left_out(tmp_path: Path) -> None:
+    """Answer valid JSON for a report that was cut off, and for a job whose files were removed meanwhile."""
+    folder = tmp_path / "gateway.jobs" / ANY_JOB
+    folder.mkdir(parents=True)
+    record = msgspec.structs.replace(RECORD, status="done", summary={})
+    (folder / "job.json").write_bytes(msgspec.json.encode(record))
+    for report in (b'{"sets": [', b"", b'{"sets": []}\n'):
+        (folder / "report.json").write_bytes(report)
+        async with administered(tmp_path) as gateway:
+            job = await read(gateway, ANY_JOB)
+            assert job["result"] == ({"sets": []} if report.endswith(b"\n") else None)
+            (folder / "report.json").rename(folder / "moved")
+            assert (await read(gateway, ANY_JOB))["result"] is None
+    (folder / "report.html").touch()
+    async with administered(tmp_path) as gateway:
+        (folder / "report.html").unlink()
+        assert (await gateway.http.get(f"{JOBS}/{ANY_JOB}/report.html", headers=OPS)).status_code == 404
+
+
+async def test_a_large_report_is_streamed(tmp_path: Path) -> None:
+    folder = tmp_path / "gateway.jobs" / ANY_JOB
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(RECORD, status="done")))
+    size = 32 * 2**20
+    (folder / "report.json").write_bytes(b'"%b"' % (b"x" * size))
+    async with administered(tmp_path) as gateway:
+        tracemalloc.start()
+        try:
+            async with gateway.http.stream("GET", f"{JOBS}/{ANY_JOB}", headers=OPS) as response:
+                length = sum([len(chunk) async for chunk in response.aiter_raw()])
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert length == int(response.headers["content-length"])
+        assert size < length < size + 1000
+        assert peak < size / 2
+
+
+# Command lines
 
 
 def test_secrets_are_in_the_environment_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,6 +432,22 @@ def test_secrets_are_in_the_environment_alone(tmp_path: Path, monkeypatch: pytes
     assert bench.environment["JOB_HEADER_2"] == "Bearer s3cret"
     for each in (command, bench):
         assert "s3cret" not in f"{each!r} {each.arguments} {each.config}"
+
+
+@pytest.mark.parametrize(("at", "has_proxies"), [("server", True), ("gateway", False)])
+@pytest.mark.parametrize("choices", [CheckChoices(), BenchChoices()])
+def test_jobs_at_the_server_use_the_proxies_of_the_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: Any, choices: Any, *, has_proxies: bool
+) -> None:
+    certificates = {"SSL_CERT_FILE": "/certs.pem", "SSL_CERT_DIR": "/certs"}
+    proxies = {"HTTPS_PROXY": "http://p:1", "http_proxy": "http://p:2", "ALL_PROXY": "http://p:3", "NO_PROXY": "a,b"}
+    for name, value in {**certificates, **proxies, "NO_PROXY_SECRET": "x"}.items():
+        monkeypatch.setenv(name, value)
+    record = msgspec.structs.replace(RECORD, at=at)
+    environment = command_of(record, choices, [JobEndpoint("a", {"url": "http://h/"})], tmp_path).environment
+    assert certificates.items() <= environment.items()
+    assert {name: environment[name] for name in proxies if name in environment} == (proxies if has_proxies else {})
+    assert "NO_PROXY_SECRET" not in environment
 
 
 # Files

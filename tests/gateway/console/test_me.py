@@ -22,7 +22,7 @@ async def test_anonymous_caller_sees_the_gateway(tmp_path: Path) -> None:
             "instance": instance,
             "node": None,
             "limits": {"file_bytes": 1000, "body_bytes": 2000},
-            "can": {"jobs": False, "wire": True, "settings": True, "health": True},
+            "can": {"jobs": False, "wire": True, "settings": True},
         }
 
 
@@ -33,4 +33,4 @@ async def test_caller_with_a_key_sees_its_rights(tmp_path: Path) -> None:
         assert (me["operator"], me["keyed"], me["node"]) == (True, True, "a")
         me = (await gateway.http.get(ME, headers=ALICE)).json()
         assert (me["owner"], me["groups"]) == ("alice", [])
-        assert me["can"] == {"jobs": False, "wire": False, "settings": False, "health": True}
+        assert me["can"] == {"jobs": False, "wire": False, "settings": False}

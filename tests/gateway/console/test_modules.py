@@ -68,6 +68,13 @@ def test_first_load_is_small() -> None:
     assert compressed <= MOST_COMPRESSED
 
 
+def test_page_preloads_what_its_modules_import() -> None:
+    page = next(file for path, file in pages.read_files().items() if not path).content.decode()
+    references = re.findall(r'(?:href|src)="[0-9a-f]{16}/([^"]+)"', page)
+    assert {FOLDER / name for name in references} == first_load() - {FOLDER / "index.html"}
+    assert len(references) == len(set(references))
+
+
 def test_every_import_is_a_file_of_the_console() -> None:
     for module in [*modules_here(), *VENDOR.glob("*.js")]:
         for name in (*_STATIC.findall(read_code(module)), *_LATE.findall(read_code(module))):

@@ -123,10 +123,28 @@ async def test_another_owner_does_not_find_a_run(console: Shown) -> None:
         ("runs/{}/records", {"limit": 1001}, "limit"),
         ("runs/{}/records", {"after": "x"}, "after"),
         ("runs/{}/records", {"fold": 2}, "fold"),
+        ("runs/{}/records", {"deltas": 1}, "deltas: needs fold=1"),
     ],
 )
 async def test_wrong_parameters_are_named(console: Shown, path: str, query: dict[str, Any], words: str) -> None:
     assert words in await console.refuse(400, path.format(console.runs["echo"]["run_id"]), **query)
+
+
+def unfold(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the deltas that a record lists as records, or the record itself if it lists none."""
+    if "deltas" not in record:
+        return [record]
+    common = {name: value for name, value in record.items() if name not in ("deltas", "n", "to", "until")}
+    return [
+        {
+            **common,
+            "event_id": group["event_id"] + index,
+            "timestamp": group["timestamp"],
+            "payload": {**record["payload"], "text": text},
+        }
+        for group in record["deltas"]
+        for index, text in enumerate(group["texts"])
+    ]
 
 
 async def test_folded_text_equals_the_joined_deltas(console: Shown) -> None:
@@ -143,6 +161,9 @@ async def test_folded_text_equals_the_joined_deltas(console: Shown) -> None:
         page = await console.get(path, after=page["next"], limit=100)
         paged += page["records"]
     assert paged == whole["records"]
+
+    listed = (await console.get(path, fold=1, deltas=1))["records"]
+    assert len(listed) < 10 and [each for record in listed for each in unfold(record)] == whole["records"]
 
     folded = (await console.get(path, fold=1))["records"]
     deltas = [record for record in whole["records"] if record["event_type"] == "part_delta"]

@@ -315,3 +315,35 @@ def test_post_answers_200_unless_the_protocol_defines_another_status() -> None:
 def test_the_frameworks_documentation_is_disabled() -> None:
     app = create_app(Generations(Settings(), Registry([])), UNOPENED_HUB)
     assert not any(route.path.startswith("/schema") for route in app.app.routes)
+
+
+CHECKED: list[tuple[str, str, str | None, int]] = [
+    ("GET", "/healthz", None, 200),  # an open path
+    ("GET", CARD, None, 200),
+    ("GET", "/console/0123456789abcdef/main.js", None, 404),  # an open path of the console
+    ("GET", "/console/api/v1/me", None, 401),
+    ("GET", "/console/api/v1/me", "https://app.example.com", 401),  # the console grants nothing to this origin
+    ("POST", "/mcp", "https://evil.example", 403),  # MCP checks the origin also of requests with a key
+    ("GET", "/acp/nothing", None, 401),  # the error has the form of its protocol
+    ("GET", "/a2a/echo/nothing", None, 401),
+    ("GET", "/v1/models", None, 401),
+    ("GET", "/agent/nobody/acp/agents", None, 401),
+]
+"""Method, path, origin, and the status without a key."""
+
+
+async def test_empty_segments_of_a_path_change_no_check(tmp_path: Path) -> None:
+    async with gateway(tmp_path, cors=["https://app.example.com"], **KEYS) as http:
+
+        async def answer(method: str, path: str, headers: Mapping[str, str]) -> tuple[Any, ...]:
+            response = await http.request(method, f"http://127.0.0.1:8000{path}", headers=headers)
+            return response.status_code, response.text, response.headers.get("access-control-allow-origin")
+
+        for method, path, origin, status in CHECKED:
+            from_page = {} if origin is None else {"Origin": origin}
+            assert (await answer(method, path, from_page))[0] == status, path
+            for headers in (from_page, {**from_page, "X-Api-Key": "a-key"}):
+                for normal in (path, f"/agent/echo{path}"):
+                    expected = await answer(method, normal, headers)
+                    for spelling in (f"/{normal}", f"{normal}/", normal.replace("/", "//")):
+                        assert await answer(method, spelling, headers) == expected, spelling

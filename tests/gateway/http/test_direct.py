@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import pytest
-from litestar import Litestar, Request, Response, Router, delete, get, post
+from litestar import Litestar, Response, Router, delete, get, post
 from litestar.exceptions import HTTPException
 from litestar.params import FromPath
 from litestar.response import Stream
 
+from babelgate.adapters.kit.request import AnyRequest
 from babelgate.gateway.http.direct import DirectApp
 
-AnyRequest = Request[Any, Any, Any]
 Messages = Sequence[Any]
 
 

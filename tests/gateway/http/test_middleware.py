@@ -495,6 +495,17 @@ async def test_a_path_cannot_forge_a_line(path: str) -> None:
     parsed(line)
 
 
+@pytest.mark.parametrize(("length", "logged"), [(512, "/" + 511 * "a"), (513, "/" + 508 * "a" + "...")])
+@pytest.mark.parametrize("status", [200, 404])
+async def test_a_long_path_is_cut_in_the_log(length: int, logged: str, status: int) -> None:
+    with capture_log() as logs, calling(Behind(status=status)) as call:
+        await call.http.get("/" + (length - 1) * "a")
+        await call.http.get("/" + 10_000 * "é")
+    first, second = logs.of("babelgate.request")
+    assert f" GET {logged} {status} " in first
+    assert len(second) < 700
+
+
 async def test_a_request_that_is_not_logged_has_no_number() -> None:
     with capture_log(logging.WARNING) as logs, calling() as call:
         response = await call.http.get("/acp/agents")

@@ -17,6 +17,7 @@ from babelgate.gateway.http.openapi_routes import OWN_REST
 from babelgate.gateway.http.operations import GATEWAY, OTHER, Operations, find_protocol
 from tests.bridge import client
 from tests.gateway.http.official import facts_of, official_facts
+from tests.gateway.http.openapi_check import OpenApiValidator
 from tests.opened import opened
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "openapi.md"
@@ -48,8 +49,35 @@ async def test_document_is_valid_and_describes_the_protocol(tmp_path: Path, prot
         response = await http.get(f"/openapi/{protocol}.json")
     assert response.status_code == 200
     document = response.json()
-    OpenAPIV31SpecValidator(document).validate()
+    OpenApiValidator(document).validate()
     assert {find_protocol(path) for path in document["paths"]} == {protocol}
+
+
+def small_document(**changes: Any) -> dict[str, Any]:
+    """Return a document with one operation, changed in some of its members."""
+    schema = {"type": "object", "properties": {"a": {"type": "array", "items": changes.pop("items", {})}}}
+    content = {"application/json": {"schema": schema}}
+    operation = {"operationId": "a", "responses": {"200": {"description": "The result.", "content": content}}}
+    document = {"openapi": "3.1.1", "info": {"title": "A", "version": "1"}, "paths": {"/a": {"get": operation}}}
+    return {**document, **changes}
+
+
+@pytest.mark.parametrize(
+    ("document", "is_valid"),
+    [
+        (small_document(items={"type": ["string", "null"], "minLength": 1, "x-other": 1}), True),
+        (small_document(items={"type": "text"}), False),
+        (small_document(items={"minLength": -1}), False),
+        (small_document(items={"anyOf": [{"required": "a"}]}), False),
+        (small_document(items={"discriminator": {}}), False),
+        (small_document(info={"title": "A"}), False),
+        (small_document(paths={"a": {}}), False),
+        (small_document(paths={"/a/{b}": {"get": {"responses": {"200": {"description": "."}}}}}), False),
+    ],
+)
+def test_fast_validator_agrees_with_the_official_one(document: dict[str, Any], is_valid: bool):
+    for validator in (OpenApiValidator, OpenAPIV31SpecValidator):
+        assert validator(document).is_valid() is is_valid
 
 
 async def test_merged_document_has_every_operation_once(tmp_path: Path):

@@ -296,8 +296,8 @@ async def test_an_agent_whose_run_moved_elsewhere_is_closed(hubs: HubFactory) ->
     await within(hub.engine.idle())
     run = await hub.reads.run(OWNER, receipt.run_id)
     assert (run.status, run.attempt) == (RunStatus.RUNNING, 2)
-    await within(eventually(lambda: hub.engine.slots.reserve("a")), "its slot")
-    hub.engine.slots.release("a")
+    await within(eventually(lambda: hub.engine.slots.reserve("a", OWNER)), "its slot")
+    hub.engine.slots.release("a", OWNER)
     await within(hub.engine.recover(begun))
     await fails(hub, receipt, FaultCode.GATEWAY_RESTARTED)
 

@@ -29,6 +29,7 @@ class Starts:
 
     started: list[str] = field(default_factory=list[str])
     now: float = 10.0
+    owner_limit: int | None = None
     slots: Slots = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,47 +43,47 @@ class Starts:
         def start(owner: str, thread_id: str, agent: str) -> None:
             self.started.append(f"{owner}/{thread_id}: {agent}")
 
-        self.slots = Slots(find, start, lambda: self.now)
+        self.slots = Slots(find, start, lambda: self.now, lambda: self.owner_limit)
 
 
 def test_each_agent_has_a_limit_of_slots():
     slots = Starts().slots
-    assert [slots.reserve("a"), slots.reserve("a")] == [True, False]
-    assert [slots.reserve("b"), slots.reserve("b"), slots.reserve("b")] == [True, True, False]
-    assert all(slots.reserve("many") for _ in range(1000))
-    slots.release("a")
-    assert slots.reserve("a")
+    assert [slots.reserve("a", "o"), slots.reserve("a", "o")] == [True, False]
+    assert [slots.reserve("b", "o"), slots.reserve("b", "o"), slots.reserve("b", "o")] == [True, True, False]
+    assert all(slots.reserve("many", "o") for _ in range(1000))
+    slots.release("a", "o")
+    assert slots.reserve("a", "o")
 
 
 def test_an_unknown_agent_has_no_limit():
-    assert all(Starts().slots.reserve("gone") for _ in range(10))
+    assert all(Starts().slots.reserve("gone", "o") for _ in range(10))
 
 
 def test_a_later_request_does_not_overtake_waiting_ones():
     starts = Starts()
-    assert starts.slots.reserve("a")
+    assert starts.slots.reserve("a", "o")
     for thread_id in ("1", "2"):
         starts.slots.offer("o", thread_id, "a")
     assert starts.started == []
-    starts.slots.release("a")
+    starts.slots.release("a", "o")
     assert starts.started == ["o/1: a"]
-    assert not starts.slots.reserve("a")
-    starts.slots.release("a")
-    starts.slots.release("a")
+    assert not starts.slots.reserve("a", "o")
+    starts.slots.release("a", "o")
+    starts.slots.release("a", "o")
     assert starts.started == ["o/1: a", "o/2: a"]
-    assert starts.slots.reserve("a")
+    assert starts.slots.reserve("a", "o")
 
 
 def test_owners_are_served_in_turn():
     starts = Starts()
-    assert starts.slots.reserve("b") and starts.slots.reserve("b")
+    assert starts.slots.reserve("b", "o") and starts.slots.reserve("b", "o")
     for number in range(20):
         starts.slots.offer("burst", str(number), "b")
     starts.slots.offer("other", "0", "b")
     starts.slots.offer("third", "0", "b")
     starts.slots.offer("third", "1", "b")
     for _ in range(7):
-        starts.slots.release("b")
+        starts.slots.release("b", "o")
     assert [each.partition(":")[0] for each in starts.started] == [
         *("burst/0", "other/0", "third/0"),
         *("burst/1", "third/1", "burst/2", "burst/3"),
@@ -91,11 +92,11 @@ def test_owners_are_served_in_turn():
 
 def test_a_thread_is_queued_only_once():
     starts = Starts()
-    assert starts.slots.reserve("a")
+    assert starts.slots.reserve("a", "o")
     for _ in range(3):
         starts.slots.offer("o", "1", "a")
-    starts.slots.release("a")
-    starts.slots.release("a")
+    starts.slots.release("a", "o")
+    starts.slots.release("a", "o")
     assert starts.started == ["o/1: a"]
     starts.slots.offer("o", "1", "a")
     assert starts.started == ["o/1: a"] * 2, "a thread may be queued again after its run"
@@ -104,11 +105,11 @@ def test_a_thread_is_queued_only_once():
 def test_runs_active_at_the_start_may_exceed_the_limit():
     starts = Starts()
     for _ in range(2):
-        starts.slots.take("a")
+        starts.slots.take("a", "o")
     starts.slots.offer("o", "1", "a")
-    starts.slots.release("a")
+    starts.slots.release("a", "o")
     assert starts.started == []
-    starts.slots.release("a")
+    starts.slots.release("a", "o")
     assert starts.started == ["o/1: a"]
 
 
@@ -124,13 +125,13 @@ async def test_a_delayed_run_waits_for_its_start_time():
 
 async def test_closed_slots_start_no_run():
     starts = Starts()
-    assert starts.slots.reserve("a")
+    assert starts.slots.reserve("a", "o")
     starts.slots.offer("o", "1", "a")
     starts.slots.offer_next("o", "2", Later("many", 1))
     starts.slots.close()
-    starts.slots.release("a")
+    starts.slots.release("a", "o")
     starts.slots.offer("o", "3", "many")
-    assert not starts.slots.reserve("many")
+    assert not starts.slots.reserve("many", "o")
     later = asyncio.Event()
     asyncio.get_running_loop().call_later(0.001, later.set)
     await within(later.wait())
@@ -198,13 +199,28 @@ async def test_a_cancelled_waiting_run_leaves_the_queue(hubs: HubFactory) -> Non
 def test_queues_show_the_slots_and_the_longest_wait():
     starts = Starts()
     slots = starts.slots
-    assert slots.reserve("a")
+    assert slots.reserve("a", "o")
     for thread_id in ("1", "2"):
         slots.offer("o", thread_id, "a")
         starts.now += 2
     slots.offer("o", "1", "a")
-    assert slots.list_queues() == [AgentQueue(agent="a", limit=1, used=1, waiting=2, oldest=4.0)]
-    slots.release("a")
-    assert slots.list_queues() == [AgentQueue(agent="a", limit=1, used=1, waiting=1, oldest=2.0)]
-    assert slots.reserve("many")
-    assert slots.list_queues()[1] == AgentQueue(agent="many", limit=None, used=1, waiting=0, oldest=None)
+    slots.offer("p", "3", "a")
+    assert slots.queue_of("a") == AgentQueue(used=1, waiting=3, oldest=4.0)
+    assert slots.count_queued() == {"a": 3}
+    slots.release("a", "o")
+    assert slots.queue_of("a") == AgentQueue(used=1, waiting=2, oldest=2.0)
+    assert slots.queue_of("idle") == AgentQueue(used=0, waiting=0, oldest=None)
+
+
+def test_the_maximum_of_an_owner_counts_all_agents():
+    starts = Starts(owner_limit=2)
+    assert starts.slots.reserve("many", "o") and starts.slots.reserve("b", "o")
+    assert not starts.slots.reserve("many", "o") and starts.slots.reserve("many", "other")
+    starts.slots.offer("o", "1", "many")
+    starts.slots.offer("o", "2", "b")
+    starts.slots.offer("third", "3", "many")  # does not wait behind an owner without room
+    assert starts.started == ["third/3: many"]
+    starts.slots.release("b", "o")
+    assert starts.started == ["third/3: many", "o/2: b"]
+    starts.slots.release("b", "o")
+    assert starts.started == ["third/3: many", "o/2: b", "o/1: many"]

@@ -626,9 +626,18 @@ async def test_the_webhook_of_a_deleted_thread_ends_quietly(
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_an_unknown_dialect_delays_no_other_webhook(hubs: HubFactory, receiver: Receiver) -> None:
+async def test_delivery_in_an_unknown_dialect_fails(
+    hubs: HubFactory, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
     hub = await hubs.start(registered("a", Echo()))
-    await ends(hub, await submit(hub, "a", webhook=hook(receiver)))
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    await ends(hub, receipt)
+    await settled(hub)
+    given_up = await row(hub)
+    assert (given_up.done, given_up.reason) == (True, "no adapter has the dialect test-1")
+    assert given_up.given_up_at is not None
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith(f"webhook given up webhook=w task={receipt.task_id} dialect=test-1")
     assert receiver.got == []
 
 

@@ -54,9 +54,9 @@ def appends(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     found: list[list[str]] = []
     append = lifecycle.append
 
-    def note(tx: Any, start: Any, events: Any, files: Any) -> None:
+    def note(tx: Any, start: Any, events: Any, files: Any, account: Any) -> None:
         found.append([event.kind for event, _ in events])
-        append(tx, start, events, files)
+        append(tx, start, events, files, account)
 
     monkeypatch.setattr(lifecycle, "append", note)
     return found

@@ -23,9 +23,26 @@ def doubts(file: Path, text: str) -> list[str]:
     [
         ("keys: {a: x}", "keys: the key of entry 1 has 1 character and can be guessed: take 16 or more"),
         (f"keys: {{a: {'k' * 16}, b: short}}", "keys: the key of entry 2 has 5 characters and can be guessed"),
-        ("retention: {threads: 30}", "retention.threads: 30 without a unit is 30 seconds: write 30d for days"),
-        ('retention: {threads: "7"}', "retention.threads: 7 without a unit is 7 seconds: write 7d for days"),
+        (
+            "{retention: {threads: 30}, webhooks: {retries: 5s}}",
+            "retention.threads: 30 without a unit is 30 seconds: write 30d for days",
+        ),
+        (
+            '{retention: {threads: "7"}, webhooks: {retries: 5s}}',
+            "retention.threads: 7 without a unit is 7 seconds: write 7d for days",
+        ),
+        ("limits: {rate: [{per: key, runs: 9, agent: 'dev-*'}]}", "limits.rate.0: no agent matches dev-*"),
+        ("budgets: {month: {per: key, runs: 9, agent: 'dev-*'}}", "budgets.month: no agent matches dev-*"),
+        (
+            "budgets: {month: {per: key, cost: 9, currency: EUR}}",
+            "budgets.month: no agent that it counts has a price in EUR",
+        ),
         ("retention: {webhooks: 365}", "retention.webhooks: 365 without a unit is 365 seconds: write 365d for days"),
+        (
+            "retention: {threads: 24h}",
+            "retention.threads: a webhook is erased with its thread, 86400 seconds after the last event, but "
+            "webhooks.retries repeats a failed delivery for up to 119166 seconds",
+        ),
     ],
 )
 def test_a_doubtful_value_gives_a_line_with_advice(file: Path, text: str, line: str) -> None:
@@ -39,8 +56,8 @@ def test_a_doubtful_value_gives_a_line_with_advice(file: Path, text: str, line: 
         "{}",
         f"keys: {{a: {'k' * 16}}}",
         "retention: {threads: 30d}",
-        "retention: {threads: 30s}",
-        "retention: {threads: 86400, unfinished: 172800.0}",
+        "{retention: {threads: 30s}, webhooks: {retries: 5s}}",
+        "retention: {threads: 172800, unfinished: 172800.0}",
         "limits: {run: 30}",
     ],
 )
@@ -50,6 +67,7 @@ def test_clear_settings_give_no_advice(file: Path, text: str) -> None:
 
 def test_advice_about_a_variable_names_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BABELGATE_RETENTION__THREADS", "30")
+    monkeypatch.setenv("BABELGATE_WEBHOOKS__RETRIES", "5s")
     (doubt,) = advise()
     assert doubt.startswith("BABELGATE_RETENTION__THREADS: 30 without a unit")
 

@@ -144,7 +144,11 @@ def test_every_duration_accepts_a_unit() -> None:
         for value in inner:
             yield from numbers(value)
 
-    assert [*numbers(schema())] == []
+    settings = schema()
+    for section, amounts in {"PriceSettings": ("input", "output", "run"), "BudgetSettings": ("cost",)}.items():
+        for name in amounts:  # amounts of money
+            del settings["$defs"][section]["properties"][name]
+    assert [*numbers(settings)] == []
 
 
 # Sources of values

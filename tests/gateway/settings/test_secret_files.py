@@ -1,10 +1,14 @@
 """Tests of values in files: `${file:…}` in the configuration, and variables that end with `_FILE`."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from babelgate.gateway.admin.configuration import redact_settings
+from babelgate.gateway.console.configuration import list_settings
 from babelgate.gateway.settings.load import ConfigError, list_files, load
+from babelgate.gateway.settings.redaction import Scrubber, redact
 
 SECRET = "s3cret-0123456789"
 
@@ -84,3 +88,38 @@ def test_a_variable_and_its_file_exclude_each_other(config: Path, monkeypatch: p
     monkeypatch.setenv("BABELGATE_DATABASE_FILE", str(config.parent / "none"))
     with pytest.raises(ConfigError, match=r"BABELGATE_DATABASE_FILE: the file .*none cannot be read: No such file"):
         load()
+
+
+def test_an_open_reference_is_refused_without_its_text(config: Path) -> None:
+    config.write_text(f"webhook_secret: '${{file:{SECRET}'\n")
+    with pytest.raises(ConfigError) as error:
+        load(config)
+    assert (
+        str(error.value)
+        == f"{config}: webhook_secret: a reference to a file ends with }}, as in ${{file:/run/secrets/name}}"
+    )
+
+
+PLACES = {
+    "public_url": "https://${file:SECRET}.example.com",
+    "cors": "https://${file:SECRET}.example.com",
+    "hosts": ["a.example.com", "${file:SECRET}.example.com"],
+    "agents": {"planner": {"url": "http://127.0.0.1:9", "description": "${file:SECRET}", "agent": "${file:SECRET}"}},
+    "access": [{"who": "key:${file:SECRET}", "allow": "run"}],
+    "artifacts": "s3://${file:SECRET}/x",
+}
+"""Settings that are public unless their value comes from a file."""
+
+
+def test_no_dump_shows_what_comes_from_a_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text(json.dumps(PLACES).replace("SECRET", str(config.parent / "secret")))
+    monkeypatch.setenv("BABELGATE_NODE_FILE", str(config.parent / "secret"))
+    settings = load(config)
+    rows = list(list_settings(settings, {}))
+    assert SECRET in str(settings)
+    for dump in (redact(settings), redact_settings(settings), rows):
+        text = json.dumps(dump)
+        assert SECRET not in text
+        assert "http://127.0.0.1:9" in text
+    assert {"key": "node", "value": None, "from": "default", "where": None, "secret": True} in rows
+    assert SECRET not in Scrubber.of(settings, None).clean(f"GET /{SECRET}")

@@ -115,10 +115,11 @@ def erase(tx: Transaction) -> int:
 
 def end_listeners(schema: str) -> None:
     with connect(schema) as other:
-        other.execute(
+        ended = other.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-            "WHERE query = format('LISTEN %I', 'babelgate_' || md5(current_schema()))"
+            "WHERE query = format('LISTEN \"%s\"', 'babelgate_' || md5(current_schema()))"
         )
+        assert ended.fetchall(), "nobody listens"
 
 
 # Live
@@ -420,3 +421,30 @@ async def test_a_gateway_that_cannot_listen_does_not_open(url: str, monkeypatch:
         await within(Journal(url, shared=True).open())
     async with opened(url, Path()):
         pass
+
+
+# Hints
+
+
+async def test_a_node_hints_at_all_runs_of_others(nodes: Sequence[Node], postgres_tables: str) -> None:
+    a, b = nodes
+    await within(b.write(create()))
+    with b.journal.changes.open("o") as stream:
+        hints = stream.read()
+
+        async def until(*wanted: tuple[str, str | None, str | None]) -> None:
+            missing = set(wanted)
+            while missing:
+                hint = await within(anext(hints), "a hint")
+                missing.discard((hint.kind, hint.id, hint.status))
+
+        start = await begin(a)
+        await until(("run", "run 1", "running"), ("thread", "t", "busy"))
+        await within(a.write(lifecycle.end, start, RunOutcome()))
+        later = await begin(a, 2)  # at once: the other node may read the end of the first run after this
+        await within(a.write(lifecycle.end, later, RunOutcome()))
+        await until(("run", "run 1", "success"), ("run", "run 2", "success"), ("thread", "t", "idle"))
+        end_listeners(postgres_tables)
+        await until(("run", None, None), ("thread", None, None))
+        await within(a.write(erase))
+        await until(("run", None, None), ("thread", None, None))

@@ -7,12 +7,15 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from babelgate.canonical import FaultCode, RunStatus, Scope, TaskState, ThreadChange
-from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
+from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded, Record
 from babelgate.canonical.message import TextPart
+from babelgate.canonical.stored import encode_snapshot
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage import folded_log, run_summaries, thread_summaries
+from babelgate.gateway.storage.folded_log import FoldedRecord, RecordFolder
 from babelgate.gateway.storage.page_cursor import encode_cursor
 from babelgate.gateway.storage.run_summaries import RunCount, RunQuery, RunSummary
+from babelgate.gateway.storage.short_form import shorten
 from babelgate.gateway.storage.thread_summaries import ThreadQuery, ThreadSummary
 from tests.gateway.hubs import (
     OWNER,
@@ -35,6 +38,8 @@ EACH_DATABASE: Final = True
 T = TypeVar("T")
 FAILED: Final = frozenset({RunStatus.ERROR, RunStatus.TIMEOUT})
 LIVE: Final = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
+NAMES: Final = ("01a22700-0000-7000-8000-000000000000", '"text":"')
+"""Ids of messages. The log stores the first one in a short form, and the second one has the syntax of its record."""
 
 
 async def all_runs(hub: GatewayHub, owner: str | None, query: RunQuery) -> tuple[list[RunSummary], int]:
@@ -106,9 +111,11 @@ async def test_runs_are_listed_by_page_and_filter(hubs: HubFactory, monkeypatch:
     counts, is_partial = await hub.overview.count_runs(OWNER, since=0)
     assert (counts["a"], is_partial) == (RunCount(3, 1), False)
     assert await hub.overview.count_runs(OWNER, since=paused.created_at) == (
-        {"a": RunCount(2), "b": RunCount(2)},
+        {"a": RunCount(2)},  # neither the stateless run nor the removed one
         False,
     )
+    monkeypatch.setattr(run_summaries, "COUNTED", 3)
+    assert await hub.overview.count_runs(OWNER, since=0) == ({"a": RunCount(1)}, True)
     for cursor in ("x", "", encode_cursor((1,)), encode_cursor(("1", "r")), encode_cursor((2**70, "r"))):
         with refused(FaultCode.INVALID, "after: expected"):
             await hub.overview.runs(OWNER, RunQuery(after=cursor))
@@ -178,6 +185,14 @@ async def test_threads_are_listed_by_page_and_filter(hubs: HubFactory, monkeypat
         ("Rain tomorrow?", 2, ["b"]),
         ("Weather", 0, []),
     ]
+    monkeypatch.setattr(thread_summaries, "MAX_RUNS", 1)
+    assert [(each.runs, [*each.agents]) for each in await all_threads(hub, ThreadQuery())] == [
+        (1, ["a"]),
+        (1, ["a"]),
+        (1, ["b"]),
+        (0, []),
+    ]
+    monkeypatch.undo()
     assert [each.interrupt_id for each in found["asks"].questions] == ["q"]
     assert await hub.overview.thread(OWNER, rain.thread_id) == found["rain"]
     content = await hub.overview.thread_content(OWNER, rain.thread_id)
@@ -188,6 +203,30 @@ async def test_threads_are_listed_by_page_and_filter(hubs: HubFactory, monkeypat
             await read("bob", rain.thread_id)
 
 
+@pytest.mark.parametrize("message_id", NAMES)
+@pytest.mark.parametrize(
+    ("other", "text", "extends"),
+    [
+        ({}, " é", True),
+        ({}, "", True),
+        ({}, 'a "word"', False),
+        ({}, "a\nline", False),
+        ({"index": 1}, "x", False),
+        ({"message_id": "x"}, "x", False),
+    ],
+)
+async def test_stored_delta_extends_the_delta_before(
+    message_id: str, other: dict[str, Any], text: str, extends: bool
+) -> None:
+    first = PartDelta(message_id=message_id, index=0, text="first")
+    folder = RecordFolder(folds=True)
+    folder.add(FoldedRecord.of(Record(7, 1, "task", "run", 1, first)))
+    folder.remember(first, shorten(encode_snapshot(first)))
+    body = shorten(encode_snapshot(first.replace(**other, text=text)))
+    assert folder.has_extended(8, 1, body) == extends
+    assert folder.records[0].texts == (["first", text] if extends else ["first"])
+
+
 @pytest.mark.parametrize("piece", [8192, 20])
 async def test_folded_records_have_the_text_of_all_deltas(
     hubs: HubFactory, monkeypatch: pytest.MonkeyPatch, piece: int
@@ -196,16 +235,18 @@ async def test_folded_records_have_the_text_of_all_deltas(
     hub, agent = await hubs.scripted()
     receipt, activation = await begin(hub, agent)
     waiting = await submit(hub, "a", "Later", thread_id=receipt.thread_id)  # among the records, and of another run
-    for message_id in ("one", "two"):
+    one, two = NAMES
+    for message_id in NAMES:
         activation.say(
             MessageStarted(message_id=message_id), PartAdded(message_id=message_id, part=TextPart(text="0"), open=True)
         )
-    texts = {"one": "", "two": ""}
+    texts = {one: "", two: ""}
     for number in range(90):
-        name = "two" if number % 3 else "one"
-        texts[name] += f" {number}é"
-        activation.say(PartDelta(message_id=name, text=f" {number}é"))
-    for message_id in ("one", "two"):
+        name = two if number % 3 else one
+        text = f" {number}é" + ('"', "\\", "\n", "")[number % 4]
+        texts[name] += text
+        activation.say(PartDelta(message_id=name, text=text))
+    for message_id in NAMES:
         activation.say(PartEnded(message_id=message_id), MessageEnded(message_id=message_id))
     await finish(hub, activation, receipt)
 
@@ -214,13 +255,17 @@ async def test_folded_records_have_the_text_of_all_deltas(
     ]
     for folds in (False, True):
         for limit in (1000, 7, 1):
-            after, numbers, joined, pages = 0, list[int](), {"one": "", "two": ""}, 0
+            after, numbers, joined, pages = 0, list[int](), {one: "", two: ""}, 0
+            listed = list[tuple[int, int, str]]()
             while True:
                 page = await hub.overview.records(OWNER, receipt.run_id, after, limit=limit, folds=folds)
                 assert len(page.records) <= limit and page.has_ended and page.last_seq == plain[-1].seq
                 pages += 1
                 for each in page.records:
                     record = each.join()
+                    listed += [
+                        (seq + index, at, text) for seq, at, some in each.groups() for index, text in enumerate(some)
+                    ]
                     numbers += [record.seq] if each.count == 1 else []
                     assert (each.count == 1) == (each.last_seq == record.seq)
                     if isinstance(record.event, PartDelta):
@@ -230,6 +275,9 @@ async def test_folded_records_have_the_text_of_all_deltas(
                 assert page.next_seq > after
                 after = page.next_seq
             assert joined == texts, (folds, limit)
+            assert sorted(listed) == [
+                (each.seq, each.at, each.event.text) for each in plain if isinstance(each.event, PartDelta)
+            ]
             if folds and limit == 1000:
                 assert pages == 1 and len(page.records) == len(plain) - 88
                 assert [each.count for each in page.records if each.count > 1] == [30, 60]

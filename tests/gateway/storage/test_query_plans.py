@@ -35,6 +35,8 @@ from babelgate.gateway.storage.turns import TurnRecords, find_records, find_turn
 
 PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob", "thread_expires")
 """Indexes that may be scanned: they hold only open rows, or a sweep must read all of them."""
+LIMITED = "SCAN newest"
+"""Step that reads a subquery with a limit."""
 NOTHING = ("CONSTANT ROW", "(subquery-1)")
 """Steps of plans for an empty list, for which SQLAlchemy inserts a subquery without rows."""
 
@@ -44,7 +46,8 @@ def plan(connection: Connection, sql: str, parameters: Any) -> list[str]:
 
 
 def walks(steps: list[str]) -> list[str]:
-    return [step for step in steps if step.startswith("SCAN") and not step.endswith((*PARTIAL, *NOTHING))]
+    scans = (step for step in steps if step.startswith("SCAN") and step != LIMITED)
+    return [step for step in scans if not step.endswith((*PARTIAL, *NOTHING))]
 
 
 def test_no_statement_of_the_writer_scans_a_table(tmp_path: Path) -> None:
@@ -98,14 +101,36 @@ def test_a_page_of_the_overview_uses_an_index(tmp_path: Path) -> None:
                 list_runs(
                     connection, owner, RunQuery(status=status, after=encode_cursor((1, *["x"] * (2 - bool(owner)))))
                 )
-                count_runs(connection, owner, 1)
             wanted: ThreadStatus | None
             for wanted in (None, "idle"):
                 list_threads(connection, "o", ThreadQuery(status=wanted, after=encode_cursor((1, 1))))
-        assert len(executed) == 10
+        assert len(executed) == 6
         for sql, parameters in executed:
             steps = plan(connection, sql, parameters)
             assert not [step for step in steps if "TEMP B-TREE" in step], f"{sql}: {steps}"
+    engine.dispose()
+
+
+def test_reads_of_the_overview_sort_a_limited_number_of_rows(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+        with recorded_queries(engine) as executed:
+            for owner in ("o", None):
+                list_runs(connection, owner, RunQuery(status=frozenset({RunStatus.RUNNING})))
+                count_runs(connection, owner, 1)
+        indexes = (
+            "INDEX run_live",
+            "run_created (owner=? AND created_at>?)",
+            "INDEX run_live",
+            "run_newest (created_at>?)",
+        )
+        assert len(executed) == 4
+        for (sql, parameters), index in zip(executed, indexes, strict=True):
+            steps = plan(connection, sql, parameters)
+            assert any(step.endswith(index) for step in steps), f"{sql}: {steps}"
+            limited = steps.index(LIMITED)
+            assert not [step for step in steps[:limited] if "TEMP B-TREE" in step], f"{sql}: {steps}"
     engine.dispose()
 
 

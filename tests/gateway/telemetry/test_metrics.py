@@ -26,6 +26,9 @@ ARGUMENTS: dict[str, Any] = {
     "method": "key",
     "result": "failed",
     "issuer": "corp",
+    "limit": "rate",
+    "currency": "EUR",
+    "cost": 0.5,
 }
 
 

@@ -52,9 +52,10 @@ keys: {{alice: alice-0123456789}}
 issuers:
   corp: {{issuer: "{dead}", audience: "https://gateway.example", jwks: "{dead}/keys"}}
 agents:
-  count: {{python: "agents_that_count:count"}}
+  count: {{python: "agents_that_count:count", price: {{input: 3}}}}
   ask: {{python: "babelgate.gateway.demo:ask"}}
   both: {{urls: ["{dead}/acp", "{far}/acp"], protocol: acp, agent: echo}}
+  carded: {{url: "{far}/a2a/echo", card: {{verify: audit, keys: ["{dead}/keys"]}}}}
 """
 TOKEN: Final = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ"
 
@@ -79,7 +80,7 @@ def scrape(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scrape]:
                 f"{gateway.url}/acp/agents", headers={"Authorization": f"Bearer {token}"}, trust_env=False
             )
             assert answer.status_code == 503
-            yield metered.await_scrape(lambda found: found.value("questions_open"))
+            yield metered.await_scrape(lambda found: found.value("questions_open") and found.value("cost_total"))
             metered.close()
 
 

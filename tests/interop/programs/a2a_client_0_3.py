@@ -14,7 +14,7 @@ from a2a import types as t
 from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientHTTPError, A2AClientJSONRPCError
 from a2a.client.middleware import ClientCallContext
-from lines import answer_calls, options
+from lines import answer_calls, options, verification
 from pydantic import BaseModel
 
 
@@ -143,7 +143,10 @@ def fault_data(error: Exception) -> Any:
 async def main() -> None:
     # trust_env=False: requests between two local programs must not use a proxy of this machine.
     initial_options = options()
-    async with httpx.AsyncClient(headers=initial_options.get("headers"), trust_env=False, timeout=60) as http:
+    verify = verification()
+    async with httpx.AsyncClient(
+        headers=initial_options.get("headers"), trust_env=False, verify=verify, timeout=60
+    ) as http:
         calls = Calls(http, initial_options)
         names = [name for name in dir(calls) if not name.startswith("_")]
         await answer_calls({name: getattr(calls, name) for name in names}, fault_data)

@@ -15,7 +15,7 @@ from a2a.client.auth import AuthInterceptor, CredentialService
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
 from google.protobuf.json_format import MessageToDict, ParseDict
-from lines import answer_calls, options
+from lines import answer_calls, options, verification
 
 
 def with_headers(headers: dict[str, str] | None) -> ClientCallContext:
@@ -165,7 +165,10 @@ def fault_data(error: Exception) -> Any:
 async def main() -> None:
     # trust_env=False: requests between two local programs must not use a proxy of this machine.
     initial_options = options()
-    async with httpx.AsyncClient(headers=initial_options.get("headers"), trust_env=False, timeout=60) as http:
+    verify = verification()
+    async with httpx.AsyncClient(
+        headers=initial_options.get("headers"), trust_env=False, verify=verify, timeout=60
+    ) as http:
         calls = Calls(http, initial_options)
         names = [name for name in dir(calls) if not name.startswith("_")]
         await answer_calls({name: getattr(calls, name) for name in names}, fault_data)

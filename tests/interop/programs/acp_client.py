@@ -6,7 +6,7 @@ from typing import Any
 
 from acp_sdk.client import Client
 from acp_sdk.models import ACPError, Message, MessageAwaitResume, MessagePart, Session
-from lines import answer_calls, options
+from lines import answer_calls, options, verification
 from pydantic import BaseModel
 
 
@@ -101,7 +101,11 @@ def fault_data(error: Exception) -> Any:
 async def main() -> None:
     # trust_env=False: requests between two local programs must not use a proxy of this machine.
     async with Client(
-        base_url=options()["base_url"], headers=options().get("headers"), trust_env=False, timeout=60
+        base_url=options()["base_url"],
+        headers=options().get("headers"),
+        trust_env=False,
+        verify=verification(),
+        timeout=60,
     ) as client:
         calls = Calls(client)
         names = [name for name in dir(calls) if not name.startswith("_")]

@@ -42,7 +42,7 @@ def fault_data(error: Exception) -> Any:
 async def main() -> None:
     # The client reads the proxy from the environment; requests between two local programs must not use one.
     os.environ["no_proxy"] = "*"
-    async with ApiClient(Configuration(host=options()["base_url"])) as client:
+    async with ApiClient(Configuration(host=options()["base_url"], ssl_ca_cert=options().get("ca"))) as client:
         for name, value in (options().get("headers") or {}).items():
             client.set_default_header(name, value)
         api = AgentApi(client)

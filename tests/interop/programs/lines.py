@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import json
 import os
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -29,6 +30,12 @@ os.dup2(2, 1)
 def options() -> dict[str, Any]:
     """Return the options with which the test started this program: one JSON object as its argument."""
     return json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+
+
+def verification() -> "ssl.SSLContext | bool":
+    """Return what HTTPX gets as `verify`: the CA in the option `ca`, or else True."""
+    path = options().get("ca")
+    return True if path is None else ssl.create_default_context(cafile=path)
 
 
 def say(line: Mapping[str, Any]) -> None:

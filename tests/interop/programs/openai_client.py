@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
-from lines import answer_calls, options
+from lines import answer_calls, options, verification
 from openai import APIStatusError, AsyncOpenAI, OpenAI
 from openai.types import Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -230,7 +230,7 @@ def fault_data(error: Exception) -> Any:
 
 async def main() -> None:
     # trust_env=False: requests between two local programs must not use a proxy of this machine.
-    http = httpx2.AsyncClient(trust_env=False, timeout=60)
+    http = httpx2.AsyncClient(trust_env=False, verify=verification(), timeout=60)
     async with AsyncOpenAI(
         base_url=options()["base_url"], api_key=options().get("key", "nothing"), http_client=http
     ) as client:

@@ -46,6 +46,7 @@ _STATUSES = {
     FaultCode.CONFLICT: 409,
     FaultCode.TOO_LARGE: 413,
     FaultCode.QUEUE_FULL: 429,
+    FaultCode.LIMITED: 429,
     FaultCode.INTERNAL: 500,
 }
 

@@ -1,4 +1,4 @@
-"""Probes of the content of messages and artifacts."""
+"""Probes of message and artifact content."""
 
 import base64
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Detection of agents of A2A 0.2.5 to 0.3."""
+"""Detection of agents that speak A2A 0.2.5 to 0.3."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Probes of the bindings of 1.0."""
+"""Probes of the 1.0 bindings."""
 
 from typing import Any, Final
 from uuid import uuid4

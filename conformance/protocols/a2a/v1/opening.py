@@ -1,4 +1,4 @@
-"""Detection of agents of A2A 1.0."""
+"""Detection of agents that speak A2A 1.0."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

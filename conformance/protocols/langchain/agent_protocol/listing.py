@@ -1,4 +1,4 @@
-"""Probes of lists of runs: `POST /runs/search` of the OpenAPI document, `GET /threads/{id}/runs` of the README."""
+"""Probes of run lists: `POST /runs/search` of the OpenAPI document, `GET /threads/{id}/runs` of the README."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Probes of the ends of runs, and of their results."""
+"""Probes of how runs end, and of their results."""
 
 import asyncio
 from typing import Final

@@ -1,4 +1,4 @@
-"""Probes of the state of a thread, and of changes to it."""
+"""Probes of a thread's state, and of changes to it."""
 
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Probes of the content of streams, for each mode."""
+"""Probes of stream content, for each mode."""
 
 from itertools import pairwise
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Probes of commands to a thread, and of the stream of its events."""
+"""Probes of commands to a thread, and of its event stream."""
 
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Probes of the content of a thread after a run."""
+"""Probes of a thread's content after a run."""
 
 from typing import Final
 

@@ -234,6 +234,6 @@ def _names(done: LangChainStream) -> list[str]:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return the texts of pieces of messages, which may be paired with their metadata."""
+    """Return the texts of message pieces, which may be paired with their metadata."""
     pieces = as_list(value) if isinstance(value, list) else [value]
     return [text_of(each) for each in pieces]

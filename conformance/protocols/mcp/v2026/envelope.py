@@ -1,4 +1,4 @@
-"""Probes of the metadata of each request: the headers, and `_meta`."""
+"""Probes of each request's metadata: the headers, and `_meta`."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Probes of calls of the caller's tools."""
+"""Probes of caller-tool calls."""
 
 from typing import Any, Final
 

@@ -34,12 +34,18 @@ const connection = {
   onUnauthenticated: () => {},
 };
 
+/** Responses that were requested before a page needs them, by address. @type {Map<string, {value: Promise<any>, at: number}>} */
+const early = new Map();
+/** Milliseconds after which such a response is out of date. */
+const EARLY = 5000;
+
 /**
  * Set the base address, the API key, or the function to call when the gateway asks for a key.
  *
  * @param {Partial<typeof connection>} changes
  */
 export function configure(changes) {
+  if ("key" in changes && changes.key !== connection.key) early.clear();
   Object.assign(connection, changes);
 }
 
@@ -140,7 +146,25 @@ async function problemOf(response) {
  * @param {Parameters<typeof consoleUrl>[1]} [query]
  * @param {RequestOptions} [options]
  */
-export const get = async (path, query, options) => readJson(await request(consoleUrl(path, query), options));
+export async function get(path, query, options) {
+  const url = consoleUrl(path, query);
+  const known = early.get(url.href);
+  early.delete(url.href);
+  if (known && performance.now() - known.at < EARLY) return known.value;
+  return readJson(await request(url, options));
+}
+
+/**
+ * Request a route of the console's API before a page needs it. The next `get` of this route returns the response.
+ *
+ * @param {string} path
+ * @param {Parameters<typeof consoleUrl>[1]} [query]
+ */
+export function prefetch(path, query) {
+  const value = get(path, query);
+  value.catch(() => {}); // the page reports it
+  early.set(consoleUrl(path, query).href, { value, at: performance.now() });
+}
 
 /**
  * Send a change to the console's API, and return the JSON of its response. Throws Problem.

@@ -12,6 +12,7 @@ import { parseTime } from "./time.js";
  * @property {number} [n] Number of deltas that the gateway folded into this record.
  * @property {number} [to] Id of the last of them.
  * @property {string} [until] Time of the last of them.
+ * @property {{event_id: number, timestamp: string, texts: string[]}[]} [deltas] Each of them, if the page asked for them.
  */
 
 /** Shortest time without records that is idle, in milliseconds. Chosen. */
@@ -24,6 +25,8 @@ export class RunLog {
     this.records = [];
     /** Time of each record, in milliseconds since 1970. @type {number[]} */
     this.times = [];
+    /** Highest id of an event. Joined deltas of several parts may alternate, so it need not be that of the last record. */
+    this.last = 0;
     /** Time of the last event. */
     this.end = 0;
     /** Number of events, counting each delta that the gateway folded. */
@@ -43,7 +46,9 @@ export class RunLog {
    */
   append(record) {
     const index = this.records.length;
-    if (index && record.event_id <= lastId(this.records[index - 1])) return false;
+    const known = record.n === undefined ? this.last : (this.records[index - 1]?.event_id ?? 0);
+    if (record.event_id <= known) return false;
+    this.last = Math.max(this.last, lastId(record));
     // Records of one commit have the same time, and parsing it is the largest part of the work.
     const isSame = record.timestamp === this._timestamp;
     const at = isSame ? this.times[index - 1] : (parseTime(record.timestamp) ?? this.end);
@@ -91,3 +96,23 @@ export class RunLog {
 
 /** Return the id of a record's last event. @param {RunRecord} record */
 export const lastId = (record) => record.to ?? record.event_id;
+
+/**
+ * Return the records that the gateway listed in others: each delta is a record of its own.
+ *
+ * @param {RunRecord[]} records
+ * @returns {RunRecord[]}
+ */
+export function unfold(records) {
+  /** @type {RunRecord[]} */
+  const whole = [];
+  for (const record of records) {
+    const { deltas, n, to, until, ...common } = record;
+    if (!deltas) whole.push(record);
+    else
+      for (const { event_id, timestamp, texts } of deltas)
+        for (let i = 0; i < texts.length; i += 1)
+          whole.push({ ...common, event_id: event_id + i, timestamp, payload: { ...common.payload, text: texts[i] } });
+  }
+  return whole.sort((one, other) => one.event_id - other.event_id); // deltas of several parts may alternate
+}

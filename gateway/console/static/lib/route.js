@@ -91,3 +91,24 @@ function decode(segment) {
     return null; // an incomplete escape, such as "%2"
   }
 }
+
+/** Pages that have loaded, by the names of their modules. @type {Map<string, any>} */
+const loaded = new Map();
+
+/**
+ * Import a page, by the name of its module.
+ *
+ * @param {string} name
+ * @returns {Promise<any>}
+ */
+export function importPage(name) {
+  const module = import(`../pages/${name}.js`);
+  module.then(
+    (page) => loaded.set(name, page),
+    () => {}, // the caller reports it
+  );
+  return module;
+}
+
+/** Return the module of a page, or null if it has not loaded. @param {string} name */
+export const findPage = (name) => loaded.get(name) ?? null;

@@ -42,7 +42,7 @@ function Report({ agent, report }) {
   return html`${agent && html`<h2>${agent}</h2>`}
     ${report.sets.map((/** @type {any} */ set) => html`<${RequirementSet} key=${set.set} set=${set} />`)}
     ${refused.length > 0 && html`<details><summary>${count(refused.length, "protocol")} that the agent does not speak</summary>
-      <ul>${refused.map(([name, why]) => html`<li><code>${name}</code>: ${why}</li>`)}</ul></details>`}`;
+      <ul class="words">${refused.map(([name, why]) => html`<li><code>${name}</code>: ${why}</li>`)}</ul></details>`}`;
 }
 
 /** @param {{set: any}} props */
@@ -55,7 +55,7 @@ function RequirementSet({ set }) {
   const choices = [["bad", "violations", BAD.reduce((sum, each) => sum + (set.counts[each] ?? 0), 0)], ...ORDER.filter((each) => set.counts[each]).map((each) => [each, each, set.counts[each]]), ["all", "all", set.results.length]];
   return html`<section class="check-set" aria-label=${set.title}>
     <h2>${set.title}: <${Mark} tone=${isBad ? "failed" : set.conformant ? "ok" : "asks"} glyph=${isBad ? "✕" : set.conformant ? "✓" : "?"}>${set.outcome}<//></h2>
-    <p><strong>${set.passed} of ${set.applicable}</strong> mandatory requirements met, ${formatDuration(set.seconds)}, ${count(set.messages, "message")} validated against their schemas. <span class="muted">${set.because}</span></p>
+    <p class="words"><strong>${set.passed} of ${set.applicable}</strong> mandatory requirements met, ${formatDuration(set.seconds)}, ${count(set.messages, "message")} validated against their schemas. <span class="muted">${set.because}</span></p>
     ${set.consequences.length > 0 && html`<p class="muted">${count(set.consequences.length, "requirement")} could not be tested, because of a violation above.</p>`}
     <div class="tools" role="group" aria-label="Results of ${set.title}">
       ${choices.map(([id, name, number]) => html`<button type="button" class="small" key=${id} aria-pressed=${String(verdict === id)} onClick=${() => (setVerdict(id), setShown(STEP))}>${name} ${number}</button>`)}

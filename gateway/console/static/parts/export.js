@@ -64,7 +64,7 @@ async function answerTo(look) {
 async function allExchanges(path) {
   try {
     const { items } = await get(`${path}/exchanges`);
-    return await Promise.all(items.map((/** @type {any} */ each) => get(`${path}/exchanges/${each.n}`)));
+    return await Promise.all(items.map((/** @type {any} */ each) => get(`${path}/exchanges/${each.number}`)));
   } catch (error) {
     return { error: asProblem(error).message };
   }

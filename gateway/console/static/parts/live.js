@@ -14,7 +14,7 @@ addEventListener("pagehide", ({ persisted }) => persisted || streams.close());
 /** Streams with a higher number are open first. */
 export const PRIORITY = { changes: 0, run: 1 };
 
-/** @typedef {{kind: string, id: string, status: string, agent: string, at: string}} Change */
+/** @typedef {{kind: string, id: string | null, status: string, agent: string, at: string}} Change */
 
 /**
  * Follow changes of some kinds. They are hints: `onChange` gets those that arrived together, or null if some may have
@@ -42,7 +42,8 @@ export function useChanges(kinds, onChange, { all = false } = {}) {
       },
       onFrames: (frames) => {
         const changes = frames.map(({ data }) => parse(data)).filter((each) => wanted.split(",").includes(each?.kind));
-        if (changes.length) handler.current(changes);
+        // A hint without an id stands for several: the gateway had too many, or missed some of another node.
+        if (changes.length) handler.current(changes.some(({ id }) => id === null) ? null : changes);
       },
     });
     return claim.release;

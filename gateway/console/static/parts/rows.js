@@ -1,20 +1,17 @@
 /**
  * Rows of equal height, of which only those near the visible part exist in the document.
  *
- * 50,000 rows take as much memory as 60. The element is a `treegrid` with the true number of rows; it keeps the focus, and
+ * 50,000 rows take as much memory as 40. While the reader scrolls, elements of rows that leave the window show those that
+ * enter it: to create elements, and to lay them out, takes several times as long as to change them. The element is a `treegrid` with the true number of rows; it keeps the focus, and
  * `aria-activedescendant` names the current row, which therefore may leave the window and come back.
  */
 
-import { html, useCallback, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
+import { html, useCallback, useEffect, useId, useLayoutEffect, useRef, useState } from "./html.js";
 
 /** Height of a row in CSS pixels; console.css has the same. */
 const HEIGHT = 24;
-/** Rows that exist at least. */
-const WINDOW = 60;
-/** Rows by which the window moves at once, so that most scroll events render nothing. */
-const STRIDE = 12;
-/** Rendered rows that are kept, so that memory does not grow with scrolling. */
-const MAX_CACHED = 600;
+/** Rows by which the window moves at once, so that most scroll events render nothing. As many are above and below. */
+const STRIDE = 8;
 
 /**
  * @typedef {object} RowsProps
@@ -25,7 +22,7 @@ const MAX_CACHED = 600;
  * @property {(position: number, key: string) => boolean} [onKey] Handles "Enter", "ArrowLeft" and "ArrowRight"; returns
  *   true if it did something.
  * @property {string[]} columns Titles of the columns.
- * @property {(position: number) => {key: string | number, level: number, expanded?: boolean, look?: string, cells: any[]}} row
+ * @property {(position: number) => {level: number, expanded?: boolean, look?: string, cells: any[]}} row
  * @property {any} [backdrop] Shown behind all rows.
  * @property {boolean} [follow] Keep the last row visible.
  * @property {() => void} [onLeaveEnd] Called when the reader scrolls away from the end.
@@ -37,9 +34,10 @@ export function Rows({ label, count, current, onMove, onKey, columns, row, backd
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
   const [first, setFirst] = useState(0);
   const [height, setHeight] = useState(480);
-  const size = Math.max(WINDOW, Math.ceil(height / HEIGHT) + 3 * STRIDE);
+  const size = Math.ceil(height / HEIGHT) + 3 * STRIDE;
   const start = Math.max(Math.min(first, count - size), 0);
   const end = Math.min(start + size, count);
+  const keys = useSlots(start, end - start);
 
   const update = useCallback(() => {
     const node = frame.current;
@@ -85,16 +83,18 @@ export function Rows({ label, count, current, onMove, onKey, columns, row, backd
   };
 
   // Preact skips a vnode that it has rendered before, so scrolling by a few rows renders only those.
-  const cache = useMemo(() => new Map(), [row]);
-  const visible = [];
+  const shown = useRef({ row, nodes: /** @type {Map<number, any>} */ (new Map()) });
+  const nodes = new Map();
   for (let position = start; position < end; position += 1) {
+    const key = keys[position - start];
     const isCurrent = position === current;
-    let node = isCurrent ? undefined : cache.get(position);
-    if (!node) node = rowOf(`${prefix}-${position}`, position, isCurrent, row(position), onMove);
-    if (!isCurrent) cache.set(position, node);
-    visible.push(node);
+    let node = shown.current.row === row ? shown.current.nodes.get(position) : undefined;
+    if (node?.key !== key || node.props["aria-selected"] !== String(isCurrent)) {
+      node = rowOf(key, `${prefix}-${position}`, position, isCurrent, row(position), onMove);
+    }
+    nodes.set(position, node);
   }
-  if (cache.size > MAX_CACHED) cache.clear();
+  shown.current = { row, nodes };
   return html`<div
     class="rows" style=${{ height: `${count * HEIGHT + 2}px` }} role="treegrid" aria-label=${label} tabindex="0" ref=${frame} aria-rowcount=${count} aria-colcount=${columns.length}
     aria-activedescendant=${current >= start && current < end ? `${prefix}-${current}` : undefined}
@@ -104,20 +104,39 @@ export function Rows({ label, count, current, onMove, onKey, columns, row, backd
     <div class="rows-space" role="presentation" style=${{ height: `${count * HEIGHT}px` }}>
       ${backdrop}
       <div class="rows-window" role="presentation" style=${{ transform: `translateY(${start * HEIGHT}px)` }}>
-        ${visible}
+        ${[...nodes.values()]}
       </div>
     </div>
   </div>`;
 }
 
 /**
+ * Return the keys of the rows of a window. A row that stays in the window keeps its key, and so its element. A row that
+ * enters gets the key of one that leaves. After a jump, no element moves.
+ *
+ * @param {number} start
+ * @param {number} size
+ * @returns {number[]}
+ */
+function useSlots(start, size) {
+  const last = useRef({ start, keys: /** @type {number[]} */ ([]) });
+  let { keys } = last.current;
+  const moved = start - last.current.start;
+  if (keys.length !== size) keys = Array.from({ length: size }, (_, index) => index);
+  else if (Math.abs(moved) < size) keys = [...keys.slice(moved), ...keys.slice(0, moved)];
+  last.current = { start, keys };
+  return keys;
+}
+
+/**
+ * @param {number} key
  * @param {string} id
  * @param {number} position
  * @param {boolean} isCurrent
  * @param {ReturnType<RowsProps["row"]>} content
  * @param {(position: number) => void} onMove
  */
-function rowOf(id, position, isCurrent, { key, level, expanded, look = "", cells }, onMove) {
+function rowOf(key, id, position, isCurrent, { level, expanded, look = "", cells }, onMove) {
   return html`<div
     key=${key} id=${id} role="row" class="trow ${look}" aria-level=${level} aria-rowindex=${position + 1}
     aria-expanded=${expanded === undefined ? undefined : String(expanded)} aria-selected=${isCurrent ? "true" : "false"}

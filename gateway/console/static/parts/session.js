@@ -1,11 +1,9 @@
 /** Who uses the console: the API key, the caller that the gateway sees, and settings of this browser. */
 
 import { configure, get, hasKey } from "../lib/api.js";
+import { readKey, storage, writeKey } from "../lib/storage.js";
 import { createStore } from "../lib/store.js";
 import { asProblem } from "./state.js";
-
-/** Name of the key in the storage of the tab. It ends with the tab, and no other tab sees it. */
-const KEY = "babelgate.key";
 
 /**
  * @typedef {object} Me
@@ -30,7 +28,7 @@ export const session = createStore({ status: "loading", me: null, problem: null 
 export async function openSession() {
   configure({
     base: document.baseURI,
-    key: storage(() => sessionStorage.getItem(KEY)) ?? null,
+    key: readKey(),
     onUnauthenticated: () => session.set((value) => ({ ...value, status: "locked" })),
   });
   await loadMe();
@@ -54,25 +52,11 @@ export async function loadMe() {
  */
 export async function setKey(key) {
   configure({ key });
-  storage(() => (key === null ? sessionStorage.removeItem(KEY) : sessionStorage.setItem(KEY, key)));
+  writeKey(key);
   await loadMe();
 }
 
 export { hasKey };
-
-/**
- * Return the result of an access to the browser's storage, or null if the browser forbids it.
- *
- * @template T
- * @param {() => T} access
- */
-export function storage(access) {
-  try {
-    return access();
-  } catch {
-    return null;
-  }
-}
 
 /** Settings of this browser. @typedef {{scheme: "system" | "light" | "dark", singleKeys: boolean}} Preferences */
 

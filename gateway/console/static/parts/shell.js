@@ -1,14 +1,12 @@
 /** The frame of all pages: header, navigation, help, the switch of the color scheme, and the key form. */
 
-import { link, parseRoute } from "../lib/route.js";
+import { findPage, importPage, link, parseRoute } from "../lib/route.js";
 import { announce, Announcer } from "./announce.js";
 import { Boundary } from "./boundary.js";
-import { Help } from "./help.js";
 import { html, shortcuts, useEffect, useKeys, useMemo, useState, useStore } from "./html.js";
-import { KeyForm } from "./key-form.js";
 import { expectNavigation, Page } from "./page.js";
 import { loadMe, preferences, session, setPreferences } from "./session.js";
-import { asProblem, Loading, ProblemNote } from "./state.js";
+import { asProblem, Late, Loading, ProblemNote } from "./state.js";
 
 /** Pages of the navigation: path, name, second key after `g`, and the right that the caller needs. */
 const NAVIGATION = [
@@ -34,8 +32,8 @@ function useRoute() {
   return useMemo(() => parseRoute(hash), [hash]);
 }
 
-/** The console. @param {{importPage: (name: string) => Promise<any>}} props */
-export function Shell({ importPage }) {
+/** The console. */
+export function Shell() {
   const route = useRoute();
   const state = useStore(session);
   const { scheme, singleKeys } = useStore(preferences);
@@ -49,9 +47,9 @@ export function Shell({ importPage }) {
   return html`
     <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <${Header} route=${route} me=${me} onHelp=${() => setHelpOpen(true)} scheme=${scheme} />
-    <${Content} route=${route} state=${state} importPage=${importPage} />
+    <${Content} route=${route} state=${state} />
     <${Announcer} />
-    ${isHelpOpen && html`<${Help} version=${me?.version} onClose=${() => setHelpOpen(false)} />`}`;
+    ${isHelpOpen && html`<${Late} name="Help" load=${() => import("./help.js")} version=${me?.version} onClose=${() => setHelpOpen(false)} />`}`;
 }
 
 /** The link's hash is not a route, so it moves the focus itself. @param {Event} event */
@@ -106,37 +104,41 @@ function Header({ route, me, onHelp, scheme }) {
   </header>`;
 }
 
-/** @param {{route: import("../lib/route.js").Route, state: import("./session.js").Session, importPage: (name: string) => Promise<any>}} props */
-function Content({ route, state, importPage }) {
+/** @param {{route: import("../lib/route.js").Route, state: import("./session.js").Session}} props */
+function Content({ route, state }) {
   if (state.status === "locked" && route.page !== "key") {
-    return html`<${Page} title="This gateway needs an API key" status="error"><${KeyForm} /><//>`;
+    return html`<${Page} title="This gateway needs an API key" status="error"><${Late} name="KeyForm" load=${() => import("./key-form.js")} /><//>`;
   }
   if (state.status === "error") {
     return html`<${Page} title="The console cannot reach its gateway" status="error">
       <${ProblemNote} problem=${state.problem} retry=${loadMe} /><//>`;
   }
   if (state.status === "loading") return html`<${Page} title="Babelgate" status="loading"><${Loading} /><//>`;
-  if (route.page === null) return html`<${PageModule} key="not-found" name="not-found" route=${route} me=${state.me} importPage=${importPage} />`;
-  return html`<${PageModule} key=${route.path} name=${route.page} route=${route} me=${state.me} importPage=${importPage} />`;
+  if (route.page === null) return html`<${PageModule} key="not-found" name="not-found" route=${route} me=${state.me} />`;
+  return html`<${PageModule} key=${route.path} name=${route.page} route=${route} me=${state.me} />`;
 }
 
 /**
  * A page, whose module is imported on first use.
  *
- * @param {{name: string, route: import("../lib/route.js").Route, me: any, importPage: (name: string) => Promise<any>}} props
+ * @param {{name: string, route: import("../lib/route.js").Route, me: any}} props
  */
-function PageModule({ name, route, me, importPage }) {
-  const [state, setState] = useState({ module: /** @type {any} */ (null), problem: /** @type {any} */ (null), turn: 0 });
+function PageModule({ name, route, me }) {
+  const [state, setState] = useState(() => ({ module: findPage(name), problem: /** @type {any} */ (null), turn: 0 }));
   useEffect(() => {
+    if (state.module) return;
     importPage(name).then(
       (module) => setState((old) => ({ ...old, module, problem: null })),
       (error) => setState((old) => ({ ...old, problem: asProblem(error) })),
     );
-    return () => {
+  }, [name, state.turn]);
+  useEffect(
+    () => () => {
       expectNavigation();
       announce("");
-    };
-  }, [name, state.turn]);
+    },
+    [name],
+  );
   const title = state.module?.title?.(route) ?? "";
   useEffect(() => {
     document.title = title ? `${title} – Babelgate` : "Babelgate";

@@ -2,7 +2,7 @@
 
 import { get, Problem } from "../lib/api.js";
 import { link } from "../lib/route.js";
-import { html, useCallback, useEffect, useRef, useState } from "./html.js";
+import { html, useCallback, useLayoutEffect, useRef, useState } from "./html.js";
 
 /**
  * @template T
@@ -26,7 +26,8 @@ export function useLoad(loader, dependencies) {
   const [state, setState] = useState({ status: "loading", value: null, problem: null });
   const [turn, setTurn] = useState(0);
   const shown = useRef(/** @type {unknown[] | null} */ (null));
-  useEffect(() => {
+  // Before the next frame: an effect would send the request after it, and a response that is here would show later.
+  useLayoutEffect(() => {
     const controller = new AbortController();
     const isOther = !shown.current || shown.current.some((each, index) => each !== dependencies[index]);
     if (isOther) setState((old) => ({ ...old, status: old.value === null ? "loading" : "ready", problem: null }));
@@ -123,6 +124,16 @@ export function Loaded({ load, rows, children }) {
   if (load.value === null) return html`<${Loading} rows=${rows} />`;
   return html`${load.problem && html`<${ProblemNote} problem=${load.problem} retry=${load.reload} title="Not up to date" />`}
   ${children(load.value)}`;
+}
+
+/**
+ * A component whose module is imported on first use. Other members are those of the component.
+ *
+ * @param {{name: string, load: () => Promise<any>, [member: string]: any}} props
+ */
+export function Late({ name, load, ...props }) {
+  const module = useLoad(load, [name]);
+  return html`<${Loaded} load=${module} rows=${2}>${(/** @type {any} */ value) => html`<${value[name]} ...${props} />`}<//>`;
 }
 
 const LIVE_WORDS = {

@@ -100,7 +100,6 @@ export function Timeline({ trace, version, view: { fold, filter, failures }, at,
     (/** @type {number} */ position) => {
       const line = lineOf(trace, rows[position], view);
       return {
-        key: rows[position],
         level: line.depth + 1,
         expanded: line.expandable ? line.expanded : undefined,
         look: `kind-${line.kind} ${line.status ? `is-${line.status}` : ""}`,

@@ -26,9 +26,9 @@ export function WireTab({ route, runId }) {
 
 /** @param {{route: any, runId: string, items: any[], mode: string}} props */
 function List({ route, runId, items, mode }) {
-  const chosen = Number(route.query.x ?? items.find((each) => each.failed)?.n ?? items[0].n);
+  const chosen = Number(route.query.x ?? items.find((each) => each.failed)?.number ?? items[0].number);
   const columns = [
-    { title: "Exchange", isHead: true, cell: (/** @type {any} */ row) => html`<button type="button" class="small" aria-pressed=${String(row.n === chosen)} onClick=${() => setQuery(route, { x: row.n })}>${row.n}</button>` },
+    { title: "Exchange", isHead: true, cell: (/** @type {any} */ row) => html`<button type="button" class="small" aria-pressed=${String(row.number === chosen)} onClick=${() => setQuery(route, { x: row.number })}>${row.number}</button>` },
     { title: "At", cell: (/** @type {any} */ row) => html`<${Clock} at=${row.at} milliseconds />` },
     { title: "Request", isWide: true, cell: (/** @type {any} */ row) => html`<code>${row.method} ${row.url}</code>` },
     { title: "Response", cell: (/** @type {any} */ row) => html`<${HttpStatus} status=${row.status} />${row.streamed && html` <span class="muted">stream</span>`}` },
@@ -37,7 +37,7 @@ function List({ route, runId, items, mode }) {
     { title: "Received", isNumber: true, isMinor: true, cell: (/** @type {any} */ row) => formatBytes(row.response_bytes) },
   ];
   return html`<p class="muted">Between the gateway and the agent's server. Values of secret headers are not recorded. ${/** @type {any} */ (MODES)[mode]}</p>
-    <${Table} label="Exchanges" columns=${columns} rows=${items} rowKey=${(/** @type {any} */ row) => String(row.n)} rowClass=${(/** @type {any} */ row) => (row.n === chosen ? "is-current" : "")} />
+    <${Table} label="Exchanges" columns=${columns} rows=${items} rowKey=${(/** @type {any} */ row) => String(row.number)} rowClass=${(/** @type {any} */ row) => (row.number === chosen ? "is-current" : "")} />
     <${One} runId=${runId} number=${chosen} />`;
 }
 

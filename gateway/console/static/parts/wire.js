@@ -11,8 +11,7 @@ const STEP = 50;
 
 /**
  * @typedef {object} Exchange
- * @property {number} [number]
- * @property {number} [n]
+ * @property {number} number
  * @property {{method: string, url: string, headers: [string, string][], body: string}} request
  * @property {{status: number, headers: [string, string][], body: string, events: {seconds: number, text: string}[]}} [response]
  * @property {string} [error]
@@ -26,7 +25,7 @@ const STEP = 50;
  */
 export function ExchangeView({ exchange, open = false }) {
   const { request, response, error, seconds } = exchange;
-  return html`<section class="exchange" aria-label="Exchange ${exchange.n ?? exchange.number ?? ""}">
+  return html`<section class="exchange" aria-label="Exchange ${exchange.number}">
     <p class="exchange-line">
       <code class="wrap"><strong>${request.method}</strong> ${request.url}</code>
       ${response && html` <${HttpStatus} status=${response.status} />`} <span class="muted">${formatDuration(seconds)}</span>

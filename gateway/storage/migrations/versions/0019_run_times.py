@@ -9,7 +9,7 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""All that is new are indexes."""
+"""All that is new are indexes. docs/performance.md has their costs."""
 
 _DATED = sa.text("created_at > 0")
 """All runs. A lookup by owner and id does not use an index with this condition."""

@@ -10,20 +10,45 @@ def recorder() -> ExchangeRecorder:
     return ExchangeRecorder(lambda: 1, lambda recorder, size: None)
 
 
-def begin(*headers: tuple[str, str]) -> RecordedExchange:
-    exchange = recorder().begin("GET", "http://h/x", headers)
+def begin(*headers: tuple[bytes, bytes], run: ExchangeRecorder | None = None) -> RecordedExchange:
+    exchange = (run or recorder()).begin("GET", "http://h/x?key=abcdefghijkl", headers)
     assert exchange is not None
     return exchange
 
 
 def test_a_secret_in_two_pieces_is_removed() -> None:
-    exchange = begin(("X-Key", "abcdefghijkl"))
-    exchange.note_head(200, [("Set-Cookie", "a=b"), ("Content-Type", "text/plain")])
+    run = recorder()
+    exchange = begin((b"X-Key", b"abcdefghijkl"), run=run)
+    exchange.note_head(200, [(b"Set-Cookie", b"a=b"), (b"Content-Type", b"text/plain")])
     for piece in (b"one abcdef", b"ghijkl two"):
         exchange.note_piece(piece)
-    exchange.note_end()
+
+    def shown() -> list[object]:
+        body = b"".join(piece for _, piece in exchange.bodies()[1])
+        return [exchange.url, exchange.headers, exchange.response_headers, body, exchange.error]
+
+    expected = [
+        "http://h/x?key=***",
+        [("X-Key", "***")],
+        [("Set-Cookie", "***"), ("Content-Type", "text/plain")],
+        b"one *** two",
+        "ValueError: abc ***",
+    ]
+    assert shown() == [*expected[:-1], ""]
+    exchange.note_end(ValueError("abc abcdefghijkl"))
+    assert shown() == expected
+    run.keep()
+    assert shown() == expected
     assert b"".join(piece for _, piece in exchange.response.pieces) == b"one *** two"
-    assert exchange.response_headers == [("Set-Cookie", "***"), ("Content-Type", "text/plain")]
+
+
+def test_an_exchange_that_ends_after_its_run_loses_its_secrets() -> None:
+    run = recorder()
+    exchange = begin((b"X-Key", b"abcdefghijkl"), run=run)
+    run.keep()
+    exchange.note_piece(b"abcdefghijkl")
+    exchange.note_end()
+    assert [piece for _, piece in exchange.response.pieces] == [b"***"]
 
 
 def test_nothing_is_stored_after_the_end() -> None:
@@ -49,11 +74,10 @@ def test_bodies_and_pieces_are_bounded() -> None:
 
 
 def test_exchanges_of_a_run_are_bounded() -> None:
-    sizes: list[int] = []
-    run = ExchangeRecorder(lambda: 1, lambda recorder, size: sizes.append(size))
+    run = recorder()
     for _ in range(1001):
         run.begin("GET", "http://h/", [])
-    assert (len(run.exchanges), run.omitted, run.size) == (1000, 1, 1000 * OVERHEAD)
+    assert (len(run.exchanges), run.omitted, run.size) == (1000, 1, 1000 * (OVERHEAD + len("http://h/")))
     run.drop()
     assert run.begin("GET", "http://h/", []) is None and run.exchanges == []
 

@@ -1,12 +1,14 @@
-"""Response headers that report losses."""
+"""The URL that a caller addressed, and response headers that report losses."""
 
 import re
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.adapters.kit.server.caller import loss_header
+from babelgate.adapters.kit.server.caller import Caller, loss_header
+from babelgate.canonical import Principal
 from babelgate.canonical.thread import Loss
 
 _DICTIONARY: Final = re.compile(
@@ -17,6 +19,21 @@ _DICTIONARY: Final = re.compile(
 
 def _header(*losses: tuple[str, str]) -> str:
     return loss_header(Loss(feature=feature, how=how) for feature, how in losses).get("Babelgate-Loss", "")
+
+
+@pytest.mark.parametrize(
+    ("base_url", "agent", "path", "root"),
+    [
+        ("https://h/agent/echo", "echo", "/agent/echo", "https://h"),
+        ("https://h/gate/agent/echo", "echo", "/agent/echo", "https://h/gate"),
+        ("https://h", "echo", "", "https://h"),
+        ("https://h", None, "", "https://h"),
+        ("https://h/agent/None", None, "", "https://h/agent/None"),
+    ],
+)
+def test_single_agent_is_that_of_the_url(base_url: str, agent: str | None, path: str, root: str) -> None:
+    who = Caller(Principal.of_owner("alice"), base_url, agent)
+    assert (who.agent_path, who.has_single_agent, who.root_url) == (path, path != "", root)
 
 
 def test_without_losses_there_is_no_header() -> None:

@@ -13,6 +13,8 @@ from babelgate.canonical import Fault, FaultCode
     [
         (FaultCode.QUEUE_FULL, {"retry_after": 3}, {"Retry-After": "3"}),
         (FaultCode.QUEUE_FULL, {"retry_after": None}, {}),
+        (FaultCode.LIMITED, {"limit": "rate", "retry_after": 3}, {"Retry-After": "3"}),
+        (FaultCode.LIMITED, {"limit": "chain"}, {}),
         (FaultCode.UNAUTHENTICATED, {}, {"WWW-Authenticate": "Bearer"}),
         (FaultCode.FORBIDDEN, {}, {}),
     ],

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { call, change, configure, consoleUrl, exchange, gatewayBase, gatewayUrl, get, Problem } from "../../../../gateway/console/static/lib/api.js";
+import { call, change, configure, consoleUrl, exchange, gatewayBase, gatewayUrl, get, prefetch, Problem } from "../../../../gateway/console/static/lib/api.js";
 import { serve } from "./server.js";
 
 test("addresses are relative to the page, below any prefix", () => {
@@ -38,6 +38,27 @@ test("requests carry the key in a header, and JSON", async (t) => {
     ["POST", "/v1/runs/1/cancel", "Bearer secret", undefined, ""],
     ["GET", "/console/api/v1/me", undefined, undefined, ""],
   ]);
+});
+
+test("a prefetched response is used once, and only with the key that it was requested with", async (t) => {
+  const seen = [];
+  const base = await serve(t, (request, response) => {
+    seen.push(request.headers.authorization ?? "none");
+    response.writeHead(request.headers.authorization ? 200 : 401);
+    response.end("{}");
+  });
+  configure({ base: new URL("console/", base).href, key: "one" });
+  prefetch("agents");
+  await get("agents");
+  assert.deepEqual(seen, ["Bearer one"]);
+  await get("agents");
+  prefetch("agents");
+  configure({ key: "two" });
+  await get("agents");
+  configure({ key: null });
+  prefetch("agents");
+  await assert.rejects(get("agents"), { status: 401 });
+  assert.deepEqual(seen.toSorted(), ["Bearer one", "Bearer one", "Bearer one", "Bearer two", "none"]);
 });
 
 /** Status, content type, body; code and message of the problem; whether it is temporary. */

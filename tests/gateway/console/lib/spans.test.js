@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Axis, niceTicks } from "../../../../gateway/console/static/lib/axis.js";
+import { RunLog, unfold } from "../../../../gateway/console/static/lib/log.js";
 import { lineOf, positionOf, revealing, rowsOf } from "../../../../gateway/console/static/lib/outline.js";
 import { answer, created, ended, message, records, started, traceOf } from "./records.js";
 
@@ -63,6 +64,32 @@ test("a record that the server folded counts as all of its events", () => {
   assert.equal(trace.spans.find((span) => span.kind === "message").tokens, 41);
   assert.equal(trace.indexOf(30), 4);
   assert.equal(trace.indexOf(48), 5);
+});
+
+test("deltas of parts that alternate are complete, folded and unfolded", () => {
+  const [first, second] = records(
+    [1, "part_delta", { message_id: "one", index: 0 }, { n: 3, to: 8 }],
+    [1, "part_delta", { message_id: "two", index: 0 }, { n: 2, to: 6 }],
+  );
+  const group = (event_id, ...texts) => ({ event_id, timestamp: first.timestamp, texts });
+  const listed = [
+    { ...first, deltas: [group(3, "a"), group(7, "c", "e")] },
+    { ...second, deltas: [group(4, "b"), group(6, "d")] },
+  ];
+  const whole = unfold(listed);
+  assert.deepEqual(whole.map(({ event_id, payload }) => [event_id, payload.message_id, payload.text]), [
+    [3, "one", "a"],
+    [4, "two", "b"],
+    [6, "two", "d"],
+    [7, "one", "c"],
+    [8, "one", "e"],
+  ]);
+  for (const some of [whole, [first, second]]) {
+    const log = new RunLog();
+    for (const record of some) assert.ok(log.append(record));
+    assert.deepEqual([log.events, log.last], [5, 8]);
+    assert.ok(!log.append(whole[4]));
+  }
 });
 
 test("records that arrive again after a reconnect change nothing", () => {

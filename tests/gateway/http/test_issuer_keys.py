@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from babelgate.gateway.http.key_set import KeySet, KeysUnavailable
+from babelgate.gateway.http.issuer_keys import IssuerKeys
+from babelgate.gateway.key_set import KeysUnavailable
 from babelgate.gateway.settings.credentials import IssuerSettings
 from tests.gateway.http.issuing import Issuing, issuing, public_key
 from tests.gateway.log_capture import capture_log
@@ -27,11 +28,11 @@ class Clock:
         return self.time
 
 
-def key_set(issuer: Issuing, clock: Clock, **members: Any) -> KeySet:
-    return KeySet("corp", IssuerSettings.model_validate(issuer.settings(**members)), now=clock)
+def key_set(issuer: Issuing, clock: Clock, **members: Any) -> IssuerKeys:
+    return IssuerKeys("corp", IssuerSettings.model_validate(issuer.settings(**members)), now=clock)
 
 
-async def has(keys: KeySet, number: int = 0) -> bool:
+async def has(keys: IssuerKeys, number: int = 0) -> bool:
     return await keys.find(f"RS256-{number}", "RS256") is not None
 
 
@@ -191,7 +192,7 @@ async def test_keys_can_be_in_a_file_that_changes(tmp_path: Path) -> None:
 
 async def test_keys_in_the_settings_are_never_fetched() -> None:
     issuer = Issuing()
-    keys = KeySet("corp", IssuerSettings.model_validate(issuer.inline()), now=(clock := Clock()))
+    keys = IssuerKeys("corp", IssuerSettings.model_validate(issuer.inline()), now=(clock := Clock()))
     clock.time = 1e12
     assert await has(keys)
     assert not await has(keys, 1)
@@ -204,7 +205,7 @@ async def test_keys_in_the_settings_are_never_fetched() -> None:
 async def test_a_key_for_another_purpose_is_not_used(members: dict[str, Any]) -> None:
     issuer = Issuing()
     issuer.keys = [public_key(number=1), public_key(**members)]
-    keys = KeySet("corp", IssuerSettings.model_validate(issuer.inline()), now=Clock())
+    keys = IssuerKeys("corp", IssuerSettings.model_validate(issuer.inline()), now=Clock())
     assert not await has(keys)
     assert await has(keys, 1)
 
@@ -213,7 +214,7 @@ async def test_each_fetch_is_reported() -> None:
     observer, clock = Recorder(), Clock()
     async with issuing() as issuer:
         settings = IssuerSettings.model_validate(issuer.settings())
-        keys = KeySet("corp", settings, now=clock, observer=observer)
+        keys = IssuerKeys("corp", settings, now=clock, observer=observer)
         assert await has(keys)
         issuer.documents = {"/keys": {"keys": []}, DISCOVERY: {}}
         clock.time += 31

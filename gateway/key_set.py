@@ -1,28 +1,29 @@
-"""Public keys of one issuer, as a cache over its key set (RFC 7517) in a URL, a file or the settings.
+"""Public keys of another party, as a cache over its key set (RFC 7517) in a URL or a file.
 
-PyJWKClient is not used. It blocks the event loop, and while the issuer is down, every token with an unknown key would
-wait for another fetch.
+PyJWKClient is not used. It blocks the event loop, and while the other party is down, every signature with an unknown
+key would wait for another fetch.
 """
 
 import asyncio
 import json
 import logging
 import math
-import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
 
 import httpx
 import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.algorithms import get_default_algorithms
 
+from babelgate.canonical.fault import FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
-from babelgate.gateway.settings.credentials import IssuerSettings, is_trusted_url
+from babelgate.gateway.signing_keys import describe_public_key
 
 log = logging.getLogger("babelgate.credentials")
 
@@ -31,14 +32,14 @@ _TTL: Final = 300.0
 _COOLDOWN: Final = 30.0
 """Minimum seconds between two fetches for unknown key ids, which anyone can invent."""
 _RETRY: Final = 5.0
-"""Minimum seconds between two fetches while there are no keys. Chosen: the gateway and its issuer may start
+"""Minimum seconds between two fetches while there are no keys. Chosen: the gateway and the other party may start
 together."""
 _MAX_AGE: Final = 86_400.0
 """Seconds for which the keys are used although they cannot be fetched again."""
-_TIMEOUT: Final = 5.0
-"""Maximum seconds of one request to the issuer."""
-_MAX_BODY: Final = 2**20
-"""Maximum size of a document of the issuer, in bytes. Chosen: real key sets have a few kilobytes."""
+FETCH_TIMEOUT: Final = 5.0
+"""Maximum seconds of one request for keys."""
+MAX_DOCUMENT: Final = 2**20
+"""Maximum size of a document, in bytes. Chosen: real key sets have a few kilobytes."""
 _MAX_KEYS: Final = 100
 """Maximum number of keys in a key set. Chosen: issuers have fewer than ten."""
 _RSA_BITS: Final = 2048
@@ -46,31 +47,42 @@ _RSA_BITS: Final = 2048
 
 
 class KeysUnavailable(Exception):
-    """Raised if the issuer has no known keys and cannot be reached. `retry_after` is in seconds."""
+    """Raised if no keys are known and they cannot be fetched. `retry_after` is in seconds."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"retry after {retry_after} s")
         self.retry_after = retry_after
 
 
-class _FetchError(Exception):
+class KeyFetchError(Exception):
     """Failure to fetch the keys, with the reason for the log."""
 
 
+FetchKeys = Callable[[], Awaitable[JsonObject]]
+"""Function that returns the key set. Raises KeyFetchError, and errors of HTTP and of files."""
+
+
 class KeySet:
-    """The current public keys of one issuer. All methods are called on one event loop."""
+    """The current public keys of another party. All methods are called on one event loop."""
 
     def __init__(
         self,
+        kind: str,
         name: str,
-        settings: IssuerSettings,
+        fetch: FetchKeys,
         *,
+        fixed: JsonObject | None = None,
         now: Callable[[], float] = time.monotonic,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the cache. `now` is a steady clock, in seconds. Nothing is fetched before the first token."""
+        """Create the cache. Nothing is fetched before the first signature.
+
+        `kind` and `name` are for the log: `issuer`, and its name. `fixed` is a key set that never changes, in the place
+        of `fetch`. `now` is a steady clock, in seconds.
+        """
+        self._kind = kind
         self._name = name
-        self._settings = settings
+        self._fetch_keys = fetch
         self._now = now
         self._observer = observer
         self._keys: list[JsonObject] = []
@@ -79,31 +91,38 @@ class KeySet:
         """Time of the last successful fetch."""
         self._tried_at = -math.inf
         """Time of the last fetch."""
-        self._jwks_url: str | None = None
         self._tasks = Tasks()
         self._task: asyncio.Task[None] | None = None
-        self._tls: ssl.SSLContext | None = None
         self.revision = 0
         """Number that changes with the keys. A token that was verified with an earlier revision is verified again."""
-        if isinstance(settings.jwks, dict):
-            self._replace(settings.jwks)
+        if fixed is not None:
+            self._replace(fixed)
             self._fetched_at = math.inf
 
     async def find(self, kid: str | None, algorithm: str) -> Any:
-        """Return the public key for a token, or None if the issuer has no such key. `kid` is the key id in the token.
+        """Return the public key for a token, or None if there is none. `kid` is the key id in the token.
 
-        A token without a key id needs an issuer with only one key for the algorithm. Raises KeysUnavailable.
+        A token without a key id needs a set with only one key for the algorithm. Raises KeysUnavailable.
         """
+        return await self._find(lambda: self._look_up(kid, algorithm))
+
+    async def find_all(self, kid: str | None, algorithm: str) -> Sequence[Any]:
+        """Return the public keys that may have made a signature: those with its key id, or without any. Raises
+        KeysUnavailable."""
+        return await self._find(lambda: self._look_up_all(kid, algorithm)) or ()
+
+    async def _find(self, look_up: Callable[[], Any]) -> Any:
+        """Return what a look-up finds, after a fetch if it finds nothing. Raises KeysUnavailable."""
         self.refresh()
         if not self.is_usable:
             await self._fetch_at_most_every(_RETRY)
             if not self.is_usable:
                 raise KeysUnavailable(max(1, math.ceil(self._tried_at + _RETRY - self._now())))
-        key = self._look_up(kid, algorithm)
-        if key is None and self._fetched_at < math.inf:
+        found = look_up()
+        if found is None and self._fetched_at < math.inf:
             await self._fetch_at_most_every(_COOLDOWN)
-            key = self._look_up(kid, algorithm)
-        return key
+            found = look_up()
+        return found
 
     @property
     def is_usable(self) -> bool:
@@ -138,23 +157,19 @@ class KeySet:
 
     async def _fetch(self) -> None:
         try:
-            async with asyncio.timeout(2 * _TIMEOUT):
-                document = await self._read()
+            async with asyncio.timeout(2 * FETCH_TIMEOUT):
+                document = await self._fetch_keys()
             self._replace(document)
             self._fetched_at = self._now()
             self._observer.note_jwks_fetch(self._name, "success")
-        except (_FetchError, httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, RecursionError) as error:
+        except (KeyFetchError, FaultError, httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             reason = str(error) or type(error).__name__
             self._observer.note_jwks_fetch(self._name, "failed")
-            log.warning("issuer keys not fetched issuer=%s reason=%s", self._name, reason)
+            log.warning("%s keys not fetched %s=%s reason=%s", self._kind, self._kind, self._name, reason)
 
     def _replace(self, document: JsonObject) -> None:
-        """Replace the keys by the public keys of a key set. Raises _FetchError if there are none."""
-        listed: Any = document.get("keys")
-        entries = cast("list[Any]", listed)[:_MAX_KEYS] if isinstance(listed, list) else []
-        keys = [cast("JsonObject", key) for key in entries if _is_for_signatures(key)]
-        if not keys:
-            raise _FetchError("the key set has no public key for signatures")
+        """Replace the keys by the public keys of a key set. Raises KeyFetchError if there are none."""
+        keys = find_public_keys(document)
         if keys != self._keys:
             self._keys = keys
             self._prepared = {}
@@ -168,86 +183,57 @@ class KeySet:
         ]
         return found[0] if len(found) == 1 or (found and kid is not None) else None
 
+    def _look_up_all(self, kid: str | None, algorithm: str) -> Sequence[Any] | None:
+        found = [
+            key
+            for number, each in enumerate(self._keys)
+            if (kid is None or each.get("kid") in (kid, None)) and (key := self._prepare(number, algorithm)) is not None
+        ]
+        return found or None
+
     def _prepare(self, number: int, algorithm: str) -> Any:
         """Return a key for an algorithm, or None if it is for another one."""
         if (number, algorithm) not in self._prepared:
             self._prepared[number, algorithm] = _prepare(self._keys[number], algorithm)
         return self._prepared[number, algorithm]
 
-    # Sources
 
-    async def _read(self) -> JsonObject:
-        jwks = self._settings.jwks
-        if isinstance(jwks, str) and "://" not in jwks:
-            return _parse(await asyncio.to_thread(_read_file, Path(jwks)))
-        async with httpx.AsyncClient(
-            timeout=_TIMEOUT,
-            follow_redirects=False,
-            trust_env=False,
-            verify=self._tls_context(),
-            headers={"Accept": "application/json"},
-        ) as client:
-            if isinstance(jwks, str):
-                return await _get(client, jwks)
-            if self._jwks_url is not None:
-                try:
-                    return await _get(client, self._jwks_url)
-                except (_FetchError, httpx.HTTPError):
-                    self._jwks_url = None  # the issuer may have moved its keys
-            self._jwks_url = await self._discover(client)
-            return await _get(client, self._jwks_url)
-
-    def _tls_context(self) -> ssl.SSLContext:
-        if self._tls is None:  # loading the certificates takes time
-            self._tls = httpx.create_ssl_context()
-        return self._tls
-
-    async def _discover(self, client: httpx.AsyncClient) -> str:
-        """Return the URL of the key set by the discovery document of OpenID Connect, or of OAuth 2 (RFC 8414)."""
-        try:
-            document = await _get(client, self._settings.discovery_url)
-        except _FetchError:
-            document = await _get(client, _metadata_url(self._settings.issuer))
-        if document.get("issuer") != self._settings.issuer:  # OpenID Connect Discovery 1.0, 4.3
-            raise _FetchError("the discovery document is of another issuer")
-        url = document.get("jwks_uri")
-        if not isinstance(url, str) or not is_trusted_url(url):
-            raise _FetchError("the discovery document has no jwks_uri with https")
-        return url
+async def read_key_file(path: Path) -> JsonObject:
+    """Return the key set in a file, like `load_key_file`, from a thread. Raises KeyFetchError, OSError."""
+    return await asyncio.to_thread(load_key_file, path)
 
 
-def _metadata_url(issuer: str) -> str:
-    """Return the URL of an issuer's metadata (RFC 8414, 3.1)."""
-    parts = urlsplit(issuer)
-    return f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{parts.path.rstrip('/')}"
-
-
-async def _get(client: httpx.AsyncClient, url: str) -> JsonObject:
-    """Return the JSON object at a URL. Redirects are not followed. Raises _FetchError."""
-    async with client.stream("GET", url) as response:
-        if response.status_code != 200:
-            raise _FetchError(f"{url} answers with the status {response.status_code}")
-        body = bytearray()
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > _MAX_BODY:
-                raise _FetchError(f"{url} answers with more than {_MAX_BODY} bytes")
-    return _parse(bytes(body), url)
-
-
-def _read_file(path: Path) -> bytes:
+def load_key_file(path: Path) -> JsonObject:
+    """Return the key set in a file: a JSON object, or a public key in PEM. Raises KeyFetchError, OSError."""
     with path.open("rb") as file:
-        return file.read(_MAX_BODY)
+        content = file.read(MAX_DOCUMENT)
+    if content.lstrip().startswith(b"-----BEGIN"):
+        try:
+            return {"keys": [describe_public_key(load_pem_public_key(content))]}
+        except (ValueError, UnsupportedAlgorithm):
+            raise KeyFetchError("the file has no public key in PEM that can be used") from None
+    return parse_key_set(content)
 
 
-def _parse(body: bytes, source: str = "the file") -> JsonObject:
+def parse_key_set(body: bytes, source: str = "the file") -> JsonObject:
+    """Return a document as a JSON object. Raises KeyFetchError."""
     try:
         document: Any = json.loads(body)
     except (ValueError, RecursionError):
-        raise _FetchError(f"{source} is not JSON") from None
+        raise KeyFetchError(f"{source} is not JSON") from None
     if not isinstance(document, dict):
-        raise _FetchError(f"{source} is not a JSON object")
+        raise KeyFetchError(f"{source} is not a JSON object")
     return cast("JsonObject", document)
+
+
+def find_public_keys(document: JsonObject) -> list[JsonObject]:
+    """Return the public keys in a key set that may verify signatures. Raises KeyFetchError if there are none."""
+    listed: Any = document.get("keys")
+    entries = cast("list[Any]", listed)[:_MAX_KEYS] if isinstance(listed, list) else []
+    keys = [cast("JsonObject", key) for key in entries if _is_for_signatures(key)]
+    if not keys:
+        raise KeyFetchError("the key set has no public key for signatures")
+    return keys
 
 
 def _is_for_signatures(key: object) -> bool:

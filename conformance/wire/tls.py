@@ -1,0 +1,48 @@
+"""TLS of the requests to a judged server."""
+
+import os
+import ssl
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+EXTRA_CA: Final[ContextVar[Path | None]] = ContextVar("judged_extra_ca", default=None)
+"""File with CAs or certificates of servers that are trusted in addition to those of the system."""
+
+
+PINNED: Final = "BABELGATE_PINNED_CERTIFICATE"
+"""Variable with the file of the only certificate that is trusted, at any address. A gateway sets it for the programs
+that call it: its certificate has the name for callers, and not the address of its process."""
+_END: Final = "-----END CERTIFICATE-----"
+
+
+def open_context() -> ssl.SSLContext:
+    """Return the TLS context for requests in this context. It trusts the CAs of the system, or those of SSL_CERT_FILE.
+    Raises OSError if a file cannot be used."""
+    pinned = os.environ.get(PINNED)
+    return _open(EXTRA_CA.get()) if pinned is None else pin_certificate(Path(pinned))
+
+
+def pin_certificate(path: Path) -> ssl.SSLContext:
+    """Return a context that trusts the first certificate in a file alone, at any address. Raises OSError if the file
+    cannot be used."""
+    leaf = path.read_text(encoding="ascii", errors="replace").partition(_END)[0] + _END
+    context = ssl.create_default_context(cadata=leaf)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+@cache
+def _open(extra: Path | None) -> ssl.SSLContext:
+    """Create a context once: loading the certificates takes longer than many requests. Raises OSError."""
+    context = httpx.create_ssl_context()
+    if extra is not None:
+        context.load_verify_locations(cafile=extra)
+        # A certificate in the file is trusted even if it is not that of a CA.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.set_alpn_protocols(["http/1.1"])
+    return context

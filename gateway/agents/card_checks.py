@@ -1,0 +1,119 @@
+"""Verification of the cards of agents' servers by the keys in `card.keys`, and what is reported about it."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from babelgate.adapters.kit.card_trust import CardTrust, KeysNotFetched
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.key_set import FETCH_TIMEOUT, MAX_DOCUMENT, KeySet, KeysUnavailable, parse_key_set, read_key_file
+from babelgate.gateway.observe import GatewayObserver
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.settings.fields import IPNetwork
+from babelgate.gateway.settings.model import AgentSettings
+
+log = logging.getLogger("babelgate.registry")
+
+NoteCard = Callable[[str, str, bool], None]
+"""Receiver of cards that are not verified: (agent, reason, True if the card is refused)."""
+
+
+class CardChecks:
+    """Verification of cards for all agents. A reload keeps it, and with it the key sets that were fetched."""
+
+    def __init__(self, allow: Sequence[IPNetwork] = ()) -> None:
+        """Create the checks. `allow` are the networks in `network.allow`."""
+        self._allow = tuple(allow)
+        self._fetcher = self._open_fetcher()
+        self._key_sets: dict[str, KeySet] = {}
+        """Key sets by their URLs."""
+        self._observer: GatewayObserver | None = None
+        self._results: list[tuple[str, str]] = []
+        """Results from before there was an observer: agents are connected first."""
+        self._note: NoteCard | None = None
+        self._early: list[tuple[str, str, bool]] = []
+        """Reports from before the audit log was there."""
+
+    def trust_of(self, agent: str, settings: AgentSettings) -> CardTrust | None:
+        """Return how the cards of an agent are verified; None if they are not."""
+        card = settings.card
+        if not card.is_checked:
+            return None
+        is_required = card.verify == "require"
+        return CardTrust(
+            find_keys=partial(self._find_keys, card.keys),
+            is_required=is_required,
+            report=partial(self._report, agent, is_required),
+        )
+
+    def permit(self, allow: Sequence[IPNetwork]) -> None:
+        """Fetch keys from these networks from now on, and from public addresses."""
+        if tuple(allow) != self._allow:
+            self._allow = tuple(allow)
+            self._fetcher = self._open_fetcher()
+
+    def report_to(self, observer: GatewayObserver) -> None:
+        """Report all results to an observer, for metrics, also those from before this call."""
+        self._observer = observer
+        results, self._results = self._results, []
+        for each in results:
+            observer.note_card_checked(*each)
+
+    def audit_to(self, note: NoteCard) -> None:
+        """Report cards that are not verified, also those from before this call."""
+        self._note = note
+        early, self._early = self._early, []
+        for each in early:
+            note(*each)
+
+    async def aclose(self) -> None:
+        """Cancel the fetches of keys."""
+        for each in self._key_sets.values():
+            await each.aclose()
+
+    def _open_fetcher(self) -> Fetcher:
+        return Fetcher(self._allow, connect_timeout=FETCH_TIMEOUT, total_timeout=2 * FETCH_TIMEOUT, limit=MAX_DOCUMENT)
+
+    def _report(self, agent: str, is_required: bool, reason: str | None) -> None:
+        result = agent, "verified" if reason is None else "unverified"
+        if self._observer is None:
+            self._results.append(result)
+        else:
+            self._observer.note_card_checked(*result)
+        if reason is None:
+            return
+        verify = "require" if is_required else "audit"
+        log.warning("card not verified agent=%s verify=%s reason=%r", agent, verify, reason)
+        if self._note is None:
+            self._early.append((agent, reason, is_required))
+        else:
+            self._note(agent, reason, is_required)
+
+    async def _find_keys(self, sources: Sequence[str], kid: str | None, algorithm: str) -> Sequence[Any]:
+        """Return the keys of all sources that may have made a signature. Raises KeysNotFetched if a source fails, and
+        the others have no such key."""
+        found, is_missing = list[Any](), False
+        for source in sources:
+            try:
+                found += await self._open(source).find_all(kid, algorithm)
+            except KeysUnavailable:
+                is_missing = True
+        if is_missing and not found:
+            raise KeysNotFetched("the keys in card.keys cannot be read now")
+        return found
+
+    def _open(self, source: str) -> KeySet:
+        """Return the key set at a URL, or a new one for a file, which is read again each time."""
+        if "://" not in source:
+            return KeySet("card", source, partial(read_key_file, Path(source)))
+        if source not in self._key_sets:
+            self._key_sets[source] = KeySet("card", source, self._fetch_later(source))
+        return self._key_sets[source]
+
+    def _fetch_later(self, url: str) -> Callable[[], Awaitable[JsonObject]]:
+        async def fetch() -> JsonObject:
+            return parse_key_set(await self._fetcher.get(url), url)
+
+        return fetch

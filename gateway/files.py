@@ -1,0 +1,23 @@
+"""Files that another process may read at any time."""
+
+import shutil
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that readers see the old content or the new one, also if this process is killed. Raises OSError.
+
+    A symbolic link, such as `/dev/stdout`, and what is no regular file, such as a pipe, are written as they are.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_bytes(content)
+        return
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(content)
+        if path.exists():
+            shutil.copymode(path, part)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,90 @@
+"""Client certificates of callers (mutual TLS): the certificate of a connection → its principal."""
+
+import ssl
+from asyncio import BaseTransport
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from babelgate.canonical import FaultCode, FaultError, Principal
+from babelgate.canonical.fault import INVALID_TOKEN
+from babelgate.gateway.settings.tls import MTLS
+
+CERTIFICATE_KEY: Final = "babelgate.client_certificate"
+"""Key of the client certificate in the scope of a request or a WebSocket."""
+_NAME_LENGTH: Final = 255
+"""Maximum length of the name, in characters: that of `sub` in a token."""
+_OWNER_LENGTH: Final = 128
+_SPIFFE: Final = "spiffe://"
+_KINDS: Final = ("URI", "DNS", "email")
+"""Kinds of names in subjectAltName, in the order in which they are used."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """Certificate that a client has proved to own, signed by a CA of `tls.client_ca`."""
+
+    name: str
+    """Name of the caller; empty if the certificate has none that can be used."""
+    credential_id: str
+    """Serial number, for logs."""
+    expires_at: float
+    """Time at which the certificate ends, in seconds since 1970."""
+    trust: bytes
+    """Digest of the CAs with which the certificate was verified."""
+
+    @property
+    def principal(self) -> Principal:
+        """The caller. Raises unauthenticated if the certificate has no name that can be used."""
+        if not self.name:
+            raise refuse("it has no usable name: one URI, or else a DNS name, an email address or a common name")
+        return Principal(
+            subject=f"user:{MTLS}:{self.name}",
+            owner=f"{MTLS}:{self.name}",
+            issuer=MTLS,
+            credential_id=self.credential_id,
+            expires_at=self.expires_at,
+        )
+
+
+def refuse(reason: str) -> FaultError:
+    """Return the error for a client certificate that is not accepted."""
+    message = f"The client certificate is not accepted: {reason}."
+    return FaultError(FaultCode.UNAUTHENTICATED, message, reason=INVALID_TOKEN)
+
+
+def read_client_certificate(transport: BaseTransport) -> ClientCertificate | None:
+    """Return the client certificate of a connection, or None if it has none."""
+    described: Mapping[str, Any] | None = transport.get_extra_info("peercert")
+    if not described:
+        return None
+    context = transport.get_extra_info("ssl_object").context
+    return ClientCertificate(
+        name=name_of(described),
+        credential_id=str(described.get("serialNumber", ""))[-8:].lower(),
+        expires_at=ssl.cert_time_to_seconds(described["notAfter"]),
+        trust=getattr(context, "trust", b""),
+    )
+
+
+def name_of(described: Mapping[str, Any]) -> str:
+    """Return the name of a caller by its certificate, as `ssl.SSLSocket.getpeercert` describes it. Return "" if no
+    name can be used.
+
+    A SPIFFE ID is used before other URIs. A certificate with a SPIFFE ID has exactly one URI (X509-SVID, section 2).
+    """
+    names: Sequence[tuple[str, str]] = described.get("subjectAltName", ())
+    by_kind = {kind: [value for each, value in names if each == kind] for kind in _KINDS}
+    uris = by_kind["URI"]
+    if len(uris) > 1 and any(uri.startswith(_SPIFFE) for uri in uris):
+        return ""
+    subject: Sequence[Sequence[tuple[str, str]]] = described.get("subject", ())
+    common_names = [value for part in subject for name, value in part if name == "commonName"]
+    name = next((values[0] for values in (*by_kind.values(), common_names) if values), "")
+    is_usable = name.isprintable() and len(name) <= min(_NAME_LENGTH, _OWNER_LENGTH - len(MTLS) - 1)
+    return name if is_usable else ""
+
+
+def certificate_of(scope: MutableMapping[str, Any]) -> ClientCertificate | None:
+    """Return the client certificate of a request, or None if it has none."""
+    return scope.get(CERTIFICATE_KEY)

@@ -1,0 +1,385 @@
+"""Budgets: what the runs of a caller, owner, agent, thread or chain of calls may cost, in money, tokens or runs.
+
+The run itself is counted when it is created, and its tokens when its agent reports them, each in the transaction that
+stores them. A cost is known only afterwards: the runs that are active or queued meanwhile may exceed the budget.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import ceil
+from typing import Final
+
+import msgspec
+
+from babelgate.canonical.event import Event, InterruptRaised, MessageEnded
+from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.message import Message
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.clock import Clock, format_time
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver, parse_traceparent
+from babelgate.gateway.runs.budget_question import QUESTION_NODE, QUESTION_PREFIX
+from babelgate.gateway.runs.chains import too_many_runs
+from babelgate.gateway.runs.rates import RunCaller
+from babelgate.gateway.settings.access import ALL
+from babelgate.gateway.settings.limits import BudgetSettings, PriceSettings
+from babelgate.gateway.storage.spend import Amount, Spend, SpendKey
+from babelgate.gateway.storage.transaction import Transaction
+from babelgate.usage import MILLION, cost_of, normal
+
+_SCHEMA: Final[JsonObject] = {"type": "boolean"}
+_ENDLESS: Final = ""
+_RUN: Final = "run "
+"""First characters of the scope with what the messages of an active run have been charged for."""
+_SEPARATOR: Final = "|"
+_CHAIN: Final = "chain "
+"""First characters of the scope with the number of runs of a chain of calls."""
+ACTIVE_SCOPES: Final = (_RUN, _CHAIN)
+"""First characters of scopes that matter only while something is active."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPeriod:
+    """Current period of a budget."""
+
+    name: str
+    """Beginning of the period; empty if the budget never begins again."""
+    resets_at: datetime | None = None
+    """Time at which the next period begins."""
+
+    @classmethod
+    def of(cls, every: str | float | None, now: int) -> "BudgetPeriod":
+        """Return the period at a time, in microseconds since 1970, UTC."""
+        at = datetime.fromtimestamp(now / 1e6, UTC)
+        day = at.replace(hour=0, minute=0, second=0, microsecond=0)
+        if every is None:
+            return cls(_ENDLESS)
+        if every == "day":
+            return cls(day.date().isoformat(), day + timedelta(days=1))
+        if every == "month":
+            first = day.replace(day=1)
+            return cls(first.strftime("%Y-%m"), (first + timedelta(days=32)).replace(day=1))
+        seconds = float(every)
+        begin = datetime.fromtimestamp(now / 1e6 // seconds * seconds, UTC)
+        return cls(begin.isoformat(timespec="milliseconds"), begin + timedelta(seconds=seconds))
+
+    def describe_reset(self, *, in_days: bool) -> str:
+        """Return when the next period begins, as the end of a sentence."""
+        if self.resets_at is None:
+            return "it does not begin anew until an operator raises it"
+        at = self.resets_at.date().isoformat() if in_days else format_time(round(self.resets_at.timestamp() * 1e6))
+        return f"it begins anew {'on' if in_days else 'at'} {at}"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetShare:
+    """Budget of one scope in its current period."""
+
+    name: str
+    settings: BudgetSettings
+    value: str
+    """Name of what is counted, such as an agent."""
+    period: BudgetPeriod
+
+    @property
+    def key(self) -> SpendKey:
+        """Key of the row with what is used."""
+        return f"{self.name}{_SEPARATOR}{self.value}", self.period.name
+
+    def find_excess(self, spend: Spend | None, *, is_counted: bool = False) -> tuple[str, str] | None:
+        """Return the used and the allowed amount, as texts, if the budget is used up.
+
+        `is_counted` is true if the run that asks is counted in the number of runs already.
+        """
+        used, limit = (spend or Spend(key=self.key)).used, self.settings
+        allowed = self.find_allowed(spend)
+        if "cost" in allowed and used.cost >= allowed["cost"]:
+            return f"{used.cost / MILLION:.2f}", f"{allowed['cost'] / MILLION:.2f} {limit.currency}"
+        if "tokens" in allowed and used.tokens >= allowed["tokens"]:
+            return f"{used.tokens}", f"{allowed['tokens']} tokens"
+        if "runs" in allowed and used.runs - is_counted >= allowed["runs"]:
+            return f"{used.runs - is_counted}", f"{allowed['runs']} runs"
+        return None
+
+    def find_allowed(self, spend: Spend | None) -> Mapping[str, int]:
+        """Return the allowed amounts: those of the settings, and what an operator has added."""
+        extra = (spend or Spend(key=self.key)).extra
+        limit, amounts = self.settings, dict[str, int]()
+        if limit.cost is not None:
+            amounts["cost"] = round(limit.cost * MILLION) + extra.cost
+        if limit.tokens is not None:
+            amounts["tokens"] = limit.tokens + extra.tokens
+        if limit.runs is not None:
+            amounts["runs"] = limit.runs + extra.runs
+        return amounts
+
+    def ratio(self, spend: Spend) -> float:
+        """Return the used part of the budget; 1 if it is used up."""
+        used = {"cost": spend.used.cost, "tokens": spend.used.tokens, "runs": spend.used.runs}
+        return max(used[name] / allowed for name, allowed in self.find_allowed(spend).items())
+
+    def refuse(self, excess: tuple[str, str], now: int) -> Fault:
+        """Return the fault for a run beyond the budget. `now` is in microseconds since 1970, UTC."""
+        used, allowed = excess
+        in_days = self.settings.every in ("day", "month")
+        details: JsonObject = {"limit": "budget", "used": used, "allowed": allowed}
+        if self.period.resets_at is not None:
+            at = self.period.resets_at.timestamp()
+            details |= {"retry_after": max(1, ceil(at - now / 1e6)), "resets_at": format_time(round(at * 1e6))}
+        message = f"{self.describe(excess)}; {self.period.describe_reset(in_days=in_days)}."
+        return Fault(code=FaultCode.LIMITED, message=message, details=details)
+
+    def describe(self, excess: tuple[str, str]) -> str:
+        """Return that the budget is used up, as the beginning of a sentence."""
+        used, allowed = excess
+        scope = {"thread": "this thread", "trace": "this chain of calls"}.get(self.settings.per)
+        name = self.value.partition(":")[2] or self.value if self.settings.per == "key" else self.value
+        return f"The budget {self.name} of {scope or name} is used up ({used} of {allowed})"
+
+    def ask(self, excess: tuple[str, str], run_id: str) -> InterruptRaised:
+        """Return the question that pauses a run beyond the budget."""
+        used, allowed = excess
+        answerer = "An operator" if self.settings.raised_by == "admin" else "You"
+        return InterruptRaised(
+            interrupt_id=f"{QUESTION_PREFIX}{self.name}:{run_id}",
+            ask="approval",
+            message=Message.of(f"{self.describe(excess)}. {answerer} may let this run go on: continue?", "agent"),
+            value={
+                "budget": self.name,
+                "scope": self.key[0],
+                "period": self.key[1],
+                "used": used,
+                "allowed": allowed,
+                "raised_by": self.settings.raised_by,
+            },
+            answer_schema=_SCHEMA,
+            node=QUESTION_NODE,
+        )
+
+
+class BudgetReached(Exception):
+    """Raised to pause a run before its agent begins, because a budget is used up."""
+
+    def __init__(self, question: InterruptRaised, account: "RunAccount") -> None:
+        super().__init__(question.interrupt_id)
+        self.question = question
+        self.account = account
+
+
+class RunAccount:
+    """Budgets of one run."""
+
+    def __init__(
+        self,
+        budgets: Mapping[str, BudgetSettings],
+        price: PriceSettings,
+        caller: RunCaller,
+        agent: str,
+        trace_id: str,
+        clock: Clock,
+        observer: GatewayObserver = NO_OBSERVER,
+        max_runs: int | None = None,
+    ) -> None:
+        """Create the account. `max_runs` is the maximum number of runs of its chain of calls, or None."""
+        self.is_resumed = False
+        """True if the run continues one that the gateway had paused. It counts from its end on."""
+        self._max_runs = max_runs if trace_id else None
+        self._budgets = budgets
+        self._price = price
+        self._caller = caller
+        self._agent = agent
+        self._trace_id = trace_id
+        self._clock = clock
+        self._observer = observer
+
+    def shares(self, thread_id: str) -> Iterator[BudgetShare]:
+        """Yield the budgets that count the run."""
+        owner, now = self._caller.owner, self._clock.now()
+        values = {
+            "key": self._caller.subject,
+            "owner": owner,
+            "agent": self._agent,
+            "thread": f"{owner}/{thread_id}",
+            "trace": f"{owner}/{self._trace_id}" if self._trace_id else "",
+        }
+        for name, settings in self._budgets.items():
+            if values[settings.per]:
+                yield BudgetShare(name, settings, values[settings.per], BudgetPeriod.of(settings.every, now))
+
+    # Commands, in a transaction
+
+    def admit(self, tx: Transaction, thread_id: str) -> None:
+        """Check the budgets that refuse runs before a run is created. Raises limited."""
+        refusing = [share for share in self.shares(thread_id) if share.settings.on_limit == "refuse"]
+        keys = [share.key for share in refusing]
+        if self._max_runs is not None:
+            keys.append(self._chain_key)
+        rows = tx.read_spend(keys)
+        if self._max_runs is not None and self._chain_key in rows:
+            runs = rows[self._chain_key].used.runs
+            if runs >= self._max_runs:
+                self._observer.note_limited("chain")
+                raise too_many_runs(runs, self._max_runs)
+        self._check(refusing, rows)
+
+    def charge_run(self, tx: Transaction, thread_id: str) -> None:
+        """Count a run that is being created."""
+        for share in self.shares(thread_id):
+            tx.add_spend(share.key, Amount(runs=1))
+        if self._max_runs is not None:
+            tx.add_spend(self._chain_key, Amount(runs=1))
+
+    def refund_run(self, tx: Transaction, thread_id: str) -> None:
+        """Count a run no longer that is paused before its agent begins."""
+        for share in self.shares(thread_id):
+            tx.add_spend(share.key, Amount(runs=-1))
+
+    @property
+    def _chain_key(self) -> SpendKey:
+        return _CHAIN + self._trace_id, self._caller.owner
+
+    def charge_events(
+        self, tx: Transaction, thread_id: str, run_id: str, events: Sequence[tuple[Event, bytes]]
+    ) -> None:
+        """Charge what an agent reports with its messages, before the end of its run."""
+        for event, _ in events:
+            if type(event) is MessageEnded and event.usage:
+                amount = self._amount(event.usage)
+                self._charge(tx, thread_id, amount)
+                tx.add_spend((_RUN + run_id, self._caller.owner), amount)
+
+    def settle(self, tx: Transaction, thread_id: str, run_id: str, usage: JsonObject, *, has_succeeded: bool) -> None:
+        """Charge the rest of a run that ends: what its messages have not been charged for, and the price of a run."""
+        key = (_RUN + run_id, self._caller.owner)
+        charged = tx.read_spend([key]).get(key)
+        before = Amount() if charged is None else charged.used
+        rest = self._amount(usage).beyond(before)
+        is_unknown = has_succeeded and not (rest.tokens or rest.cost or before.tokens or before.cost)
+        flat = Amount(
+            cost=round(self._price.run * MILLION),
+            unknown=int(is_unknown and self._price.unknown == "refuse"),
+            runs=int(self.is_resumed),
+        )
+        self._charge(tx, thread_id, rest.plus(flat))
+        if charged is not None:
+            tx.forget_spend(key)
+
+    def _charge(self, tx: Transaction, thread_id: str, amount: Amount) -> None:
+        for share in self.shares(thread_id):
+            is_same = share.settings.currency == self._price.currency
+            tx.add_spend(share.key, amount if is_same else msgspec.structs.replace(amount, cost=0))
+
+    def _amount(self, usage: JsonObject) -> Amount:
+        tokens = normal(usage)
+        cost = cost_of(tokens, self._price.input, self._price.output) or 0.0
+        output = tokens.get("output_tokens", 0)
+        return Amount(
+            input=round(tokens.get("input_tokens", tokens.get("total_tokens", 0) - output)),
+            output=round(output),
+            cost=round(cost * MILLION),
+        )
+
+    # Decisions before a start
+
+    def keys(self, thread_id: str) -> Sequence[SpendKey]:
+        """Return the keys of the budgets that count the run."""
+        return [share.key for share in self.shares(thread_id)]
+
+    def decide(self, rows: Mapping[SpendKey, Spend], thread_id: str, run_id: str) -> InterruptRaised | None:
+        """Return the question that pauses a run which is about to start, or None if it may start. Raises limited."""
+        shares = list(self.shares(thread_id))
+        self._check([share for share in shares if share.settings.on_limit == "refuse"], rows, is_counted=True)
+        for share in shares:
+            excess = share.find_excess(rows.get(share.key), is_counted=True)
+            if share.settings.on_limit == "pause" and excess is not None:
+                self._observer.note_limited("budget")
+                return share.ask(excess, run_id)
+        return None
+
+    def _check(
+        self, shares: Sequence[BudgetShare], rows: Mapping[SpendKey, Spend], *, is_counted: bool = False
+    ) -> None:
+        for share in shares:
+            spend = rows.get(share.key)
+            excess = share.find_excess(spend, is_counted=is_counted)
+            if excess is not None:
+                self._observer.note_limited("budget")
+                raise FaultError.of(share.refuse(excess, self._clock.now()))
+            if spend is not None and spend.used.unknown and share.settings.runs is None:
+                self._observer.note_limited("budget")
+                raise FaultError(
+                    FaultCode.LIMITED,
+                    f"The budget {share.name} refuses this run: {spend.used.unknown} earlier runs reported no usage, "
+                    "so their cost is unknown.",
+                    limit="budget",
+                )
+
+    def note_cost(self, usage: JsonObject) -> None:
+        """Report the cost of an ended run."""
+        cost = self._amount(usage).cost / MILLION + self._price.run
+        if cost:
+            self._observer.note_cost(self._agent, self._price.currency, cost)
+
+
+class Budgets:
+    """Budgets of one gateway."""
+
+    def __init__(
+        self,
+        budgets: Callable[[], Mapping[str, BudgetSettings]],
+        find_price: Callable[[str], PriceSettings | None],
+        clock: Clock,
+        observer: GatewayObserver = NO_OBSERVER,
+    ) -> None:
+        """Create the budgets. `budgets` returns the current setting `budgets`, and `find_price` the prices of an agent,
+        or None if it has none."""
+        self._budgets = budgets
+        self._find_price = find_price
+        self._clock = clock
+        self._observer = observer
+
+    @property
+    def current(self) -> Mapping[str, BudgetSettings]:
+        """The current setting `budgets`."""
+        return self._budgets()
+
+    def can_count(self, agent: str) -> bool:
+        """Return True if runs of an agent may be counted."""
+        return bool(self._budgets()) or self._find_price(agent) is not None
+
+    def open_account(
+        self, caller: RunCaller, agent: str, trace_id: str, max_runs: int | None = None
+    ) -> RunAccount | None:
+        """Return the budgets of a run, or None if nothing counts it: no budget, no price of its agent, and no maximum
+        number of runs of its chain of calls (`max_runs`)."""
+        budgets, price = self._budgets(), self._find_price(agent)
+        counting = {name: each for name, each in budgets.items() if each.agent == ALL or each.has_agent(agent)}
+        if not counting and price is None and max_runs is None:
+            return None
+        return RunAccount(
+            counting, price or PriceSettings(), caller, agent, trace_id, self._clock, self._observer, max_runs
+        )
+
+    def periods(self) -> Mapping[str, BudgetPeriod]:
+        """Return the current period of each budget."""
+        now = self._clock.now()
+        return {name: BudgetPeriod.of(each.every, now) for name, each in self._budgets().items()}
+
+    def find_share(self, scope: str) -> BudgetShare | None:
+        """Return the budget of a scope in its current period, or None if there is no such budget."""
+        name, _, value = scope.partition(_SEPARATOR)
+        settings = self._budgets().get(name)
+        if settings is None:
+            return None
+        return BudgetShare(name, settings, value, BudgetPeriod.of(settings.every, self._clock.now()))
+
+
+def trace_id_of(context: Mapping[str, str]) -> str:
+    """Return the id of the trace in which a run was created, from the headers of the trace, or an empty text."""
+    ids = parse_traceparent(context.get("traceparent", "").encode())
+    return "" if ids is None else ids[0]
+
+
+def scope_of(name: str, value: str) -> str:
+    """Return the scope of a budget in the table `spend`."""
+    return f"{name}{_SEPARATOR}{value}"

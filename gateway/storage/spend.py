@@ -1,0 +1,175 @@
+"""Table `spend`: what runs have used of budgets, by scope and period. Amounts are integers, costs in millionths.
+
+Amounts that a transaction adds are buffered, and written in one order, so that two gateways do not wait for each other.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, delete, or_, select, text, tuple_, update
+
+from babelgate.canonical.thread import Interrupt
+from babelgate.gateway.storage.short_form import decode_row
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import InterruptRow, SpendRow
+
+SpendKey = tuple[str, str]
+"""Scope of a budget, and the beginning of the period. The period is empty for a budget that never begins again."""
+
+_SPEND: Final = table_of(SpendRow)
+_INTERRUPT: Final = table_of(InterruptRow)
+_ADD: Final = text(
+    "INSERT INTO spend (scope, period, input, output, cost, runs, unknown, extra_cost, extra_tokens, extra_runs, "
+    "changed_at) VALUES (:scope, :period, :input, :output, :cost, :runs, :unknown, 0, 0, 0, :now) "
+    "ON CONFLICT (scope, period) DO UPDATE SET input = spend.input + excluded.input, "
+    "output = spend.output + excluded.output, cost = spend.cost + excluded.cost, runs = spend.runs + excluded.runs, "
+    "unknown = spend.unknown + excluded.unknown, changed_at = excluded.changed_at"
+)
+
+
+class Amount(msgspec.Struct, frozen=True, kw_only=True):
+    """Amounts that runs have used."""
+
+    input: int = 0
+    """Input tokens."""
+    output: int = 0
+    """Output tokens."""
+    cost: int = 0
+    """Cost, in millionths of the currency."""
+    runs: int = 0
+    unknown: int = 0
+    """Number of runs without usage, of agents whose runs must report it."""
+
+    @property
+    def tokens(self) -> int:
+        return self.input + self.output
+
+    def plus(self, other: "Amount") -> "Amount":
+        """Return the sum of two amounts."""
+        return Amount(**{name: getattr(self, name) + getattr(other, name) for name in Amount.__struct_fields__})
+
+    def beyond(self, earlier: "Amount") -> "Amount":
+        """Return what this amount adds to an earlier one. No member is negative."""
+        pairs = {name: getattr(self, name) - getattr(earlier, name) for name in Amount.__struct_fields__}
+        return Amount(**{name: max(0, number) for name, number in pairs.items()})
+
+
+class Extra(msgspec.Struct, frozen=True, kw_only=True):
+    """Amounts by which an operator has raised a budget."""
+
+    cost: int = 0
+    tokens: int = 0
+    runs: int = 0
+
+
+class Spend(msgspec.Struct, frozen=True, kw_only=True):
+    """One row."""
+
+    key: SpendKey
+    used: Amount = Amount()
+    extra: Extra = Extra()
+    changed_at: int = 0
+
+
+class SpendBuffer:
+    """Amounts that a transaction adds."""
+
+    def __init__(self) -> None:
+        self._added: dict[SpendKey, Amount] = {}
+        self._forgotten: list[SpendKey] = []
+
+    def forget(self, key: SpendKey) -> None:
+        """Delete a row."""
+        self._added.pop(key, None)
+        self._forgotten.append(key)
+
+    def add(self, key: SpendKey, amount: Amount) -> None:
+        self._added[key] = self._added.get(key, Amount()).plus(amount)
+
+    def read(self, connection: Connection, keys: Sequence[SpendKey]) -> Mapping[SpendKey, Spend]:
+        """Return the rows of these keys, with what the transaction has added."""
+        rows = read_spend(connection, keys)
+        for key in keys:
+            if key in self._added:
+                row = rows.get(key) or Spend(key=key)
+                rows[key] = msgspec.structs.replace(row, used=row.used.plus(self._added[key]))
+        return rows
+
+    def flush(self, connection: Connection, now: int) -> None:
+        """Write what is buffered."""
+        if self._added:
+            rows = [
+                {"scope": scope, "period": period, "now": now, **msgspec.structs.asdict(amount)}
+                for (scope, period), amount in sorted(self._added.items(), key=lambda item: item[0])
+            ]
+            self._added = {}
+            for row in rows:
+                connection.execute(_ADD, row)
+        if self._forgotten:
+            keys, self._forgotten = self._forgotten, []
+            connection.execute(delete(_SPEND).where(tuple_(_SPEND.c.scope, _SPEND.c.period).in_(keys)))
+
+    def clear(self) -> None:
+        """Discard what is buffered."""
+        self._added, self._forgotten = {}, []
+
+
+def read_spend(connection: Connection, keys: Sequence[SpendKey]) -> dict[SpendKey, Spend]:
+    """Return the rows of these keys that exist."""
+    if not keys:
+        return {}
+    wanted = or_(*((_SPEND.c.scope == scope) & (_SPEND.c.period == period) for scope, period in keys))
+    return {row.key: row for row in map(_decode, connection.execute(select(_SPEND).where(wanted)).mappings())}
+
+
+def list_spend(connection: Connection, prefixes: Iterable[SpendKey], limit: int) -> list[Spend]:
+    """Return the rows whose scopes begin with a prefix, in its period, the largest cost first."""
+    conditions = [
+        _SPEND.c.scope.startswith(prefix, autoescape=True) & (_SPEND.c.period == period) for prefix, period in prefixes
+    ]
+    if not conditions:
+        return []
+    order = (_SPEND.c.cost.desc(), _SPEND.c.runs.desc(), _SPEND.c.scope)
+    rows = connection.execute(select(_SPEND).where(or_(*conditions)).order_by(*order).limit(limit))
+    return [_decode(row) for row in rows.mappings()]
+
+
+def raise_spend(connection: Connection, key: SpendKey, extra: Extra, now: int) -> Spend:
+    """Raise a budget in one scope, and return the row."""
+    scope, period = key
+    empty = dict.fromkeys(Amount.__struct_fields__, 0)
+    connection.execute(_ADD, {"scope": scope, "period": period, "now": now, **empty})
+    columns: dict[str, Any] = {
+        f"extra_{name}": _SPEND.c[f"extra_{name}"] + getattr(extra, name) for name in Extra.__struct_fields__
+    }
+    connection.execute(update(_SPEND).where(_is(key)).values(columns | {"unknown": 0}))
+    return read_spend(connection, [key])[key]
+
+
+def prune_spend(connection: Connection, before: int, active: Sequence[str], active_before: int) -> int:
+    """Delete the rows that have not changed since the time `before`, and return their number. Rows whose scopes begin
+    with one of `active` are deleted if they have not changed since `active_before`."""
+    is_active = or_(*(_SPEND.c.scope.startswith(prefix, autoescape=True) for prefix in active))
+    old = or_(_SPEND.c.changed_at < before, is_active & (_SPEND.c.changed_at < active_before))
+    return connection.execute(delete(_SPEND).where(old)).rowcount
+
+
+def list_questions(connection: Connection, prefix: str) -> list[tuple[str, Interrupt]]:
+    """Return the open questions whose ids begin with a prefix, each with its owner."""
+    is_open = _INTERRUPT.c.action.is_(None) & _INTERRUPT.c.interrupt_id.startswith(prefix, autoescape=True)
+    rows = connection.execute(select(_INTERRUPT.c.owner, _INTERRUPT.c.body).where(is_open))
+    return [(owner, decode_row(Interrupt, body)) for owner, body in rows]
+
+
+def _is(key: SpendKey) -> Any:
+    return (_SPEND.c.scope == key[0]) & (_SPEND.c.period == key[1])
+
+
+def _decode(row: Mapping[Any, Any]) -> Spend:
+    return Spend(
+        key=(row["scope"], row["period"]),
+        used=Amount(**{name: row[name] for name in Amount.__struct_fields__}),
+        extra=Extra(**{name: row[f"extra_{name}"] for name in Extra.__struct_fields__}),
+        changed_at=row["changed_at"],
+    )
