@@ -172,7 +172,7 @@ class Detector:
         )
         instance = self._instances.get(_origin(url))
         if instance is not None and protocol is None:
-            gateway = await self._detect_gateway(url, headers, instance, http, trust)
+            gateway = await self._detect_gateway(url, headers, instance, http, reach, trust)
             if gateway is not None:
                 return gateway
         pairs = list(zip(candidates, answers, strict=True))
@@ -229,6 +229,7 @@ class Detector:
         headers: Mapping[str, str],
         instance: str,
         http: httpx.AsyncClient,
+        reach: Reach,
         trust: CardTrust | None,
     ) -> Detected | None:
         """Return the agents of another Babelgate, or None if the URL is not its root.
@@ -245,7 +246,7 @@ class Detector:
         if best is None or best.own_path is None or not names:
             return None
         urls = [url.rstrip("/") + best.own_path.format(agent=name) for name in names]
-        answers = await asyncio.gather(*(self._ask(best, each, headers, http, trust) for each in urls))
+        answers = await asyncio.gather(*(self._ask(best, each, headers, http, reach, trust) for each in urls))
         agents = [(answer[0], at) for answer, at in zip(answers, urls, strict=True) if not isinstance(answer, _Refusal)]
         if not agents:
             return None
