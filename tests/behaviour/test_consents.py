@@ -18,6 +18,7 @@ from babelgate.canonical import Scope
 from babelgate.canonical.event import InterruptRaised, TaskChanged
 from babelgate.canonical.state import TERMINAL
 from babelgate.gateway.storage.audit import AuditFilter, read_records
+from babelgate.gateway.storage.spend import list_spend
 from tests.adapters.mcp.site import Modern, calling, enter, say
 from tests.behaviour.test_agent_tokens import KEY, KINDS, WAITING, World, answer_of, ask, read_files, world
 from tests.gateway.agents.tokens.provider import Form
@@ -54,13 +55,18 @@ def refusing(world: World, error: str = "consent_required") -> Callable[[Form], 
 
 @asynccontextmanager
 async def front(
-    folder: Path, world: World, kinds: Mapping[str, str] = {"planner": "acp"}, **consent: Any
+    folder: Path,
+    world: World,
+    kinds: Mapping[str, str] = {"planner": "acp"},
+    budgets: Mapping[str, Any] = {},
+    **consent: Any,
 ) -> AsyncGenerator[Running]:
     """Serve the gateway in front of agents. `kinds` maps their names to their kinds."""
     settings: dict[str, Any] = {
         "issuers": {"corp": world.issuing.inline()},
         "keys": {"ci": KEY},
         "secrets_key": SECRETS_KEY,
+        "budgets": dict(budgets),
     }
     exchange = {"resource": "https://planner", "consent": {**CONSENT, **consent}}
     agents = {name: world.agent(kind, exchange=exchange) for name, kind in kinds.items()}
@@ -144,6 +150,32 @@ async def test_a_restart_keeps_the_question(tmp_path: Path, world: World) -> Non
     async with front(tmp_path, world) as gateway:
         assert (await come_back(gateway, question, code="alice")).status_code == 200
         assert "You are corp:alice" in json.dumps((await end_of(gateway, response, alice))["output"])
+
+
+@pytest.mark.parametrize("on_limit", ["pause", "refuse"])
+async def test_a_budget_counts_a_run_with_an_authorization_once(tmp_path: Path, world: World, on_limit: str) -> None:
+    world.provider.answer = refusing(world)
+    budget = {"per": "owner", "runs": 1, "on_limit": on_limit}
+    few = {"few": {**budget, "raised_by": "owner"} if on_limit == "pause" else budget}
+    async with front(tmp_path, world, {"first": "acp", "planner": "acp"}, few) as gateway:
+        alice = world.caller("alice")
+        response = await ask(gateway, "first", alice)
+        await come_back(gateway, await question_of(gateway, response), code="alice")
+        assert "You are corp:alice" in json.dumps((await end_of(gateway, response, alice))["output"])
+        response = await ask(gateway, "planner", alice)
+        if on_limit == "refuse":
+            assert "The budget few of corp:alice is used up (1 of 1 runs)" in response.text
+        else:
+            assert (await question_of(gateway, response)).value["used"] == "1"
+            resume = {"await_resume": {"message": {"role": "user", "parts": [{"content": "yes"}]}}, "mode": "sync"}
+            path = f"/acp/runs/{response.json()['run_id']}"
+            response = await gateway.http.post(path, json=resume, headers=alice)
+            question = await question_of(gateway, response)
+            assert question.ask == "auth"
+            await come_back(gateway, question, code="alice")
+            assert "You are corp:alice" in json.dumps((await end_of(gateway, response, alice))["output"])
+        (row,) = await gateway.hub.journal.query(list_spend, [("few|", "")], 10)
+        assert (row.used.runs, row.used.unknown) == (1 if on_limit == "refuse" else 2, 0)
 
 
 @pytest.mark.parametrize(
