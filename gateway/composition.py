@@ -137,14 +137,12 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
 
     `generation` returns the current generation. `database` is the URL of the database that keeps the log.
     """
-    clock, current = options.clock, Current(generation)
+    clock, current, faults = options.clock, Current(generation), FaultCounts(options.clock)
     commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
     journal = _create_journal(database, commits, options)
     generation().registry.report_to(options.observer)
-    faults = FaultCounts(clock)
     reports = RunReports(options.observer, faults)
-    reads = JournalReads(journal, blobs, current.limits)
-    consents = _create_consents(journal, current, clock)
+    reads, consents = JournalReads(journal, blobs, current.limits), _create_consents(journal, current, clock)
     budgets = Budgets(current.budgets, current.find_price, clock, options.observer)
     engine = _create_engine(journal, blobs, reads, current, reports, budgets, consents)
     threads = _create_threads(journal, reads, engine, blobs, current, long_thread_erased)

@@ -138,7 +138,6 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/runs/consents.py": "tests/behaviour/test_consents.py",
     "gateway/http/callback.py": "tests/behaviour/test_consents.py",
     "gateway/storage/agent_tokens.py": "tests/behaviour/test_consents.py",
-    "gateway/runs/run_exchanges.py": "tests/gateway/console/test_exchanges.py",
     "gateway/console/addresses.py": "tests/gateway/console/test_exchanges.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",

@@ -45,7 +45,7 @@ def digest(key: str) -> str:
 def check_examples(heading: str, folder: Path, urls: Mapping[str, str], page: str = PAGE) -> None:
     """Run the commands of a section in one shell, and compare their outputs with the page. `urls` maps the URLs on the
     page to the actual ones."""
-    check_commands(section(heading), folder, urls, KEYS)
+    check_commands(section(heading, page), folder, urls, KEYS)
 
 
 def check_commands(page_text: str, folder: Path, urls: Mapping[str, str], variables: Mapping[str, str]) -> None:
