@@ -85,8 +85,12 @@ def through_gateway(
 
 
 def at_server(registered: RegisteredAgent) -> JobEndpoint:
-    """Return the server of an agent. Raises invalid for an agent that has none."""
+    """Return the server of an agent. Raises invalid for an agent that has none, and for one that was added over the
+    administration API: only the gateway checks that each connection is to an address in `admin.agent_networks`."""
     name, settings = registered.info.name, registered.settings
+    if settings is not None and settings.networks is not None:
+        words = f"at: the agent {name} was added over the administration API, so only the gateway may call its server"
+        raise FaultError(FaultCode.INVALID, f"{words}; use at: gateway")
     if settings is not None and settings.servers:
         members = {"url", "urls", "agent", "protocol", "options"}
         headers = {name: secret.get_secret_value() for name, secret in settings.headers.items()}

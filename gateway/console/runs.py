@@ -93,7 +93,7 @@ def _encode_whole(folded: FoldedRecord, run_id: str) -> JsonObject:
 def _encode_folded(folded: FoldedRecord, run_id: str) -> JsonObject:
     """Return a record, or several deltas of a part as one."""
     record = encode_event(folded.join(), run_id)
-    return record | _encode_extent(folded) if folded.texts else record
+    return record | _encode_extent(folded) | _encode_stretches(folded) if folded.texts else record
 
 
 def _encode_listed(folded: FoldedRecord, run_id: str) -> JsonObject:
@@ -111,6 +111,20 @@ def _encode_listed(folded: FoldedRecord, run_id: str) -> JsonObject:
 
 def _encode_extent(folded: FoldedRecord) -> JsonObject:
     return {"n": folded.count, "to": folded.last_seq, "until": format_time(folded.last_at)}
+
+
+def _encode_stretches(folded: FoldedRecord) -> JsonObject:
+    """Return which ids between the first and the last one are deltas of this record, if other parts have some of them:
+    the numbers of ids that belong to it and that do not, in turns."""
+    if folded.last_seq - folded.record.seq + 1 == folded.count:
+        return {}
+    lengths, end = [0], folded.record.seq
+    for seq, _, texts in folded.groups():
+        if seq > end:
+            lengths += [seq - end, 0]
+        lengths[-1] += len(texts)
+        end = seq + len(texts)
+    return {"stretches": lengths}
 
 
 def encode_run(summary: RunSummary) -> JsonObject:

@@ -95,12 +95,20 @@ class DirectApp(Litestar):
         if scope.get("root_path") or not _has_legal_host(scope):
             return None
         node, values = self._paths, list[str]()
-        for segment in scope["path"].split("/")[1:]:
+        segments = scope["path"].split("/")
+        for index in range(1, len(segments)):
+            segment = segments[index]
             child = node.named.get(segment)
             if child is None:
                 child = node.parameter
-                if child is None or child.takes_rest or not segment:
+                if child is None or not segment:
                     return None
+                if child.takes_rest:
+                    if "" in (rest := segments[index:]):
+                        return None
+                    values.append("/" + "/".join(rest))
+                    node = child
+                    break
                 values.append(segment)
             node = child
         plain = node.handlers.get(scope["method"])
@@ -145,7 +153,6 @@ def _is_simple(response: Any) -> bool:
         and response.status_code not in _BODILESS
         and response.background is None
         and not response.cookies
-        and not str(response.media_type).startswith("text/")  # Litestar adds a charset
     )
 
 
@@ -153,7 +160,10 @@ async def _send(response: Response[bytes], status: int, send: Send) -> None:
     headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
     present = {name for name, _ in headers}
     if b"content-type" not in present:
-        headers.append((b"content-type", str(response.media_type or _JSON).encode("latin-1")))
+        media_type = str(response.media_type or _JSON)
+        if media_type.startswith("text/"):
+            media_type += f"; charset={response.encoding}"
+        headers.append((b"content-type", media_type.encode("latin-1")))
     if b"content-length" not in present:
         headers.append((b"content-length", b"%d" % len(response.content)))
     await send({"type": "http.response.start", "status": response.status_code or status, "headers": headers})
@@ -181,7 +191,7 @@ def _plain(handler: Any, route: HTTPRoute) -> _Plain | None:
     """Return what a direct call of the handler needs. Return None if the handler uses features of Litestar other than
     the request, text parameters of the path, and a hook that is called before it."""
     parameters = [part for part in route.path_components if not isinstance(part, str)]
-    texts = {part.name for part in parameters if part.type is str}
+    texts = {part.name for part in parameters if part.type in (str, Path)}
     signature = handler.parsed_fn_signature.parameters
     arguments = [name for name, parameter in signature.items() if name in texts and parameter.annotation is str]
     app, *below = handler.ownership_layers

@@ -22,13 +22,24 @@ def start(gateway: Served, agent: str, text: str) -> Any:
     return response.json()
 
 
+def records_of(gateway: Served, run_id: str) -> list[Any]:
+    """Return all events of a run, each as one record."""
+    records: list[Any] = []
+    after: int | None = 0
+    while after is not None:
+        query = {"limit": 1000, "after": after}
+        page = httpx.get(f"{gateway.url}/console/api/v1/runs/{run_id}/records", params=query).json()
+        records, after = records + page["records"], page["next"]
+    return records
+
+
 @pytest.fixture(scope="module")
 def done(gateway: Served) -> str:
     """Id of a run with a step, a tool, a message and a file."""
     return start(gateway, "work", "alpha beta gamma")["run_id"]
 
 
-def test_timeline_shows_each_span_and_its_event(tab: Tab, done: str) -> None:
+def test_timeline_shows_each_span_and_its_event(tab: Tab, gateway: Served, done: str) -> None:
     tab.open(f"runs/{done}")
     grid = tab.page.get_by_role("treegrid", name="Timeline")
     for name in ("word_count", "plan", "report.txt"):
@@ -45,8 +56,18 @@ def test_timeline_shows_each_span_and_its_event(tab: Tab, done: str) -> None:
         tab.button("Export").click()
     exported = json.loads(Path(download.value.path()).read_text())
     assert exported["format"] == "babelgate-run" and exported["run"]["run_id"] == done
+    assert exported["records"] == records_of(gateway, done)
     assert exported["records"][-1]["event_type"] == "run_ended"
     assert all("response" in look for look in exported["looks"] if look["request"])
+
+
+def test_export_has_each_delta_of_a_long_answer(tab: Tab, gateway: Served) -> None:
+    run_id = start(gateway, "tokens", "2500")["run_id"]
+    tab.open(f"runs/{run_id}")
+    with tab.page.expect_download() as download:
+        tab.button("Export").click()
+    exported = json.loads(Path(download.value.path()).read_text())["records"]
+    assert exported == records_of(gateway, run_id) and len(exported) > 2500
 
 
 def test_every_protocol_shows_the_run_with_its_losses(tab: Tab, done: str, gateway: Served) -> None:

@@ -97,6 +97,10 @@ async def test_a_rebound_name_is_refused_at_each_connection(
         failed = await gateway.http.post("/runs/wait", json=body, headers=OPS)
         assert "Hi" not in failed.text
         assert FORBIDDEN not in failed.text, "callers see no addresses"
+        job = {"kind": "check", "agents": ["planner"], "at": "server"}
+        refused = await gateway.http.post("/console/api/v1/jobs", json=job, headers=OPS)
+        assert refused.status_code == 400, "a job is another process, which would not check the address"
+        assert "use at: gateway" in refused.json()["error"]["message"]
         probe = (await gateway.http.post("/admin/agents/planner/probe", headers=OPS)).json()
         assert not probe["ok"]
         assert f"the address {FORBIDDEN} is not in admin.agent_networks" in caplog.text

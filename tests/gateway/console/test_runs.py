@@ -1,12 +1,14 @@
 """Runs in the console: lists by page and filter, what an operator sees, and the records of a run."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from babelgate.canonical import Event, ReasoningPart, TextPart
+from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from tests.gateway.console.reading import ALICE, BOB, OPS, Shown, shown
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -172,3 +174,25 @@ async def test_folded_text_equals_the_joined_deltas(console: Shown) -> None:
     assert [record for record in folded if record is not joined] == others
     assert joined["payload"].pop("text") == "".join(delta["payload"].pop("text") for delta in deltas)
     assert joined == {**deltas[0], "n": 299, "to": deltas[-1]["event_id"], "until": deltas[-1]["timestamp"]}
+
+
+def weave(text: str) -> Iterator[Event]:
+    """Send the letters of the input, each to the part 0 if it is a capital letter, and to the part 1 if it is not."""
+    yield MessageStarted(message_id="m")
+    yield PartAdded(message_id="m", index=0, part=TextPart(text=""), open=True)
+    yield PartAdded(message_id="m", index=1, part=ReasoningPart(text=""), open=True)
+    for letter in text:
+        yield PartDelta(message_id="m", index=int(letter.islower()), text=letter)
+    for index in (0, 1):
+        yield PartEnded(message_id="m", index=index)
+    yield MessageEnded(message_id="m")
+
+
+async def test_folded_deltas_of_alternating_parts_tell_their_ids(tmp_path: Path) -> None:
+    async with shown(tmp_path, {"weave": weave}) as console:
+        path = f"runs/{(await console.run('woven', 'weave', 'AbCCdeF'))['run_id']}/records"
+        folded = [each for each in (await console.get(path, fold=1))["records"] if "n" in each]
+    assert [(each["payload"]["text"], each["n"], each["stretches"]) for each in folded] == [
+        ("ACCF", 4, [1, 1, 2, 2, 1]),
+        ("bde", 3, [1, 2, 2]),
+    ]

@@ -46,6 +46,11 @@ async def read_file(request: AnyRequest) -> Response[bytes]:
     return Response(str(request.path_params["rest"]).encode())
 
 
+@get("/texts/{rest:path}")
+async def read_text(request: AnyRequest, rest: FromPath[str]) -> Response[bytes]:
+    return Response(rest.encode(), media_type="text/css")
+
+
 @get("/numbers/{number:int}")
 async def look_at_number(request: AnyRequest, number: FromPath[int]) -> Response[bytes]:
     return Response(str(number + 1).encode())
@@ -120,8 +125,8 @@ def answer(request: AnyRequest, error: Exception) -> Response[Any]:
 
 
 HANDLERS = [
-    *(make, look, look_at_all, look_at_part, remove, read_file, look_at_number, give_dict, give_text, give_cookie),
-    *(give_own_type, give_stream, give_what_has_no_json, take_nothing, refuse, fail),
+    *(make, look, look_at_all, look_at_part, remove, read_file, read_text, look_at_number, give_dict, give_text),
+    *(give_cookie, give_own_type, give_stream, give_what_has_no_json, take_nothing, refuse, fail),
     Router("/below", route_handlers=[look_below], before_request=ask_first),
 ]
 DIRECT = DirectApp(HANDLERS, openapi_config=None, logging_config=None, answer=answer)
@@ -156,7 +161,17 @@ async def called(app: Litestar, method: str, path: str, *headers: tuple[bytes, b
     [
         *("/things/a", "/things/all", "/things/", "/things", "/things/a b", "/things/ä", "//things/a", "/things/a/"),
         *("/things/all/a", "/things/all/a/parts/b", "/things/all/a/parts/", "/things/all/a/b/c", "", "/"),
-        *("/files/a", "/files/a/b", "/numbers/1", "/numbers/a", "/dict", "/text", "/cookie", "/own-type", "/stream"),
+        *(
+            "/files",
+            "/files/",
+            "/files/a",
+            "/files/a/b",
+            "/files/a/./b",
+            "/texts/a/./b",
+            "/texts/a//ä b.css",
+            "/texts/a/",
+        ),
+        *("/numbers/1", "/numbers/a", "/dict", "/text", "/cookie", "/own-type", "/stream"),
         *("/unserializable", "/nothing-taken", "/refused", "/failed", "/below/a", "/below", "/else"),
     ],
 )
@@ -196,5 +211,15 @@ async def test_plain_handlers_are_called_without_the_framework(monkeypatch: pyte
         raise AssertionError("the framework was asked")
 
     monkeypatch.setattr(Litestar, "__call__", never)
-    for path in ("/things/a", "/things/all", "/below/a", "/dict", "/stream", "/failed"):
+    for path in (
+        "/things/a",
+        "/things/all",
+        "/below/a",
+        "/files/a/b",
+        "/texts/a",
+        "/text",
+        "/dict",
+        "/stream",
+        "/failed",
+    ):
         assert await called(DIRECT, "GET", path)

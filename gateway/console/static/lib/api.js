@@ -34,7 +34,7 @@ const connection = {
   onUnauthenticated: () => {},
 };
 
-/** Responses that were requested before a page needs them, by address. @type {Map<string, {value: Promise<any>, at: number}>} */
+/** Responses that were requested before a page needs them, by address. `content` is there when the response is. @type {Map<string, {value: Promise<any>, at: number, content?: any}>} */
 const early = new Map();
 /** Milliseconds after which such a response is out of date. */
 const EARLY = 5000;
@@ -148,11 +148,30 @@ async function problemOf(response) {
  */
 export async function get(path, query, options) {
   const url = consoleUrl(path, query);
-  const known = early.get(url.href);
-  early.delete(url.href);
-  if (known && performance.now() - known.at < EARLY) return known.value;
-  return readJson(await request(url, options));
+  return takeEarly(url)?.value ?? readJson(await request(url, options));
 }
+
+/** Return an early response that no page has used yet. @param {URL} url */
+function takeEarly({ href }) {
+  const known = early.get(href);
+  early.delete(href);
+  return known && performance.now() - known.at < EARLY ? known : null;
+}
+
+/**
+ * Return the JSON of a route that was requested early, or undefined if there is no response yet. A page with it needs no
+ * rendering without data.
+ *
+ * @param {string} path
+ * @param {Parameters<typeof consoleUrl>[1]} [query]
+ */
+export function takeArrived(path, query) {
+  const url = consoleUrl(path, query);
+  return early.get(url.href)?.content === undefined ? undefined : takeEarly(url)?.content;
+}
+
+/** Wait until all early requests have ended. */
+export const settleEarly = () => Promise.allSettled([...early.values()].map(({ value }) => value));
 
 /**
  * Request a route of the console's API before a page needs it. The next `get` of this route returns the response.
@@ -161,9 +180,13 @@ export async function get(path, query, options) {
  * @param {Parameters<typeof consoleUrl>[1]} [query]
  */
 export function prefetch(path, query) {
-  const value = get(path, query);
-  value.catch(() => {}); // the page reports it
-  early.set(consoleUrl(path, query).href, { value, at: performance.now() });
+  /** @type {{value: Promise<any>, at: number, content?: any}} */
+  const response = { value: get(path, query), at: performance.now() };
+  response.value.then(
+    (content) => (response.content = content),
+    () => {}, // the page reports it
+  );
+  early.set(consoleUrl(path, query).href, response);
 }
 
 /**

@@ -12,6 +12,8 @@ import { parseTime } from "./time.js";
  * @property {number} [n] Number of deltas that the gateway folded into this record.
  * @property {number} [to] Id of the last of them.
  * @property {string} [until] Time of the last of them.
+ * @property {number[]} [stretches] If the ids of other parts lie between them: the numbers of ids that belong to this
+ *   record and that do not, in turns.
  * @property {{event_id: number, timestamp: string, texts: string[]}[]} [deltas] Each of them, if the page asked for them.
  */
 
@@ -77,11 +79,12 @@ export class RunLog {
     let high = this.records.length - 1;
     while (low <= high) {
       const middle = (low + high) >> 1;
-      if (lastId(this.records[middle]) < eventId) low = middle + 1;
-      else if (this.records[middle].event_id > eventId) high = middle - 1;
-      else return middle;
+      if (this.records[middle].event_id <= eventId) low = middle + 1;
+      else high = middle - 1;
     }
-    return -1;
+    // The last record that begins before the event. Folded deltas of several parts may alternate, so an earlier one can have it.
+    while (high >= 0 && !hasEvent(this.records[high], eventId)) high -= 1;
+    return high;
   }
 
   /** Replace a message id by one copy of it: JSON.parse makes a new string for each of 50,000 deltas. @param {any} payload */
@@ -92,6 +95,17 @@ export class RunLog {
     if (shared === undefined) this._strings.set(id, id);
     else payload.message_id = shared;
   }
+}
+
+/** True if an event is one of a record, alone or folded. @param {RunRecord} record @param {number} eventId */
+function hasEvent(record, eventId) {
+  if (eventId < record.event_id || eventId > lastId(record)) return false;
+  let end = record.event_id;
+  for (const [index, length] of (record.stretches ?? []).entries()) {
+    end += length;
+    if (eventId < end) return index % 2 === 0;
+  }
+  return true;
 }
 
 /** Return the id of a record's last event. @param {RunRecord} record */

@@ -1,7 +1,7 @@
 /** A run as one file: the run, its records, the responses to its looks, and its exchanges. */
 
 import { get } from "../lib/api.js";
-import { lastId } from "../lib/log.js";
+import { unfold } from "../lib/log.js";
 import { send } from "./look.js";
 import { asProblem } from "./state.js";
 
@@ -27,14 +27,16 @@ export async function exportRun(run, me) {
   download(`run-${run.run_id}.json`, JSON.stringify(content, null, 2));
 }
 
-/** @param {string} path */
+/** Each event is a record of the file, although the gateway sends the deltas of a part together. @param {string} path */
 async function allRecords(path) {
   const records = [];
-  for (;;) {
-    const page = await get(`${path}/records`, { limit: PAGE, after: records.length ? lastId(records[records.length - 1]) : undefined });
-    records.push(...page.records);
-    if (page.next === null || page.next === undefined || !page.records.length) return records;
+  let next = 0;
+  while (next !== null) {
+    const page = await get(`${path}/records`, { fold: 1, deltas: 1, limit: PAGE, after: next });
+    for (const record of unfold(page.records)) records.push(record);
+    next = page.next;
   }
+  return records;
 }
 
 /** A look that fails is part of the picture, so its problem is in the file. @param {string} path @param {any} run */

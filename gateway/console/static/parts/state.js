@@ -1,6 +1,6 @@
 /** What a page shows before, instead of and beside its content: loading, empty, error, and how live it is. */
 
-import { get, Problem } from "../lib/api.js";
+import { get, Problem, takeArrived } from "../lib/api.js";
 import { link } from "../lib/route.js";
 import { html, useCallback, useLayoutEffect, useRef, useState } from "./html.js";
 
@@ -20,14 +20,22 @@ import { html, useCallback, useLayoutEffect, useRef, useState } from "./html.js"
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} loader
  * @param {unknown[]} dependencies
+ * @param {() => T | undefined} [arrived] Returns the first value if it is here already.
  * @returns {Load<T>}
  */
-export function useLoad(loader, dependencies) {
-  const [state, setState] = useState({ status: "loading", value: null, problem: null });
+export function useLoad(loader, dependencies, arrived = () => undefined) {
+  const [state, setState] = useState(() => {
+    const value = arrived();
+    return value === undefined ? { status: "loading", value: null, problem: null } : { status: "ready", value, problem: null };
+  });
   const [turn, setTurn] = useState(0);
   const shown = useRef(/** @type {unknown[] | null} */ (null));
   // Before the next frame: an effect would send the request after it, and a response that is here would show later.
   useLayoutEffect(() => {
+    if (!shown.current && state.value !== null) {
+      shown.current = dependencies;
+      return undefined;
+    }
     const controller = new AbortController();
     const isOther = !shown.current || shown.current.some((each, index) => each !== dependencies[index]);
     if (isOther) setState((old) => ({ ...old, status: old.value === null ? "loading" : "ready", problem: null }));
@@ -55,7 +63,7 @@ export function useLoad(loader, dependencies) {
  * @param {Parameters<typeof get>[1]} [query]
  */
 export const useGet = (path, query = {}) =>
-  useLoad((signal) => get(path, query, { signal }), [path, JSON.stringify(query)]);
+  useLoad((signal) => get(path, query, { signal }), [path, JSON.stringify(query)], () => takeArrived(path, query));
 
 /** Return any error as a Problem. @param {unknown} error @returns {Problem} */
 export function asProblem(error) {

@@ -68,8 +68,8 @@ test("a record that the server folded counts as all of its events", () => {
 
 test("deltas of parts that alternate are complete, folded and unfolded", () => {
   const [first, second] = records(
-    [1, "part_delta", { message_id: "one", index: 0 }, { n: 3, to: 8 }],
-    [1, "part_delta", { message_id: "two", index: 0 }, { n: 2, to: 6 }],
+    [1, "part_delta", { message_id: "one", index: 0 }, { n: 3, to: 8, stretches: [1, 3, 2] }],
+    [1, "part_delta", { message_id: "two", index: 0 }, { n: 2, to: 6, stretches: [1, 1, 1] }],
   );
   const group = (event_id, ...texts) => ({ event_id, timestamp: first.timestamp, texts });
   const listed = [
@@ -89,6 +89,9 @@ test("deltas of parts that alternate are complete, folded and unfolded", () => {
     for (const record of some) assert.ok(log.append(record));
     assert.deepEqual([log.events, log.last], [5, 8]);
     assert.ok(!log.append(whole[4]));
+    for (const { event_id, payload } of whole)
+      assert.equal(log.records[log.indexOf(event_id)].payload.message_id, payload.message_id, `event ${event_id}`);
+    assert.deepEqual([log.indexOf(2), log.indexOf(5), log.indexOf(9)], [-1, -1, -1]);
   }
 });
 
