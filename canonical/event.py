@@ -77,7 +77,8 @@ class RunCreated(RunInput):
     """Id of the caller's API key (`babelgate.canonical.principal.Principal.key_id`), for the operator. Callers never
     see it. Earlier releases stored none."""
     subject: str = ""
-    """Subject of the caller, by which budgets count. Callers never see it."""
+    """Subject of the caller (`babelgate.canonical.principal.Principal`). Budgets count by it, and the gateway gets
+    tokens for it. Other callers never see it. Earlier releases stored none."""
     resumes: str = ""
     """Id of the run that the gateway paused before its agent began, because a budget was used up. This run executes its
     input."""
@@ -288,6 +289,8 @@ class InterruptRaised(_Event):
     """True if the agent also understands an answer in the caller's words, which does not conform to the schema."""
     node: str = ""
     ns: tuple[str, ...] = ()
+    asker: Literal["agent", "gateway"] = "agent"
+    """`gateway` if the gateway asks, before the agent continues. The agent does not get the answer."""
 
 
 class InterruptAnswered(_Event):

@@ -121,8 +121,13 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """Webhook to register in the same commit. The hub fills its `task_id`."""
     key_id: str = ""
     """Id of the caller's API key. The guard of the hub sets it."""
-    subject: str = ""
-    """Subject of the caller (`babelgate.canonical.principal.Principal`). The guard of the hub sets it."""
+    caller: Principal | None = None
+    """The caller. The guard of the hub sets it."""
+
+    @property
+    def subject(self) -> str:
+        """Subject of the caller. Empty for work that the gateway does without one."""
+        return "" if self.caller is None else self.caller.subject
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,10 +148,15 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     webhook: "Webhook | None" = None
     key_id: str = ""
     """Id of the caller's API key. The guard of the hub sets it."""
-    subject: str = ""
-    """Subject of the caller (`babelgate.canonical.principal.Principal`). The guard of the hub sets it."""
+    caller: Principal | None = None
+    """The caller. The guard of the hub sets it."""
     may_raise: bool = False
     """True if the caller may let a run continue although a budget is used up. The guard of the hub sets it."""
+
+    @property
+    def subject(self) -> str:
+        """Subject of the caller. Empty for work that the gateway does without one."""
+        return "" if self.caller is None else self.caller.subject
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

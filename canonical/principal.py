@@ -22,7 +22,7 @@ Operation = Literal["discover", "run", "answer", "read", "cancel", "write", "del
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 
-class Principal(msgspec.Struct, frozen=True, kw_only=True):
+class Principal(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The authenticated caller of a request."""
 
     subject: str
@@ -44,7 +44,24 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         credential."""
         return "" if self.issuer else self.credential_id
 
+    @property
+    def token(self) -> str | None:
+        """Token that the caller has sent, if an agent may need it. It is not a field, so nothing stores, compares or
+        prints it."""
+        return vars(self).get("_token")
+
+    def with_token(self, token: str) -> "Principal":
+        """Return a copy with the token that the caller has sent. `msgspec.structs.replace` drops it again."""
+        copy = msgspec.structs.replace(self)
+        vars(copy)["_token"] = token
+        return copy
+
     @classmethod
     def of_owner(cls, owner: str) -> "Principal":
         """Return the principal for work that the gateway does for an owner, such as a cron."""
         return cls(subject=f"owner:{owner}", owner=owner)
+
+
+def has_credential(subject: str) -> bool:
+    """Return True if a subject names a caller with a credential: a key, a token or a client certificate."""
+    return subject.startswith(("key:", "user:"))

@@ -140,6 +140,8 @@ class Run(Value):
     removed: bool = False
     key_id: str = ""
     """Id of the API key of the caller who created the run, for the operator. Callers never see it."""
+    subject: str = ""
+    """Name of that caller. Other callers never see it."""
     first_words: str | None = None
     """Beginning of the input's text, for lists. Empty if the input has no text. None in a row of an earlier release."""
 
@@ -164,6 +166,8 @@ class Interrupt(Value):
     node: str = ""
     ns: tuple[str, ...] = ()
     """Namespace of the graph inside the agent in which `node` asked the question."""
+    asker: str = "agent"
+    """`gateway` if the gateway asks, before the agent continues."""
     action: str | None = None
     answer: Json = None
     extra: Extra = {}

@@ -7,6 +7,7 @@ from typing import Final
 
 from babelgate.canonical.fault import FaultError
 from babelgate.gateway.agents.python.agent import InProcess
+from babelgate.gateway.agents.tokens.redemption import redeem
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.hub import Drain, GatewayHub, Parts
@@ -16,6 +17,7 @@ from babelgate.gateway.runs.budgets import Budgets
 from babelgate.gateway.runs.chains import Chains
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.commits import CommitHandler
+from babelgate.gateway.runs.consents import Consents
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
@@ -35,10 +37,11 @@ from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.runs.webhooks import Deliverer, DeliveryRules, WebhookRegistry, WriterFactory
 from babelgate.gateway.settings.limits import BudgetSettings, PriceSettings
-from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.settings.model import AgentSettings, Limits
 from babelgate.gateway.settings.model import Retention as RetentionPolicy
 from babelgate.gateway.storage import assistants, items
 from babelgate.gateway.storage.administered import AdministeredState
+from babelgate.gateway.storage.agent_tokens import AgentTokenStore
 from babelgate.gateway.storage.auditor import NO_AUDITOR, CountingAuditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.grants import GrantStore
@@ -134,15 +137,14 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
 
     `generation` returns the current generation. `database` is the URL of the database that keeps the log.
     """
-    clock, current = options.clock, Current(generation)
+    clock, current, faults = options.clock, Current(generation), FaultCounts(options.clock)
     commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
     journal = _create_journal(database, commits, options)
     generation().registry.report_to(options.observer)
-    faults = FaultCounts(clock)
     reports = RunReports(options.observer, faults)
-    reads = JournalReads(journal, blobs, current.limits)
+    reads, consents = JournalReads(journal, blobs, current.limits), _create_consents(journal, current, clock)
     budgets = Budgets(current.budgets, current.find_price, clock, options.observer)
-    engine = _create_engine(journal, blobs, reads, current, reports, budgets)
+    engine = _create_engine(journal, blobs, reads, current, reports, budgets, consents)
     threads = _create_threads(journal, reads, engine, blobs, current, long_thread_erased)
     deliverer = _create_deliverer(journal, reads, current, options)
     recovery = RunRecovery(journal, engine, deliverer, current.find_for_run)
@@ -181,6 +183,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         submissions=submissions,
         administration=AdministeredState(journal),
         switches=switches,
+        consents=consents,
         rates=rates,
         budgets=budgets,
         chains=chains,
@@ -249,7 +252,13 @@ def _create_submissions(
 
 
 def _create_engine(
-    journal: Journal, blobs: Blobs, reads: JournalReads, current: Current, reports: RunReports, budgets: Budgets
+    journal: Journal,
+    blobs: Blobs,
+    reads: JournalReads,
+    current: Current,
+    reports: RunReports,
+    budgets: Budgets,
+    consents: Consents,
 ) -> Engine:
     return Engine(
         journal,
@@ -260,6 +269,7 @@ def _create_engine(
         rules=current.rules,
         reports=reports,
         budgets=budgets,
+        consents=consents,
     )
 
 
@@ -281,6 +291,24 @@ def _create_journal(database: str, commits: CommitHandler, options: HubOptions) 
         on_remote=commits.handle_remotes,
         observer=options.observer,
         audits=options.audits,
+    )
+
+
+def _create_consents(journal: Journal, current: Current, clock: Clock) -> Consents:
+    def key() -> str | None:
+        return current.generation().secrets_key
+
+    def find(agent: str) -> AgentSettings | None:
+        return current.find_for_run(agent).settings
+
+    return Consents(
+        AgentTokenStore(journal, key),
+        find,
+        redeem,
+        public_url=lambda: current.generation().public_url,
+        key=key,
+        issuer_url=lambda name: current.generation().issuer_urls.get(name),
+        clock=clock,
     )
 
 

@@ -42,6 +42,12 @@ class HubSettings:
     """Runs whose exchanges with their servers stay in memory (`console.wire`)."""
     is_shared: bool = False
     """True if other nodes share the database."""
+    public_url: str | None = None
+    """URL at which browsers reach the gateway."""
+    secrets_key: str | None = None
+    """Key that encrypts stored tokens."""
+    issuer_urls: Mapping[str, str] = field(default_factory=dict[str, str])
+    """URLs of the issuers of callers' tokens, by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +62,12 @@ class HubGeneration:
     delivery: DeliveryRules
     in_process: Sequence[InProcess]
     """Agents that run in this process."""
+    public_url: str | None = None
+    """URL at which browsers reach the gateway."""
+    secrets_key: str | None = field(default=None, repr=False)
+    """Key that encrypts stored tokens."""
+    issuer_urls: Mapping[str, str] = field(default_factory=dict[str, str])
+    """URLs of the issuers of callers' tokens, by their names."""
 
     @classmethod
     def of(cls, registry: Registry, fetcher: Fetcher, settings: HubSettings) -> "HubGeneration":
@@ -81,5 +93,8 @@ class HubGeneration:
             delivery=DeliveryRules(
                 fetcher, RetrySchedule(settings.webhook_retries), None if secret is None else Signer(secret)
             ),
+            public_url=settings.public_url,
+            secrets_key=settings.secrets_key,
+            issuer_urls=settings.issuer_urls,
             in_process=[agent for agent in registry.all_agents() if isinstance(agent, InProcess)],
         )

@@ -23,6 +23,7 @@ from babelgate.gateway.observe import GatewayObserver
 from babelgate.gateway.runs.budgets import Budgets
 from babelgate.gateway.runs.chains import Chains
 from babelgate.gateway.runs.cluster import Cluster
+from babelgate.gateway.runs.consents import Consents
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
@@ -91,6 +92,7 @@ class Parts:
     budgets: Budgets
     chains: Chains
     held_runs: HeldRuns
+    consents: Consents
     auditor: Auditor
     threads: ThreadCommands
     webhooks: WebhookRegistry
@@ -214,6 +216,11 @@ class GatewayHub:
         return self._parts.switches
 
     @property
+    def consents(self) -> Consents:
+        """The authorizations by users."""
+        return self._parts.consents
+
+    @property
     def budgets(self) -> Budgets:
         """The budgets of the settings."""
         return self._parts.budgets
@@ -268,6 +275,7 @@ class GatewayHub:
             raise
         submits = {protocol: partial(submit, self) for protocol, submit in parts.cron_submits.items()}
         parts.crons.start(submits)
+        parts.consents.start(parts.submissions.resume)
         parts.retention.start()
         parts.sweeper.start()
         parts.held_runs.start()
@@ -355,6 +363,7 @@ class GatewayHub:
             parts.administration,
             parts.grants,
             parts.switches,
+            parts.consents,
             parts.held_runs,
             parts.rates,
             parts.crons,

@@ -90,8 +90,8 @@ def encode_record(record: Record) -> JsonObject:
     """Return a record as JSON, without the bytes of files, which are fetched separately."""
     ids: JsonObject = {"seq": record.seq, "at": record.at, "task_id": record.task_id, "run_id": record.run_id}
     event = record.event
-    if isinstance(event, RunCreated) and event.key_id:  # others may read a shared thread
-        event = event.replace(key_id="")
+    if isinstance(event, RunCreated) and (event.key_id or event.subject):  # others may read a shared thread
+        event = event.replace(key_id="", subject="")
     return {**ids, "attempt": record.attempt, "event": msgspec.json.decode(encode_event(event))}
 
 
@@ -340,7 +340,8 @@ def schema() -> JsonObject:
     """Return the JSON Schema of an envelope."""
     (record,), parts = msgspec.json.schema_components([Record], ref_template="#/$defs/{name}")
     parts["FilePart"]["properties"].pop("inline", None)  # an envelope never contains the bytes
-    parts["RunCreated"]["properties"].pop("key_id", None)  # nor the id of a key
+    for name in ("key_id", "subject"):
+        parts["RunCreated"]["properties"].pop(name, None)  # nor who the caller is
     parts["Request"] = _request_schema()
     number: JsonObject = {"type": "integer", "minimum": 0}
     return {

@@ -18,9 +18,10 @@ from babelgate.canonical.message import ReasoningPart, RefusalPart, TextPart, To
 from babelgate.canonical.thread import Artifact
 from babelgate.canonical.value import Json, JsonObject, Value
 
-_HIDDEN: Final = frozenset({"extra", "headers", "key_id", "takes_text", "uploaded"})
-"""Members that are not encoded: private data of adapters, headers that may hold credentials, and the id of the caller's
-key. Also what this protocol does not have: the number of uploaded files, and whether a question takes texts."""
+_HIDDEN: Final = frozenset({"extra", "headers", "key_id", "subject", "takes_text", "uploaded"})
+"""Members that are not encoded: private data of adapters, headers that may hold credentials, the id of the caller's
+key, and the caller's name. Also what this protocol does not have: the number of uploaded files, and whether a question
+takes texts."""
 _STATUS: Final = {"paused": "input_required"}
 """Statuses of runs whose name in the protocol (docs/protocols/runtime.md) is not that of the log."""
 

@@ -38,6 +38,7 @@ from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.access.rules import merge_challenges
 from babelgate.gateway.agents.registry import unknown_agent
 from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.run_caller import act_for
 
 
 class GuardedStore:
@@ -292,6 +293,7 @@ class GuardedHub:
         info = self._hub.agent(name)
         if not self._gate.is_allowed(principal, "introspectable_agent", info.name):
             raise unknown_agent(name)
+        act_for(principal)
         return self._hub.introspectable_agent(name)
 
     # Threads
@@ -326,6 +328,7 @@ class GuardedHub:
         owner = await self._gate.check_thread(principal, update.thread_id, "update_state")
         if update.agent is not None:
             self._gate.check_agent(principal, "update_state", update.agent)
+        act_for(principal)
         return await self._hub.update_state(owner, update)
 
     async def upload(
@@ -365,9 +368,9 @@ class GuardedHub:
         owner = await self._owner_of_context(principal, submission)
         if self._reads_gate.has_rules_by_agent(principal, "thread"):
             await self._check_context(principal, owner, submission, agent)
-        return await self._hub.submit(
-            owner, msgspec.structs.replace(submission, key_id=principal.key_id, subject=principal.subject)
-        )
+        act_for(principal)
+        named = msgspec.structs.replace(submission, key_id=principal.key_id, caller=principal)
+        return await self._hub.submit(owner, named)
 
     async def _owner_of_context(self, principal: Principal, submission: Submission) -> str:
         """Return the owner of the thread that a submission continues. Raises forbidden."""
@@ -412,15 +415,10 @@ class GuardedHub:
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:
         methods = ("answer",) if answers.webhook is None else ("answer", "set_webhook")
         owner = await self._gate.check_task(principal, answers.task_id, *methods)
-        return await self._hub.answer(
-            owner,
-            msgspec.structs.replace(
-                answers,
-                key_id=principal.key_id,
-                subject=principal.subject,
-                may_raise=self._gate.can_operate(principal),
-            ),
+        named = msgspec.structs.replace(
+            answers, key_id=principal.key_id, caller=principal, may_raise=self._gate.can_operate(principal)
         )
+        return await self._hub.answer(owner, named)
 
     async def check_answers(self, principal: Principal, answers: Answers) -> None:
         owner = await self._gate.check_task(principal, answers.task_id, "check_answers")

@@ -46,6 +46,12 @@ async def check_spec(spec: JsonObject, admin: AdminSettings) -> None:
                 f"{kind}: an agent of the administration API has a url, because the name of a module would execute "
                 "code. Put this agent into the configuration file.",
             )
+    if "auth" in spec:
+        raise FaultError(
+            FaultCode.INVALID,
+            "auth: an agent of the administration API has only headers and forward, because the secret of a provider "
+            "would be stored in the database. Put this agent into the configuration file.",
+        )
     if "tls" in spec:
         raise FaultError(
             FaultCode.INVALID,

@@ -18,6 +18,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.admin.agent_specs import check_name, check_spec
 from babelgate.gateway.admin.bodies import MAX_BODY, Disabling, read_body
 from babelgate.gateway.agents.detection import Detector, Reach, Undetected
+from babelgate.gateway.agents.registry import Clients
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.exchange import current_origin
 from babelgate.gateway.hub import GatewayHub
@@ -131,7 +132,9 @@ class AgentHandlers(Handlers):
         """Ask the servers of an agent for their agents, and reconnect to a broken one. No run is started."""
         registered = await self._hub.registry.get_reachable(self._need(name))
         settings = self._port.settings().agents.get(registered.info.name)
-        servers = [] if settings is None or settings.target is not None else await _probe_all(settings)
+        servers: list[dict[str, Any]] = []
+        if settings is not None and settings.target is None:
+            servers = await _probe_all(registered.info.name, settings)
         is_ok = registered.broken is None and all(server["ok"] for server in servers)
         return Response({"ok": is_ok, **self._encode(registered.info.name), "servers": servers})
 
@@ -182,15 +185,15 @@ def _encode_switch(disabled: DisabledAgent) -> Mapping[str, Any]:
     return {member: fields[name] for member, name in names.items()} | {"at": format_time(disabled.changed_at)}
 
 
-async def _probe_all(settings: AgentSettings) -> list[dict[str, Any]]:
-    headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
+async def _probe_all(name: str, settings: AgentSettings) -> list[dict[str, Any]]:
+    headers, reach = settings.sent_headers, Reach.of(settings, Clients.of(name, settings).discovery)
     servers: list[dict[str, Any]] = []
     async with Detector() as detector:
         for url in settings.servers:
             began = time.perf_counter()
             try:
                 detail, is_ok = (
-                    (await detector.detect(url, headers, settings.protocol, Reach.of(settings))).summary,
+                    (await detector.detect(url, headers, settings.protocol, reach)).summary,
                     True,
                 )
             except Undetected as error:

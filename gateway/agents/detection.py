@@ -21,7 +21,7 @@ from babelgate.adapters.kit.client.status import UNAVAILABLE
 from babelgate.adapters.kit.client.tls import ClientTls, explain_failure, has_dropped_client
 from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import AgentInfo, Fault, FaultError
-from babelgate.gateway.agents.networks import Networks, open_client
+from babelgate.gateway.agents.networks import ClientFactory, Networks, open_client
 from babelgate.gateway.settings.model import AgentSettings
 
 _REQUEST_TIMEOUT: Final = httpx.Timeout(5.0)
@@ -39,14 +39,18 @@ class Reach:
     """Networks in which the servers must be; None for anywhere."""
     tls: ClientTls | None = None
     """Certificates for https; None for those of the system."""
+    make: ClientFactory = httpx.AsyncClient
+    """Function that creates the HTTP clients."""
 
     @classmethod
-    def of(cls, settings: AgentSettings) -> "Reach":
-        """Return how the gateway connects to the servers of an agent with these settings."""
+    def of(cls, settings: AgentSettings, make: ClientFactory = httpx.AsyncClient) -> "Reach":
+        """Return how the gateway connects to the servers of an agent with these settings. `make` creates the HTTP
+        clients."""
         files = settings.tls
         if files is None:
-            return cls(settings.networks)
-        return cls(settings.networks, ClientTls(files.ca, files.cert, files.key, tuple(sorted(files.digests.items()))))
+            return cls(settings.networks, make=make)
+        tls = ClientTls(files.ca, files.cert, files.key, tuple(sorted(files.digests.items())))
+        return cls(settings.networks, tls, make)
 
 
 ANYWHERE: Final = Reach()
@@ -124,7 +128,7 @@ class Detector:
         than the rest of a startup. Raises OSError if the files of TLS cannot be used."""
         if reach not in self._clients:
             hooks: dict[str, list[Hook]] = {"response": [self._record_instance]}
-            self._clients[reach] = open_client(reach.networks, _REQUEST_TIMEOUT, hooks, reach.tls)
+            self._clients[reach] = open_client(reach.networks, _REQUEST_TIMEOUT, hooks, reach.tls, reach.make)
         return self._clients[reach]
 
     async def _record_instance(self, response: httpx.Response) -> None:
@@ -168,7 +172,7 @@ class Detector:
         )
         instance = self._instances.get(_origin(url))
         if instance is not None and protocol is None:
-            gateway = await self._detect_gateway(url, headers, instance, http, trust)
+            gateway = await self._detect_gateway(url, headers, instance, http, reach, trust)
             if gateway is not None:
                 return gateway
         pairs = list(zip(candidates, answers, strict=True))
@@ -225,6 +229,7 @@ class Detector:
         headers: Mapping[str, str],
         instance: str,
         http: httpx.AsyncClient,
+        reach: Reach,
         trust: CardTrust | None,
     ) -> Detected | None:
         """Return the agents of another Babelgate, or None if the URL is not its root.
@@ -241,7 +246,7 @@ class Detector:
         if best is None or best.own_path is None or not names:
             return None
         urls = [url.rstrip("/") + best.own_path.format(agent=name) for name in names]
-        answers = await asyncio.gather(*(self._ask(best, each, headers, http, trust) for each in urls))
+        answers = await asyncio.gather(*(self._ask(best, each, headers, http, reach, trust) for each in urls))
         agents = [(answer[0], at) for answer, at in zip(answers, urls, strict=True) if not isinstance(answer, _Refusal)]
         if not agents:
             return None

@@ -7,7 +7,7 @@ an A2A agent does. So the URL in the settings says little, and every connection 
 import errno
 import ipaddress
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
@@ -20,6 +20,8 @@ from babelgate.gateway.settings.fields import IPNetwork
 log = logging.getLogger("babelgate.registry")
 
 Networks = tuple[IPNetwork, ...]
+ClientFactory = Callable[..., httpx.AsyncClient]
+"""Function that creates an HTTP client from the arguments of `httpx.AsyncClient`."""
 
 
 def open_client(
@@ -27,13 +29,15 @@ def open_client(
     timeout: httpx.Timeout | float = 5.0,
     event_hooks: Mapping[str, list[Hook]] = MappingProxyType({}),
     tls: ClientTls | None = None,
+    make: ClientFactory = httpx.AsyncClient,
 ) -> httpx.AsyncClient:
     """Return an HTTP client that connects only to addresses in the networks, or to any address if they are None. `tls`
-    has the certificates for https. Raises OSError if its files cannot be used."""
-    if networks is None and tls is None:
+    has the certificates for https, and `make` creates the client. Raises OSError if the files of `tls` cannot be
+    used."""
+    if networks is None and tls is None and make is httpx.AsyncClient:
         return httpx.AsyncClient(timeout=timeout, event_hooks=event_hooks, verify=default_context())
     check = None if networks is None else partial(_check_connection, networks=networks)
-    return open_http(check, timeout=timeout, event_hooks=event_hooks, tls=tls)
+    return open_http(check, timeout=timeout, event_hooks=event_hooks, tls=tls, make=make)
 
 
 def _check_connection(address: str, networks: Networks) -> None:

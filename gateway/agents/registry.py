@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
@@ -27,6 +27,7 @@ from babelgate._renamed import describe_import_error
 from babelgate.adapters import UPSTREAMS
 from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.adapters.kit.client.agent_name import legal_name
+from babelgate.adapters.kit.client.authorization import AuthorizedClient
 from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
@@ -34,8 +35,9 @@ from babelgate.gateway.agents.card_checks import CardChecks
 from babelgate.gateway.agents.detection import ANYWHERE, Detected, Detector, Reach, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
-from babelgate.gateway.agents.networks import open_client
+from babelgate.gateway.agents.networks import ClientFactory, open_client
 from babelgate.gateway.agents.python.agent import wrap
+from babelgate.gateway.agents.tokens.source import AgentTokens, DiscoveryTokens
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import Describe, Detect, RegisteredAgent
 from babelgate.gateway.settings.certificates import CertificateError, check_files
@@ -62,6 +64,7 @@ _CONNECTION: Final = (
     "options",
     "agent",
     "headers",
+    "auth",
     "tls",
     "replay",
     "networks",
@@ -478,9 +481,11 @@ def _stand_in(name: str, settings: AgentSettings, trust: CardTrust | None, error
     info, agent = AgentInfo(name=name), None
     if error.may_work and upstream is not None and (assumed := _assume(name, settings)) is not None:
         info = assumed
-        headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
+        headers = settings.sent_headers
         try:
-            agent = server_pool([_server(upstream, at, info, settings, headers, trust) for at in settings.servers])
+            make = Clients.of(name, settings).calls
+            servers = [_server(upstream, at, info, settings, headers, trust, make) for at in settings.servers]
+            agent = server_pool(servers)
         except _Broken as wrong:
             error = wrong
     return RegisteredAgent(info, agent, str(error), instance=error.instance, detect=detect)
@@ -501,7 +506,7 @@ def _apply_settings(name: str, settings: AgentSettings, registered: RegisteredAg
         concurrency=settings.concurrency,
         timeout=settings.timeout,
         idempotent=settings.idempotent,
-        forward=frozenset(settings.forward) - {name.lower() for name in settings.headers},
+        forward=settings.forwarded_names - {name.lower() for name in settings.sent_headers},
         replay=settings.replay,
         settings=settings,
         described=registered.info,
@@ -632,13 +637,14 @@ async def _upstream(name: str, settings: AgentSettings, trust: CardTrust | None,
             check_files(settings.tls)
         except CertificateError as error:
             raise _Broken(f"tls.{error.key}: {error}") from None
-    headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
+    headers, clients = settings.sent_headers, Clients.of(name, settings)
+    reach = Reach.of(settings, clients.discovery)
     by_url: dict[str, tuple[AgentInfo, str, Detected]] = {}
     missing: _Broken | None = None
     servers_to_call = list(settings.servers)
     for url in settings.servers:
         try:
-            server = await _detect_named(name, detector, url, headers, settings, trust)
+            server = await _detect_named(name, detector, url, headers, settings, reach, trust)
             by_url[url] = (*_pick_agent(name, settings.agent, url, server), server)
         except _Broken as error:
             missing = error
@@ -652,14 +658,14 @@ async def _upstream(name: str, settings: AgentSettings, trust: CardTrust | None,
     servers: list[FailoverServer] = []
     for url in servers_to_call:
         server_info, at, server = by_url.get(url, (info, url, detected))
-        servers.append(_server(server.upstream, at, server_info, settings, headers, trust))
+        servers.append(_server(server.upstream, at, server_info, settings, headers, trust, clients.calls))
     log.info("protocol detected agent=%s reason=%s", name, detected.summary)
     return RegisteredAgent(
         info,
         server_pool(servers),
         instance=detected.instance,
         detection=detected.summary,
-        describe=_describe_later(detected, first, info, headers, Reach.of(settings)),
+        describe=_describe_later(detected, first, info, headers, reach),
     )
 
 
@@ -671,7 +677,7 @@ def _describe_later(
         return None
 
     async def describe() -> Mapping[str, JsonObject]:
-        async with open_client(reach.networks, timeout=_DESCRIPTION_TIMEOUT, tls=reach.tls) as http:
+        async with open_client(reach.networks, _DESCRIPTION_TIMEOUT, tls=reach.tls, make=reach.make) as http:
             return await fetch(url, http, headers, info)
 
     return describe
@@ -683,6 +689,7 @@ async def _detect_named(
     url: str,
     headers: Mapping[str, str],
     settings: AgentSettings,
+    reach: Reach,
     trust: CardTrust | None,
 ) -> Detected:
     """Detect the agents of a server. If it lists none, assume the agent that the settings name with its protocol.
@@ -690,7 +697,7 @@ async def _detect_named(
     Raises _Broken.
     """
     try:
-        return await detector.detect(url, headers, settings.protocol, Reach.of(settings), trust)
+        return await detector.detect(url, headers, settings.protocol, reach, trust)
     except Undetected as error:
         if error.answers and trust is not None and trust.is_required:  # without a verified card, nothing is assumed
             raise _Broken(str(error), error.instance, may_work=False) from None
@@ -719,6 +726,24 @@ async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str
         raise _Broken(str(error), error.instance) from None
 
 
+class Clients(NamedTuple):
+    """Functions that create the HTTP clients of an agent."""
+
+    discovery: ClientFactory
+    """Function for the clients of requests that no caller has caused."""
+    calls: ClientFactory
+    """Function for the clients of runs."""
+
+    @classmethod
+    def of(cls, name: str, settings: AgentSettings) -> "Clients":
+        """Return the functions for an agent. If its servers get tokens, all its clients share them."""
+        request = None if settings.auth is None else settings.auth.token_request
+        if request is None:
+            return cls(httpx.AsyncClient, httpx.AsyncClient)
+        tokens = AgentTokens(name, request)
+        return cls(*(partial(AuthorizedClient, each, settings.servers) for each in (DiscoveryTokens(tokens), tokens)))
+
+
 def _server(
     upstream: Upstream,
     url: str,
@@ -726,6 +751,7 @@ def _server(
     settings: AgentSettings,
     headers: Mapping[str, str],
     trust: CardTrust | None,
+    make: ClientFactory = httpx.AsyncClient,
 ) -> FailoverServer:
     """Return a server of an agent. Raises _Broken if the settings have invalid options."""
     for option, value in settings.options.items():
@@ -736,8 +762,8 @@ def _server(
         if value not in allowed:
             raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
-    reach = Reach.of(settings)
-    http = None if reach == ANYWHERE else open_client(reach.networks, tls=reach.tls)
+    reach = Reach.of(settings, make)
+    http = None if reach == ANYWHERE else open_client(reach.networks, tls=reach.tls, make=make)
     connection: dict[str, Any] = {"headers": headers, "timeout": timeout} | ({} if http is None else {"http": http})
     connection |= {} if trust is None else {"trust": trust}
     client = upstream.client(url, upstream.name_of(info), **connection, **settings.options)

@@ -30,6 +30,7 @@ from babelgate.gateway.console.gate import ConsoleGate
 from babelgate.gateway.console.routes import console_routes
 from babelgate.gateway.http import grants
 from babelgate.gateway.http.admin_address import AdminAddress
+from babelgate.gateway.http.callback import callback_route
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.front import JWKS_PATH, Front
 from babelgate.gateway.http.generations import Generations
@@ -155,6 +156,7 @@ def create_app(
         return generations.front().has_own_origin(scope, headers)
 
     handlers: list[Any] = [*_gateway_routes(hub, own_hub, generations.front), *grants.routes(own_hub)]
+    handlers.append(callback_route(hub))
     handlers += [admin_routes(hub, port), *console_routes(hub, own_hub, port), *openapi_routes()]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])

@@ -16,6 +16,7 @@ from babelgate.gateway.console.pages import is_console, is_static
 from babelgate.gateway.http.host import Hosts
 from babelgate.gateway.http.response import Scope
 from babelgate.gateway.http.verifier import Verifier
+from babelgate.gateway.runs.consents import CALLBACK
 from babelgate.gateway.settings.access import scopes_of
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import Settings
@@ -27,7 +28,13 @@ JWKS_PATH: Final = "/.well-known/jwks.json"
 """Path of the public keys of the gateway, which need no credential."""
 _OPEN: Final = tuple(
     path.split("/")
-    for path in ("/healthz", "/readyz", JWKS_PATH, *(path for adapter in ADAPTERS for path in adapter.open_paths))
+    for path in (
+        "/healthz",
+        "/readyz",
+        JWKS_PATH,
+        CALLBACK,
+        *(path for adapter in ADAPTERS for path in adapter.open_paths),
+    )
 )
 """Paths that need no credential, split into segments."""
 _LOGIN: Final = tuple(path.split("/") for adapter in ADAPTERS for path in adapter.login_paths)
@@ -78,7 +85,7 @@ class Front:
             public_origin="/".join(public_url.split("/")[:3]).lower() if public_url else None,
             proxies=settings.trusted_proxies,
             open_paths=(*_OPEN, *(_LOGIN if settings.issuers else ())),
-            forwarded=frozenset(name for agent in settings.agents.values() for name in agent.forward),
+            forwarded=frozenset(name for agent in settings.agents.values() for name in agent.forwarded_names),
             state={
                 "body_limit": settings.limits.body,
                 "values_limit": settings.limits.values,

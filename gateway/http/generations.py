@@ -309,7 +309,7 @@ class Generations:
         verifier = Verifier(
             settings, self.key_ring, previous=previous, observer=self.observer, temporary_keys=self.temporary_keys
         )
-        secret = settings.webhook_secret
+        secret, key = settings.webhook_secret, settings.secrets_key
         hub = HubGeneration.of(
             registry,
             fetcher,
@@ -322,6 +322,9 @@ class Generations:
                 webhook_retries=settings.webhooks.retries,
                 wire=settings.console.wire if settings.console.enabled else "off",
                 is_shared=settings.is_shared,
+                public_url=settings.public_url,
+                issuer_urls={name: each.issuer for name, each in settings.issuers.items()},
+                secrets_key=None if key is None else key.get_secret_value(),
             ),
         )
         front = Front.of(settings, registry, verifier)

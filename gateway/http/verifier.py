@@ -78,6 +78,10 @@ class Verifier:
             for name, each in settings.issuers.items()
         }
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
+        self._keeps_tokens = any(
+            each.auth is not None and each.auth.exchange is not None for each in settings.agents.values()
+        )
+        """True if an agent may need the token of its caller."""
         self.is_required = settings.has_credentials
         """True if callers need a credential."""
         self.trust = trust_of(settings.tls)
@@ -102,7 +106,8 @@ class Verifier:
             principal = self._temporary_keys.find(digest)
         if principal is None:
             if self._issuers and scheme == b"bearer" and credential.count(b".") == 2:
-                return await self._verify_token(credential)
+                principal = await self._verify_token(credential)
+                return principal.with_token(credential.decode("ascii")) if self._keeps_tokens else principal
             raise self._refusal(is_sent=bool(credential))
         if principal.expires_at is not None and principal.expires_at <= self._clock():
             raise FaultError(

@@ -11,7 +11,16 @@ or was cancelled, does not differ.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from babelgate.canonical.event import Event, MessageStarted, PartDelta, Record, RunEnded, RunStarted, encode_event
+from babelgate.canonical.event import (
+    Event,
+    InterruptRaised,
+    MessageStarted,
+    PartDelta,
+    Record,
+    RunEnded,
+    RunStarted,
+    encode_event,
+)
 from babelgate.canonical.replay import Diverged, ReplayCursor, agent_records
 from babelgate.canonical.state import RunStatus
 from babelgate.gateway.ids import new_id
@@ -96,6 +105,8 @@ class AttemptFilter:
         Raises agent_invalid, or agent_not_replayable if the events of a reattached upstream differ from those before.
         The fault may be raised after some entries were yielded, which are stored.
         """
+        if isinstance(event, InterruptRaised) and event.asker != "agent":
+            event = event.replace(asker="agent")
         if isinstance(event, RunStarted) and event.void is not None and self._cursor is not None:
             yield from self._start_over(event.void)
             return

@@ -182,7 +182,7 @@ class RunAccount:
     ) -> None:
         """Create the account. `max_runs` is the maximum number of runs of its chain of calls, or None."""
         self.is_resumed = False
-        """True if the run was paused and has been approved. It counts from its end on."""
+        """True if the run continues one that the gateway had paused. It counts from its end on."""
         self._max_runs = max_runs if trace_id else None
         self._budgets = budgets
         self._price = price

@@ -4,6 +4,7 @@ A run ends as completed, failed, cancelled or timed out. If the gateway stops fi
 """
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -11,25 +12,31 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
 
+from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.adapters.kit.client.exchanges import RECORDER
 from babelgate.canonical.agent import DETACH, Agent, Reattachable
+from babelgate.canonical.event import InterruptRaised
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.principal import has_credential
 from babelgate.canonical.state import ERRED, RunReason, RunStatus, TaskState
 from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.observe import NO_OBSERVER, REQUEST, RUN, RunContext
 from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.run_caller import RUN_CALLER
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import AttemptFilter, Entry, Past
 from babelgate.gateway.runs.attempt_trace import trace_attempt
 from babelgate.gateway.runs.budgets import BudgetReached, Budgets, RunAccount, trace_id_of
+from babelgate.gateway.runs.consents import Consents, check_agreed
 from babelgate.gateway.runs.event_check import EventValidator
-from babelgate.gateway.runs.invocation import Invocations
+from babelgate.gateway.runs.invocation import Invocations, Origin, hide_gateway_questions
 from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRun
 from babelgate.gateway.runs.output_schema import schema_error
 from babelgate.gateway.runs.pump import Pump, RunKey, close_events
 from babelgate.gateway.runs.rates import RunCaller
 from babelgate.gateway.runs.rules import RunRules
+from babelgate.gateway.runs.run_callers import RunCallers
 from babelgate.gateway.runs.run_exchanges import RunExchanges
 from babelgate.gateway.runs.run_reports import RunReports
 from babelgate.gateway.runs.slots import Slots
@@ -72,12 +79,14 @@ class Engine:
         rules: Callable[[], RunRules],
         reports: RunReports | None = None,
         budgets: Budgets | None = None,
+        consents: Consents | None = None,
     ) -> None:
         """Create the engine.
 
         `find` returns an agent by its name, and `reach` reconnects to it first if it is broken. `rules` returns the
         rules of the current generation. `reports` receives what happens to runs, unless it is None. `budgets` are
-        checked before an agent begins, and charged with its usage; without them nothing is counted.
+        checked before an agent begins, and charged with its usage; without them nothing is counted. `consents` asks
+        users for authorizations; None if the hub does not.
         """
         self._journal = journal
         self._blobs = blobs
@@ -87,6 +96,9 @@ class Engine:
         self._rules = rules
         self._reports = reports or RunReports(NO_OBSERVER)
         self._budgets = budgets
+        self._consents = consents
+        self.callers = RunCallers() if consents is None else RunCallers(store=consents.store)
+        """Callers whose tokens their runs may need."""
         self.slots = Slots(find, self._start_next, find_owner_limit=lambda: rules().owner_concurrency)
         self.exchanges = RunExchanges()
         """Exchanges of runs with the servers of their agents."""
@@ -220,6 +232,7 @@ class Engine:
     async def _drive(self, pump: Pump, past: Past | None) -> RunOutcome:
         """Store the agent's events until it ends, record its exchanges, and return the outcome of the run."""
         start, wire, has_failed = pump.start, pump.rules.wire, False
+        RUN_CALLER.set(self.callers.find(start))
         RECORDER.set(self.exchanges.open(start, wire))
         try:
             outcome = await self._run_agent(pump, past)
@@ -241,6 +254,8 @@ class Engine:
             return RunOutcome(question=reached.question)
         except FaultError as error:
             return pump.expired or RunOutcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
+        except AuthorizationNeeded as needed:
+            return await self._ask_user(pump, needed.scopes)
         except asyncio.CancelledError:
             return self._cancel_outcome(pump)
         except (Exception, SystemExit) as error:
@@ -259,6 +274,23 @@ class Engine:
             return RunOutcome(RunStatus.ERROR, RunReason.FAULT, fault)
         return RunOutcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
+    async def _ask_user(self, pump: Pump, scopes: Sequence[str]) -> RunOutcome:
+        """Ask the user for an authorization, and return the outcome of the run, which pauses. `scopes` are those that
+        the agent's server requires."""
+        start = pump.start
+        try:
+            settings = self._find(start.task.agent).settings
+            if self._consents is None or settings is None or not has_credential(start.run.subject):
+                words = f"Agent {start.task.agent} needs an authorization by its user, and this run has no known user."
+                raise FaultError(FaultCode.FORBIDDEN, words)
+            if pump.has_output and not isinstance(pump.agent, Reattachable):
+                words = "The authorization of the run has expired, and the rest cannot be read from the agent."
+                raise FaultError(FaultCode.FORBIDDEN, words)
+            question = await self._consents.ask(start, settings, scopes)
+        except FaultError as error:
+            return RunOutcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
+        return RunOutcome(question=_with_message_id(question))
+
     async def _take_events(self, pump: Pump, past: Past | None) -> RegisteredAgent:
         """Run the agent, or reattach to its server, and store its events. `past` holds the earlier events of a
         recovered run; None for a new run.
@@ -266,12 +298,16 @@ class Engine:
         Raises agent_unreachable, gateway_restarted if the run cannot be continued, and the exceptions of the agent.
         """
         start = pump.start
+        origin = await self._find_origin(start) if past is None else None
         if self._budgets is not None and pump.account is None:
-            pump.account = await self._admit(self._budgets, start, is_new=past is None)
+            pump.account = await self._admit(self._budgets, start, origin, is_new=past is None)
         registered = await self._reach(start.task.agent)
         if registered.agent is None:
             raise registered.refuse(start.run.run_id)
         pump.agent = registered.agent
+        if origin is not None and origin.has_output:
+            records, _ = await self._invocations.of_run(origin.start)
+            past = Past(hide_gateway_questions(records), reattached=True, stateful=registered.info.stateful)
         if past is not None:
             attaches = past.reattached and isinstance(registered.agent, Reattachable)
             if past.reattached and not (attaches or registered.idempotent):
@@ -283,7 +319,9 @@ class Engine:
         if pump.timer is None:
             seconds = registered.timeout.total or pump.rules.timeout
             pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
-        call = await self._invocations.make(start, registered.info)
+        call = await self._invocations.make(start if origin is None else origin.start, registered.info)
+        if origin is not None and not origin.has_output:  # otherwise the server knows the earlier run
+            call = dataclasses.replace(call, run_id=start.run.run_id, attempt=start.run.attempt)
         with trace_attempt(self._reports.traces, attempt, call, registered.info):
             if past is not None and past.reattached:
                 events = cast("Reattachable", registered.agent).reattach(call)
@@ -295,25 +333,38 @@ class Engine:
                 await close_events(events, detach=pump.detached)
         return registered
 
-    async def _admit(self, budgets: Budgets, start: StartedRun, *, is_new: bool) -> RunAccount | None:
-        """Return the budgets that count a run, or None. A new run that an operator has not approved must be within
-        them. Raises limited, BudgetReached."""
+    async def _find_origin(self, start: StartedRun) -> Origin | None:
+        """Return the run that a run continues after an authorization by the user, or None if it continues none. Raises
+        not_found, and forbidden or expired if the user has not agreed."""
+        settings = self._find(start.task.agent).settings
+        if settings is None or settings.consent is None or start.run.cause != "answer":
+            return None
+        origin = await self._invocations.find_origin(start)
+        if origin is not None:
+            check_agreed(origin, start.task.agent)
+        return origin
+
+    async def _admit(
+        self, budgets: Budgets, start: StartedRun, origin: Origin | None, *, is_new: bool
+    ) -> RunAccount | None:
+        """Return the budgets that count a run, or None. A new run must be within them, unless an operator has approved
+        it or it continues another one, its `origin`. Raises limited, BudgetReached."""
         if not budgets.can_count(start.task.agent):
             return None
-        created = start.created or await self._invocations.read_input(start)
-        is_approved = bool(created.resumes)
-        created = await self._invocations.find_origin(start, created)
+        first = start if origin is None else origin.start
+        created = first.created or await self._invocations.read_input(first)
+        is_resumed = bool(created.resumes) or origin is not None
+        created = await self._invocations.find_input(first, created)
         caller = RunCaller(created.subject, start.owner)
         account = budgets.open_account(caller, start.task.agent, trace_id_of(created.trace))
-        if account is not None and is_new and not is_approved:
+        if account is not None and is_new and not is_resumed:
             thread_id = start.thread_id
             rows = await self._journal.query(read_spend, account.keys(thread_id))
             question = account.decide(rows, thread_id, start.run.run_id)
             if question is not None:
-                question = question.replace(message=question.message.replace(message_id=new_id()))
-                raise BudgetReached(question, account)
+                raise BudgetReached(_with_message_id(question), account)
         if account is not None:
-            account.is_resumed = is_approved
+            account.is_resumed = is_resumed
         return account
 
     async def _take_up(self, pump: Pump, past: Past) -> RegisteredAgent:
@@ -385,6 +436,7 @@ class Engine:
         task, agent = pump.task, pump.start.task.agent
         assert task is not None
         pump.ended = True
+        self.callers.forget(*pump.key)
         pump.channel.unpin()
         if pump.timer is not None:
             pump.timer.cancel()
@@ -574,6 +626,7 @@ class Engine:
 
         Retries while the server does not answer.
         """
+        RUN_CALLER.set(self.callers.find(lost))
         again = replace(lost, run=lost.run.replace(attempt=lost.run.attempt + 1))
         loop = asyncio.get_running_loop()
         pause, until = _MIN_RETRY_DELAY, loop.time() + _WITHDRAW_TIMEOUT
@@ -610,6 +663,12 @@ class Engine:
 
 def _make_attempt(pump: Pump, past: Past | None) -> AttemptFilter:
     return AttemptFilter(pump.start, pump.rules.event_limit, pump.rules.output_limit, past)
+
+
+def _with_message_id(question: InterruptRaised) -> InterruptRaised:
+    """Return a question of the gateway whose message has an id."""
+    assert question.message is not None
+    return question.replace(message=question.message.replace(message_id=new_id()))
 
 
 def _context_of(start: StartedRun) -> RunContext:

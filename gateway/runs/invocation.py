@@ -1,12 +1,22 @@
 """Invocations: builds the call of an agent for one activation from the log."""
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from babelgate.canonical.agent import AgentInfo, Invocation
-from babelgate.canonical.event import InterruptAnswered, MessageStarted, Record, RunCreated, RunStarted, StateSaved
+from babelgate.canonical.event import (
+    InterruptAnswered,
+    InterruptRaised,
+    MessageStarted,
+    Record,
+    RunCreated,
+    RunStarted,
+    StateSaved,
+)
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.fold import Fold
 from babelgate.canonical.history import Revision, StateHistory, UpstreamState
@@ -83,6 +93,17 @@ class ThreadTranscript:
         return tuple(message for message in messages if message.phase == "answer")
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The run that another one continues after the gateway has asked its user for an authorization."""
+
+    start: StartedRun
+    answer: InterruptAnswered
+    """Answer of the user."""
+    has_output: bool
+    """True if the run is known to the agent's server, so that the rest of it can be read there."""
+
+
 class Invocations:
     """Builder of invocations, and reader of the records that a run needs."""
 
@@ -142,7 +163,34 @@ class Invocations:
                 call = replace(call, history=await self._history(start, created, held_ids))
         return call
 
-    async def find_origin(self, start: StartedRun, created: RunCreated) -> RunCreated:
+    async def find_origin(self, start: StartedRun) -> Origin | None:
+        """Return the run that a run continues after an authorization. Return None if the run answers a question of the
+        agent."""
+        records = await self.span(start.pk, start.task.first_seq - 1)
+        of_task = without_voided(record for record in records if record.task_id == start.task.task_id)
+        fold = Fold(start.thread_id, start.owner, of_task)
+        raised = {question.interrupt_id: question for question in fold.interrupts.values()}
+        answers = {
+            record.run_id: record.event
+            for record in of_task
+            if isinstance(record.event, InterruptAnswered) and record.event.action != "superseded"
+        }
+        run_id, first = start.run.run_id, answers.get(start.run.run_id)
+        while (answer := answers.get(run_id)) is not None:
+            question = raised.get(answer.interrupt_id)
+            if (
+                question is None
+                or question.asker != "gateway"
+                or (run_id != start.run.run_id and _is_known(fold, run_id))
+            ):
+                break
+            run_id = question.run_id
+        if first is None or run_id == start.run.run_id:
+            return None
+        origin = msgspec.structs.replace(start, run=fold.runs[run_id], created=None)
+        return Origin(origin, first, _is_known(fold, run_id))
+
+    async def find_input(self, start: StartedRun, created: RunCreated) -> RunCreated:
         """Return the event with the input that a run executes: its own, or that of the run that it resumes."""
         async for _, origin in self._held_runs(start, created):
             created = origin
@@ -167,7 +215,9 @@ class Invocations:
         log = self._journal.channels.get(start.pk).after(0)
         if log is not None and sum(isinstance(record.event, RunCreated) for record in log) == 1:
             return (start.run,)
-        return await self._journal.query(bound_runs, start.pk, start.task.agent)
+        runs = await self._journal.query(bound_runs, start.pk, start.task.agent)
+        # A run that continues another one after an authorization is later, and is not part of the conversation.
+        return [run for run in runs if run.first_seq <= start.run.first_seq]
 
     async def _history(self, start: StartedRun, created: RunCreated, held: frozenset[str]) -> tuple[Message, ...]:
         """Return the messages of the thread before the run started.
@@ -261,7 +311,7 @@ class Invocations:
     async def _task_records(self, start: StartedRun) -> Sequence[Record]:
         records = await self.span(start.pk, start.task.first_seq - 1)
         of_task = without_voided(record for record in records if record.task_id == start.task.task_id)
-        return [await self._with_input(record) for record in of_task]
+        return [await self._with_input(record) for record in hide_gateway_questions(of_task)]
 
     async def _with_input(self, record: Record) -> Record:
         """Return a record with the files of its input loaded, because an agent that starts over needs them again."""
@@ -269,6 +319,24 @@ class Invocations:
             return record
         messages = await self._load_all(record.event.messages)
         return record.replace(event=record.event.replace(messages=messages))
+
+
+def hide_gateway_questions(records: Sequence[Record]) -> Sequence[Record]:
+    """Return the records without the questions of the gateway and the answers to them, which agents do not see."""
+    question_ids = {
+        record.event.interrupt_id
+        for record in records
+        if isinstance(record.event, InterruptRaised) and record.event.asker == "gateway"
+    }
+    if not question_ids:
+        return records
+    kinds = (InterruptRaised, InterruptAnswered)
+    return [each for each in records if not (isinstance(each.event, kinds) and each.event.interrupt_id in question_ids)]
+
+
+def _is_known(fold: Fold, run_id: str) -> bool:
+    """Return True if the agent's server has an id for a run."""
+    return not fold.runs[run_id].upstream.keys().isdisjoint(("run", "task"))
 
 
 def _is_first(start: StartedRun, runs: Sequence[Run]) -> bool:

@@ -269,11 +269,12 @@ def _charge_end(
     closing: Sequence[tuple[Event, bytes]],
     account: RunAccount,
 ) -> None:
-    """Charge the budgets of a run for its end. A run that they have paused is not counted until it is approved."""
-    if outcome.question is not None:
-        account.refund_run(tx, start.thread_id)
-        return
+    """Charge the budgets of a run for its end. A run that the gateway has paused is not counted until it continues."""
     account.charge_events(tx, start.thread_id, start.run.run_id, closing)
+    if outcome.question is not None:
+        if not account.is_resumed:  # otherwise it is not counted yet
+            account.refund_run(tx, start.thread_id)
+        return
     has_succeeded = outcome.status is RunStatus.SUCCESS
     account.settle(tx, start.thread_id, start.run.run_id, outcome.usage or {}, has_succeeded=has_succeeded)
 

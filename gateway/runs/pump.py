@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from babelgate.canonical.agent import DETACH, Agent
-from babelgate.canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded, PartDelta, files_of
+from babelgate.canonical.event import ArtifactAdded, Event, InterruptRaised, LossNoted, PartAdded, PartDelta, files_of
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.message import FilePart
 from babelgate.canonical.state import RunReason, RunStatus
@@ -80,6 +80,8 @@ class Pump:
     """Time of the last flush, on the loop's clock."""
     storing: "asyncio.Future[None] | None" = None
     """Pending append. There is one at a time: if it is refused, no later event is stored."""
+    has_output: bool = False
+    """True if the agent has sent an event. `LossNoted` does not count, because a client creates it before the call."""
     refused: FaultError | None = None
     """Fault with which the journal refused an append."""
     ended: bool = False
@@ -127,6 +129,7 @@ class Pump:
                 self.buffer.append(entry)
                 self.size += len(entry[1])
             else:
+                self.has_output = self.has_output or not isinstance(event, LossNoted)
                 if isinstance(event, _WITH_FILES):
                     event = await self._store_files(event)
                 if not self._put(attempt.take(event)):

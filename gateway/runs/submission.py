@@ -135,16 +135,7 @@ def submit(
     after = state.seq
     task_id = _create_task(tx, state, ask, ids, stateful=stateful) if follow is None else follow.task_id
     start_after = None if ask.start_in is None else tx.now() + ask.start_in
-    cause = "input" if follow is None else "follow_up"
-    created = RunCreated.of(
-        run_input,
-        run_id=run_id,
-        cause=cause,
-        strategy=ask.strategy,
-        start_after=start_after,
-        key_id=ask.key_id,
-        subject=ask.subject,
-    )
+    created = _describe_run(ask, run_input, run_id, start_after, is_new=follow is None)
     record = tx.append(state, created, task_id=task_id, run_id=run_id)
     if account is not None:
         account.charge_run(tx, state.thread.thread_id)
@@ -161,6 +152,21 @@ def submit(
         task=state.tasks[task_id],
     )
     return Submitted(receipt, state.pk, started, stop, idle=state.running is None)
+
+
+def _describe_run(
+    ask: Submission, run_input: RunInput, run_id: str, start_after: int | None, *, is_new: bool
+) -> RunCreated:
+    """Return the event that creates the run of a submission. `is_new` is true if its task is new."""
+    return RunCreated.of(
+        run_input,
+        run_id=run_id,
+        cause="input" if is_new else "follow_up",
+        strategy=ask.strategy,
+        start_after=start_after,
+        key_id=ask.key_id,
+        subject=ask.subject,
+    )
 
 
 def _create_task(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids, *, stateful: bool) -> str:
@@ -372,7 +378,9 @@ def answer(
             interrupts=[question.interrupt_id for question in questions],
         )
     held = _find_held(questions, answers)
-    if account is not None and held is None:
+    if held is not None or all(question.asker == "gateway" for question in questions):
+        account = None  # the run was admitted before the gateway paused it
+    if account is not None:
         account.admit(tx, task.thread_id)
     starts = may_start and state.running is None and next_pending(tx, state) is None
     if not starts and len(values) == len(questions):
@@ -383,7 +391,7 @@ def answer(
         run_id = next_run_id(run_id)
     created = _answer_created(state, answers, ids, run_id, held)
     record = tx.append(state, created, task_id=task.task_id, run_id=run_id)
-    if account is not None and held is None:
+    if account is not None:
         account.charge_run(tx, task.thread_id)
     use_blobs(tx, state, created.messages)
     if answers.webhook is not None:

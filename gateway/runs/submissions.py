@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from babelgate.canonical.fault import FaultCode, FaultError
-from babelgate.canonical.hub import Answers, Receipt, StateUpdate, Submission, Webhook
+from babelgate.canonical.hub import Answers, Receipt, StateUpdate, Submission
 from babelgate.canonical.message import Message
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.thread import Run, Task
@@ -176,7 +176,7 @@ class Submissions:
             base=base,
             account=self._open_account(owner, submission.subject, agent, run_input),
         )
-        return await self._await_dispatch(owner, agent, submission.webhook, is_reserved, commit)
+        return await self._await_dispatch(owner, agent, submission, is_reserved, commit)
 
     def _check_circle(self, owner: str, thread_id: str | None, trace_id: str) -> None:
         """Check that a run would not wait on its thread for a run of the same chain, which waits for it. ACP hands the
@@ -258,7 +258,7 @@ class Submissions:
         commit = self._journal.write(
             command.answer, owner, answers, _ids(), limits, may_start=is_reserved, account=account
         )
-        return await self._await_dispatch(owner, task.agent, answers.webhook, is_reserved, commit)
+        return await self._await_dispatch(owner, task.agent, answers, is_reserved, commit)
 
     def _open_account(self, owner: str, subject: str, agent: str, run_input: RunInput) -> RunAccount | None:
         """Return the budgets that count a run, or None."""
@@ -290,20 +290,31 @@ class Submissions:
         return run_input.replace(headers=headers, trace=trace, messages=messages)
 
     async def _await_dispatch(
-        self, owner: str, agent: str, webhook: Webhook | None, is_reserved: bool, commit: "asyncio.Future[Submitted]"
+        self,
+        owner: str,
+        agent: str,
+        command: Submission | Answers,
+        is_reserved: bool,
+        commit: "asyncio.Future[Submitted]",
     ) -> Receipt:
         """Return the receipt of a commit. The committed run starts even if the caller disconnects.
 
-        `webhook` is delivered for its task, if there is one. `is_reserved` is True if a slot of the agent is reserved
-        for the run.
+        `command` is what was committed. `is_reserved` is True if a slot of the agent is reserved for the run.
         """
-        commit.add_done_callback(partial(self._dispatch, owner, agent, webhook, is_reserved))
+        commit.add_done_callback(partial(self._dispatch, owner, agent, command, is_reserved))
         return (await asyncio.shield(commit)).receipt
 
     def _dispatch(
-        self, owner: str, agent: str, webhook: Webhook | None, is_reserved: bool, commit: "asyncio.Future[Submitted]"
+        self,
+        owner: str,
+        agent: str,
+        command: Submission | Answers,
+        is_reserved: bool,
+        commit: "asyncio.Future[Submitted]",
     ) -> None:
-        submitted = None if commit.exception() is not None else commit.result()
+        submitted, webhook = None if commit.exception() is not None else commit.result(), command.webhook
+        if submitted is not None and command.caller is not None:
+            self._engine.callers.keep(submitted.pk, submitted.receipt.run_id, command.caller)
         if submitted is not None and webhook is not None:
             self._deliverer.start_delivery(owner, replace(webhook, task_id=submitted.receipt.task_id))
         if submitted is not None and submitted.stop is not None:

@@ -29,6 +29,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from babelgate.gateway.settings.access import AccessRule
 from babelgate.gateway.settings.administration import AdminSettings
+from babelgate.gateway.settings.agent_auth import AgentAuth, ConsentSettings, check_forwarded, check_sent_headers
 from babelgate.gateway.settings.console import ConsoleSetting, ConsoleSettings
 from babelgate.gateway.settings.credentials import (
     ApiKey,
@@ -39,7 +40,6 @@ from babelgate.gateway.settings.credentials import (
     check_owners,
 )
 from babelgate.gateway.settings.fields import (
-    TOKEN,
     AgentName,
     AgentUrl,
     HostName,
@@ -64,18 +64,6 @@ from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
 """Password in the query of a database URL."""
-_NOT_FORWARDED: Final = frozenset(
-    (
-        "authorization",
-        "x-api-key",
-        "cookie",
-        "host",
-        "content-length",
-        "content-type",
-        "connection",
-        "transfer-encoding",
-    )
-)
 
 
 class Timeout(SettingsSection):
@@ -148,6 +136,9 @@ class AgentSettings(SettingsSection):
     forward: tuple[str, ...] = ()
     """Names of the caller's headers to forward to the server. An agent in this process reads them from
     `call.input.headers`, a graph from `configurable`. API keys of the gateway are never forwarded."""
+    auth: AgentAuth | None = None
+    """Identity that the gateway shows to the server: fixed or forwarded headers, a token of the gateway, or a token of
+    the caller."""
     tls: AgentTls | None = None
     timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Period | Timeout)] = Timeout()
     """Maximum duration of one run, in seconds or as text such as `1h`, or `{connect, read, total}`."""
@@ -183,23 +174,13 @@ class AgentSettings(SettingsSection):
     @field_validator("headers")
     @classmethod
     def _sendable(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
-        for number, (name, secret) in enumerate(headers.items(), 1):
-            if not TOKEN.fullmatch(name):  # the name is not shown: `{Authorization:Bearer x}` lacks a space
-                raise ValueError(f"the name of entry {number} is not the name of a header")
-            value = secret.get_secret_value()
-            if not (value.isascii() and value.isprintable()):
-                raise ValueError(f"the value of {name} is not printable ASCII")
+        check_sent_headers(headers)
         return headers
 
     @field_validator("forward")
     @classmethod
     def _forwardable(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for number, name in enumerate(names, 1):
-            if not TOKEN.fullmatch(name):
-                raise ValueError(f"entry {number} is not the name of a header")
-            if name.lower() in _NOT_FORWARDED:
-                raise ValueError(f"{name} is reserved: the gateway does not forward callers' keys, hosts and lengths")
-        return tuple(name.lower() for name in names)
+        return check_forwarded(names)
 
     @model_validator(mode="after")
     def _one_kind(self) -> "AgentSettings":
@@ -208,7 +189,7 @@ class AgentSettings(SettingsSection):
         if len(configured) != 1:
             raise ValueError("an agent has one of python: module:name, graph: module:name and url: http://…")
         if self.target is not None:
-            for name in ("protocol", "agent", "headers", "options", "tls"):
+            for name in ("protocol", "agent", "headers", "options", "auth", "tls"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has {configured[0]}")
         if self.card.is_checked and (self.target is not None or self.protocol not in (None, "a2a")):
@@ -216,6 +197,34 @@ class AgentSettings(SettingsSection):
         if self.tls is not None and not all(url.startswith("https://") for url in self.servers):
             raise ValueError("tls is for agents whose URLs begin with https://")
         return self
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> "AgentSettings":
+        if self.auth is None:
+            return self
+        for name in ("headers", "forward"):
+            if getattr(self, name) and getattr(self.auth, name) is not None:
+                raise ValueError(f"set either {name} or auth.{name}, not both")
+        if self.auth.token_request is not None and any(name.lower() == "authorization" for name in self.headers):
+            raise ValueError("headers must not have Authorization, which auth sets")
+        return self
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """Headers to send with every request to the server."""
+        secrets = self.headers if self.auth is None or self.auth.headers is None else self.auth.headers
+        return {name: secret.get_secret_value() for name, secret in secrets.items()}
+
+    @property
+    def consent(self) -> ConsentSettings | None:
+        """Authorization by the user; None if the agent needs none."""
+        exchange = None if self.auth is None else self.auth.exchange
+        return None if exchange is None else exchange.consent
+
+    @property
+    def forwarded_names(self) -> frozenset[str]:
+        """Names of the caller's headers to forward to the server, in lower case."""
+        return frozenset(self.forward if self.auth is None or self.auth.forward is None else self.auth.forward)
 
     @property
     def target(self) -> str | None:
@@ -487,6 +496,9 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
     """Format of log lines on stderr: `text`, or `json` with one object per line."""
     telemetry: TelemetrySettings = TelemetrySettings()
+    secrets_key: Annotated[SecretStr, Field(min_length=32)] | None = None
+    """Key that encrypts the tokens to which users have agreed, at least 32 characters. With another key, users are
+    asked again. All nodes of a cluster need the same key."""
     watch: bool = False
     """True to reload the configuration whenever its file changes, or a file that it names by `${file:…}` or `tls`."""
     drain: Period = 300.0
@@ -540,6 +552,15 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _separate_owners(self) -> "Settings":
         check_owners(self.keys, self.issuers, reserved=(MTLS,) if self.has_client_certificates else ())
+        return self
+
+    @model_validator(mode="after")
+    def _exchangeable(self) -> "Settings":
+        for name, agent in self.agents.items():
+            if agent.auth is not None and agent.auth.exchange is not None and not self.issuers:
+                raise ValueError(f"agents.{name}.auth: exchange needs issuers, whose tokens it exchanges")
+            if agent.consent is not None and (self.public_url is None or self.secrets_key is None):
+                raise ValueError(f"agents.{name}.auth.exchange.consent: needs public_url and secrets_key")
         return self
 
     @model_validator(mode="after")

@@ -443,6 +443,32 @@ class DisabledAgentRow(TableRow, table=True):
     changed_by: str
 
 
+class ConsentRow(TableRow, table=True):
+    """A question of the gateway that a user answers at an identity provider."""
+
+    __table_args__ = (Index("consent_expires", "expires_at"),)
+
+    state: str = Field(primary_key=True)
+    """SHA-256 digest of the parameter `state`, in hex digits."""
+    owner: str
+    subject: str
+    """Caller of the run, who gets the tokens."""
+    agent: str
+    task_id: str
+    interrupt_id: str
+    expires_at: int = Field(sa_type=BigInteger)
+
+
+class AgentTokenRow(TableRow, table=True):
+    """Tokens for an agent to which a user has agreed."""
+
+    subject: str = Field(primary_key=True)
+    agent: str = Field(primary_key=True)
+    changed_at: int = Field(sa_type=BigInteger)
+    body: bytes = Field(sa_type=LargeBinary)
+    """Encrypted tokens (`babelgate.gateway.storage.agent_tokens`)."""
+
+
 class RateRow(TableRow, table=True):
     """State of one rate limit, shared by the nodes of a cluster. A single gateway keeps it in memory."""
 

@@ -38,7 +38,18 @@ RULES: Final = [
 ]
 EVENTS: Final = ("", "/events")
 DOCUMENTS: Final = ("/docs", "/openapi.json", *(f"/openapi/{name}.json" for name in described_protocols()))
-OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping", "/", JWKS_PATH, *METADATA_PATHS, *PAGE_PATHS, *DOCUMENTS}
+OPEN: Final = {
+    "/healthz",
+    "/readyz",
+    "/oauth/callback",
+    "/ok",
+    "/acp/ping",
+    "/",
+    JWKS_PATH,
+    *METADATA_PATHS,
+    *PAGE_PATHS,
+    *DOCUMENTS,
+}
 """Paths that need no right."""
 QUERIES: Final[Mapping[str, str]] = dict.fromkeys(
     ("/store/items", "/agent-protocol/store/items"), "?key=k&namespace=a"

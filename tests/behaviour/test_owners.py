@@ -20,6 +20,7 @@ import pytest
 import pytest_asyncio
 
 from babelgate.gateway.http.front import JWKS_PATH
+from babelgate.gateway.runs.consents import CALLBACK
 from tests.gateway.hubs import within
 from tests.gateway.owning import (
     ALICE,
@@ -49,7 +50,9 @@ OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping", JWKS_PATH}
 
 
 def is_open(path: str) -> bool:
-    return path in OPEN | PAGE_PATHS or path.endswith((".well-known/agent-card.json", ".well-known/agent.json"))
+    return path in (OPEN | PAGE_PATHS | {CALLBACK}) or path.endswith(
+        (".well-known/agent-card.json", ".well-known/agent.json")
+    )
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -386,7 +389,7 @@ async def test_without_a_key_unknown_paths_are_401(place: Place, path: str) -> N
     check_error(words_of("GET", path), response)
 
 
-@pytest.mark.parametrize("path", [path for path in paths() if is_open(path) and path not in PAGE_PATHS])
+@pytest.mark.parametrize("path", [path for path in paths() if is_open(path) and path not in {*PAGE_PATHS, CALLBACK}])
 async def test_health_checks_and_public_cards_need_no_key(place: Place, path: str) -> None:
     for prefix in ("", "/agent/ask"):
         response = await place.nobody.get(prefix + Route("GET", path).at(unknown().slots(protocol_of(path))))

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
 from babelgate.gateway.http.front import JWKS_PATH
+from babelgate.gateway.runs.consents import CALLBACK
 from tests.gateway.http.issuing import Issuing
 from tests.gateway.owning import unknown
 from tests.gateway.route import PAGE_PATHS, ROUTES, Route, paths, protocol_of
@@ -17,7 +18,7 @@ from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping", JWKS_PATH, *METADATA_PATHS}
+OPEN: Final = {"/healthz", "/readyz", CALLBACK, "/ok", "/acp/ping", JWKS_PATH, *METADATA_PATHS}
 """Paths answered without a token, in addition to the public cards."""
 ISSUER: Final = Issuing()
 FOREIGN: Final = Issuing("https://id.elsewhere.example")
@@ -76,4 +77,5 @@ async def test_every_route_refuses_tokens_of_an_unreachable_issuer(gateway: Runn
 async def test_an_open_path_answers_with_any_token(gateway: Running, path: str) -> None:
     for token in ("", ISSUER.token(aud="x"), DOWN.token(), "a.b.c"):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        assert (await gateway.http.get(path, headers=headers)).status_code == 200
+        expected = 404 if path == CALLBACK else 200  # it needs a parameter
+        assert (await gateway.http.get(path, headers=headers)).status_code == expected

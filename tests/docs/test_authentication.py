@@ -22,16 +22,16 @@ GATEWAY, PROVIDER = "http://127.0.0.1:8000", "http://127.0.0.1:9000"
 KEYS: Final = {"CI_KEY": make_key(), "NEW_CI_KEY": make_key()}
 
 
-def section(heading: str) -> str:
+def section(heading: str, page: str = PAGE) -> str:
     """Return the section of a heading, up to the next heading."""
-    _, _, rest = PAGE.partition(f"# {heading}\n")
+    _, _, rest = page.partition(f"# {heading}\n")
     assert rest, heading
     return re.split(r"^##", rest, maxsplit=1, flags=re.MULTILINE)[0]
 
 
-def settings_of(heading: str, name: str = "") -> dict[str, Any]:
+def settings_of(heading: str, name: str = "", page: str = PAGE) -> dict[str, Any]:
     """Return the values of the first block of YAML in a section that begins with a name."""
-    for block in re.findall(r"^ *```yaml\n(.*?)^ *```$", section(heading), re.MULTILINE | re.DOTALL):
+    for block in re.findall(r"^ *```yaml\n(.*?)^ *```$", section(heading, page), re.MULTILINE | re.DOTALL):
         if name in block:
             text = block.replace("sha256:9c02…", digest("CI_KEY")).replace("sha256:5f1e…", digest("NEW_CI_KEY"))
             return yaml.safe_load(text)
@@ -42,10 +42,10 @@ def digest(key: str) -> str:
     return f"sha256:{hashlib.sha256(KEYS[key].encode()).hexdigest()}"
 
 
-def check_examples(heading: str, folder: Path, urls: Mapping[str, str]) -> None:
+def check_examples(heading: str, folder: Path, urls: Mapping[str, str], page: str = PAGE) -> None:
     """Run the commands of a section in one shell, and compare their outputs with the page. `urls` maps the URLs on the
     page to the actual ones."""
-    check_commands(section(heading), folder, urls, KEYS)
+    check_commands(section(heading, page), folder, urls, KEYS)
 
 
 def check_commands(page_text: str, folder: Path, urls: Mapping[str, str], variables: Mapping[str, str]) -> None:

@@ -204,6 +204,8 @@ def test_only_the_clock_reads_the_systems_time() -> None:
     assert found == {
         "gateway/clock.py",
         "gateway/admin/key_ring.py",
+        "gateway/agents/tokens/cache.py",
+        "gateway/agents/tokens/source.py",
         "gateway/cli/support_bundle.py",
         "gateway/http/expiry.py",
         "gateway/http/generations.py",
@@ -213,6 +215,7 @@ def test_only_the_clock_reads_the_systems_time() -> None:
         "gateway/http/verifier.py",
         "gateway/settings/certificates.py",
         "gateway/ids.py",
+        "gateway/runs/run_callers.py",
         "gateway/runs/signature.py",
         "adapters/kit/client/error_response.py",
         "adapters/openai/server/compact.py",

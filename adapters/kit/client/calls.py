@@ -78,15 +78,17 @@ def open_http(
     timeout: httpx.Timeout | float = 5.0,
     event_hooks: Mapping[str, Sequence[Hook]] = MappingProxyType({}),
     tls: ClientTls | None = None,
+    make: Callable[..., httpx.AsyncClient] = httpx.AsyncClient,
 ) -> httpx.AsyncClient:
     """Return an HTTP client for calls to agents' servers. `check_address` refuses addresses; then no proxy is used,
     because the proxy would resolve the names. `tls` has the certificates for https; the default trusts those of the
-    system. Raises OSError if its files cannot be used through a proxy of the environment."""
+    system. `make` creates the client. Raises OSError if the files of `tls` cannot be used through a proxy of the
+    environment."""
     from babelgate.adapters.kit.client.transport import HttpTransport
 
     # httpx itself must handle a proxy of the environment.
     is_proxied = check_address is None and any(map(getproxies().get, ("http", "https", "all")))
-    return httpx.AsyncClient(
+    return make(
         transport=None if is_proxied else HttpTransport(_LIMITS, check_address, tls),
         verify=_verification(tls) if is_proxied else True,
         limits=_LIMITS,
@@ -232,7 +234,8 @@ class Calls:
         """Return the fault of an error response, without the credentials of the request. Its details get the beginning
         of the `body`, because frameworks put the reason there."""
         error = await self.read_error_response(response)
-        secrets = secrets_in((*self._headers.values(), *FORWARDED.get().values()))
+        token = response.request.headers.get("authorization", "")
+        secrets = secrets_in((*self._headers.values(), *FORWARDED.get().values(), token))
         fault, body = redact_fault(error.fault, secrets), read_excerpt(response, secrets)
         error.fault = fault.replace(details={**fault.details, "body": body}) if body else fault
         error.args = (error.fault.message,)

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
+from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.adapters.kit.client.calls import Calls
 from babelgate.adapters.kit.data_url import inline_data_url
 from babelgate.canonical import Event, FaultError, Invocation
@@ -59,6 +60,9 @@ async def drive(run: UpstreamRun) -> AsyncGenerator[Event]:
                             yield inline_data_url(event)
     except asyncio.CancelledError as error:
         is_detached = DETACH in error.args
+        raise
+    except AuthorizationNeeded:  # the run continues with the authorization
+        is_detached = True
         raise
     finally:
         if run.is_cancellable and not is_detached:

@@ -22,9 +22,12 @@ ANSWER: Final = "answer"
 
 FORM: Final = "elicitation/create"
 """Method of a form."""
+PAGE: Final = "elicitation/create (url)"
+"""Key of the capability for the same method in the mode `url`: the caller opens a page in its user's browser."""
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     FORM: "elicitation",
+    PAGE: "elicitation",
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
@@ -67,14 +70,31 @@ class Form:
 
 
 def method_of(question: Question) -> str:
-    """Return the method of the request that asks the question."""
+    """Return the method of the request that asks the question, as a key of `CAPABILITIES`."""
     call = _call_of(question)
-    return FORM if call is None else call.name
+    if call is None:
+        return FORM if page_of(question) is None else PAGE
+    return call.name
 
 
-def encode_request(question: Question) -> JsonObject:
-    """Return the method and params of the request."""
-    call = _call_of(question)
+def page_of(question: Question) -> str | None:
+    """Return the URL of a page on which the user answers a question of the gateway, or None. The URL of an agent is
+    data: the gateway does not send a user there."""
+    value: object = question.value
+    if question.asker != "gateway" or not isinstance(value, dict):
+        return None
+    url = cast("JsonObject", value).get("url")
+    return url if isinstance(url, str) else None
+
+
+def encode_request(question: Question, *, has_id: bool = False) -> JsonObject:
+    """Return the method and params of the request. `has_id` is true for versions in which a page has an id
+    (2025-11-25)."""
+    call, page = _call_of(question), page_of(question)
+    if call is None and page is not None:
+        # SPEC/client/elicitation, URL Mode Elicitation Requests
+        params: JsonObject = {"mode": "url", "message": form_text(question), "url": page}
+        return {"method": FORM, "params": {**params, "elicitationId": question.interrupt_id} if has_id else params}
     if call is None:
         params = {"mode": "form", "message": form_text(question), "requestedSchema": encode_form(question)}
         return {"method": FORM, "params": params}

@@ -21,12 +21,14 @@ from babelgate.adapters.mcp.codec.arguments import decode_arguments, decode_data
 from babelgate.adapters.mcp.codec.questions import (
     CAPABILITIES,
     FORM,
+    PAGE,
     Form,
     Question,
     decode_form,
     decode_response,
     encode_request,
     method_of,
+    page_of,
 )
 from babelgate.adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_state
 from babelgate.adapters.mcp.codec.tasks import EXTENSION, encode_error, encode_task
@@ -45,6 +47,7 @@ from babelgate.canonical import (
     Task,
     TaskState,
 )
+from babelgate.canonical.event import InterruptAnswered
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
@@ -277,7 +280,7 @@ class ToolCalls:
         if writer.is_paused and peer.can_repeat_call:
             if _can_answer(peer, writer.questions):
                 return {**_input_required(writer.task, writer.questions), "_meta": writer.metadata()}
-            missing = {method_of(each) for each in writer.questions} - {FORM}
+            missing = {method_of(each) for each in writer.questions} - {FORM, PAGE}
             missing = {method for method in missing if not peer.can_answer(method)}
             if missing:
                 # NEXT/basic, Capabilities: no other caller can answer these questions.
@@ -304,11 +307,15 @@ class ToolCalls:
         """Send each open question to the caller. The writer then continues with the run that the answers start."""
         forms: list[tuple[Question, Form]] = []
         for question in writer.questions:
-            request = encode_request(question)
+            request = encode_request(question, has_id=True)
             form = decode_response(question, await peer.ask(request["method"], request["params"]))
             if form is None:
                 return
-            forms.append((question, form))
+            if page_of(question) is None or form.action != "accept":
+                forms.append((question, form))
+        if not forms:  # the users answer on pages, which starts the next run
+            writer.resume(None)
+            return
         receipt = await self._submit_responses(who, writer.task, forms, config_of(peer.extras))
         writer.resume(None if receipt is None else receipt.run_id)
 
@@ -382,6 +389,8 @@ class ToolCalls:
         had only questions."""
         questions = await self._hub.reads.open_interrupts(who.principal, task.task_id)
         forms = _match_answers(questions, retry.responses)
+        if questions and not forms and any(page_of(each) is not None for each in questions):
+            questions = await self._wait_for_page(who, task)
         if questions and not forms:
             return _input_required(task, questions)
         receipt: Receipt | None = None
@@ -393,6 +402,16 @@ class ToolCalls:
                 return await self._end(who, task, peer)
         run_id = await self._last_run(who, task) if receipt is None else receipt.run_id
         return await self._conclude(who, tool, _writer(task, task.first_seq - 1, run_id, peer), peer)
+
+    async def _wait_for_page(self, who: Caller, task: Task) -> Sequence[Question]:
+        """Wait until the user has answered on a page, but not long, and return the open questions."""
+        follow = self._hub.reads.follow(who.principal, Scope.task(task), task.last_seq)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HOLD), aclosing(follow) as batches:
+                async for batch in batches:
+                    if any(isinstance(record.event, InterruptAnswered) for record in batch):
+                        break
+        return await self._hub.reads.open_interrupts(who.principal, task.task_id)
 
     async def _end(self, who: Caller, task: Task, peer: Peer) -> JsonObject:
         """Return the result of a cancelled task that had waited for an answer."""
@@ -504,9 +523,13 @@ def _requests(questions: Sequence[Question]) -> JsonObject:
 
 def _match_answers(questions: Sequence[Question], responses: Mapping[str, Any]) -> list[tuple[Question, Form]]:
     """Return the questions that have a valid response, with the response. Invalid responses are ignored, so that the
-    questions are sent again."""
+    questions are sent again. That a page was opened is no response: the user answers there."""
     decoded = [(each, decode_response(each, responses.get(each.interrupt_id or ""))) for each in questions]
-    return [(each, form) for each, form in decoded if form is not None]
+    return [
+        (each, form)
+        for each, form in decoded
+        if form is not None and (page_of(each) is None or form.action != "accept")
+    ]
 
 
 async def _send_text(writer: ResultWriter, peer: Peer) -> None:

@@ -25,7 +25,7 @@ from babelgate.adapters.kit.headers import read_line
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.server.tracing import note_failure
 from babelgate.adapters.kit.tracing import note_hops
-from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM
+from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM, PAGE
 from babelgate.adapters.mcp.codec.session_id import SESSION
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
 from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -298,7 +298,9 @@ class _Peer:
     def can_answer(self, method: str) -> bool:
         capabilities = self._ctx.session.client_capabilities
         declared = None if capabilities is None else getattr(capabilities, CAPABILITIES[method])
-        return declared is not None and (method != FORM or declared.form is not None or declared.url is None)
+        if declared is None or method not in (FORM, PAGE):
+            return declared is not None
+        return declared.url is not None if method == PAGE else declared.form is not None or declared.url is None
 
     @property
     def is_polling(self) -> bool:

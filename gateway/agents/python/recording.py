@@ -79,7 +79,7 @@ def recording_of(
         ]
         _collect_files((record.event for record in (created, *of_run)), files)
         events = tuple(RecordedEvent(at=record.at - created.at, event=record.event) for record in (*of_run, *end))
-        run_input = cast("RunCreated", created.event).replace(headers={}, trace={}, key_id="")
+        run_input = cast("RunCreated", created.event).replace(headers={}, trace={}, key_id="", subject="")
         runs.append(RecordedRun(cause=run_input.cause, input=run_input, events=events))
     encoded = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
     return Recording(babelgate=version, agent=agent, runs=tuple(runs), files=encoded, wire=wire or {})

@@ -12,6 +12,14 @@ CREATE TABLE agent (
 	PRIMARY KEY (name)
 );
 
+CREATE TABLE agent_token (
+	subject VARCHAR COLLATE "C" NOT NULL,
+	agent VARCHAR COLLATE "C" NOT NULL,
+	changed_at BIGINT NOT NULL,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (subject, agent)
+);
+
 CREATE TABLE alias (
 	owner VARCHAR COLLATE "C" NOT NULL,
 	protocol VARCHAR COLLATE "C" NOT NULL,
@@ -135,6 +143,19 @@ CREATE TABLE checkpoint_write (
 );
 
 CREATE INDEX checkpoint_write_run ON checkpoint_write (owner, run_id);
+
+CREATE TABLE consent (
+	state VARCHAR COLLATE "C" NOT NULL,
+	owner VARCHAR COLLATE "C" NOT NULL,
+	subject VARCHAR COLLATE "C" NOT NULL,
+	agent VARCHAR COLLATE "C" NOT NULL,
+	task_id VARCHAR COLLATE "C" NOT NULL,
+	interrupt_id VARCHAR COLLATE "C" NOT NULL,
+	expires_at BIGINT NOT NULL,
+	PRIMARY KEY (state)
+);
+
+CREATE INDEX consent_expires ON consent (expires_at);
 
 CREATE TABLE cron (
 	owner VARCHAR COLLATE "C" NOT NULL,

@@ -387,4 +387,25 @@ CREATE TABLE spend (
 	extra_runs BIGINT NOT NULL, 
 	changed_at BIGINT NOT NULL, 
 	PRIMARY KEY (scope, period)
+);
+
+CREATE TABLE consent (
+	state VARCHAR NOT NULL, 
+	owner VARCHAR NOT NULL, 
+	subject VARCHAR NOT NULL, 
+	agent VARCHAR NOT NULL, 
+	task_id VARCHAR NOT NULL, 
+	interrupt_id VARCHAR NOT NULL, 
+	expires_at BIGINT NOT NULL, 
+	PRIMARY KEY (state)
+);
+
+CREATE INDEX consent_expires ON consent (expires_at);
+
+CREATE TABLE agent_token (
+	subject VARCHAR NOT NULL, 
+	agent VARCHAR NOT NULL, 
+	changed_at BIGINT NOT NULL, 
+	body BLOB NOT NULL, 
+	PRIMARY KEY (subject, agent)
 )

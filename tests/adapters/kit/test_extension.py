@@ -80,8 +80,8 @@ def test_events_of_the_agent_are_read_without_the_gateways() -> None:
     assert (reader.run_id, reader.state) == ("r1", TaskState.COMPLETED)
 
 
-def test_the_id_of_the_callers_key_is_left_out() -> None:
-    event = RunCreated(run_id="r", key_id="1a2b3c4d")
+def test_the_key_and_name_of_the_caller_are_left_out() -> None:
+    event = RunCreated(run_id="r", key_id="1a2b3c4d", subject="user:corp:1a2b3c4d")
     record = Record(seq=1, at=1, task_id="t", run_id="r", attempt=0, event=event)
     assert "1a2b3c4d" not in str(envelope(0, [record]))
 

@@ -1,0 +1,49 @@
+"""Exchange of a code for tokens, after a user has agreed at the identity provider (RFC 6749, 4.1.3)."""
+
+import base64
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.agents.tokens.endpoint import ProviderUnavailable, TokenEndpoint, TokenRefused
+from babelgate.gateway.agents.tokens.source import keep_granted
+from babelgate.gateway.settings.agent_auth import TokenExchange
+from babelgate.gateway.storage.agent_tokens import GrantedTokens
+
+log = logging.getLogger("babelgate.tokens")
+
+
+async def redeem(
+    agent: str, settings: TokenExchange, form: Mapping[str, str], check: Callable[[JsonObject], None]
+) -> GrantedTokens:
+    """Return the tokens for a code. `check` gets the claims of the identity token, which are empty without one.
+
+    Raises unavailable if the provider does not answer, forbidden if it refuses, and the faults of `check`.
+    """
+    endpoint = TokenEndpoint(settings.token_url, settings.client_id, settings.client_secret.get_secret_value())
+    try:
+        issued = await endpoint.request(form)
+    except TokenRefused as error:
+        log.warning("code refused agent=%s reason=%r", agent, str(error))
+        raise FaultError(FaultCode.FORBIDDEN, f"The identity provider has refused: {error.error}.") from None
+    except ProviderUnavailable as error:
+        log.warning("code not redeemed agent=%s reason=%r", agent, str(error))
+        raise FaultError(
+            FaultCode.UNAVAILABLE, "The identity provider cannot be used now. Open the link of the question again."
+        ) from None
+    check(_read_claims(issued.id_token or ""))
+    return keep_granted(issued)
+
+
+def _read_claims(token: str) -> JsonObject:
+    """Return the claims of an identity token that the provider itself has sent over TLS, so that its signature need not
+    be checked (OpenID Connect Core 1.0, 3.1.3.7). Return an empty object for other text."""
+    try:
+        part = token.split(".")[1]
+        claims: Any = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, IndexError, RecursionError):
+        return {}
+    return cast("JsonObject", claims) if isinstance(claims, dict) else {}
