@@ -1,6 +1,6 @@
 """A gateway that governs what agents cost and whom they act for, whole: limits, identity towards agents, cards and TLS.
 
-The parts are real: oidc-provider issues the tokens, both official A2A SDKs verify the card, and the gateway is a process
+The parts are real: oidc-provider issues the tokens, the official A2A SDKs verify the card, and the gateway is a process
 that serves TLS.
 """
 
@@ -81,7 +81,6 @@ def settings_of(oidc: OfficialServer, upstream: Running, signing_key: Path, tls:
 @asynccontextmanager
 async def far_agent(folder: Path, oidc: OfficialServer) -> AsyncGenerator[Running]:
     """Serve the agent `who`, which accepts only tokens of the provider for its resource."""
-    folder.mkdir()
     issuers = {"oidc": {"issuer": oidc.url, "audience": [RESOURCE]}}
     async with running(folder, {"who": who}, issuers=issuers) as gateway:
         yield gateway
@@ -151,6 +150,7 @@ async def check_card(http: httpx.AsyncClient) -> None:
 
 async def test_agents_cost_no_more_than_allowed_and_act_for_callers(tmp_path: Path) -> None:
     (tmp_path / "waiting.py").write_text(AGENTS + CIRCLE)
+    (tmp_path / "far").mkdir()
     authority = Authority(tmp_path)
     certificate, key = authority.issue("server", "127.0.0.1"), make_pair(tmp_path).file
     before = certificate.serial
