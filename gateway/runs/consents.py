@@ -113,6 +113,7 @@ class Consents:
             interrupt_id=interrupt_id,
             ask="auth",
             asker="gateway",
+            node=start.task.agent,
             message=Message(role="agent", parts=(TextPart(text=text),)),
             value=value if exchange.resource is None else {**value, "resource": exchange.resource},
         )
