@@ -3,7 +3,7 @@
 Amounts that a transaction adds are buffered, and written in one order, so that two gateways do not wait for each other.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -96,11 +96,12 @@ class SpendBuffer:
                 rows[key] = msgspec.structs.replace(row, used=row.used.plus(self._added[key]))
         return rows
 
-    def flush(self, connection: Connection, now: int) -> None:
-        """Write what is buffered."""
+    def flush(self, connection: Connection, now: Callable[[], int]) -> None:
+        """Write what is buffered. `now` returns the time, in microseconds since 1970, UTC."""
         if self._added:
+            at = now()
             rows = [
-                {"scope": scope, "period": period, "now": now, **msgspec.structs.asdict(amount)}
+                {"scope": scope, "period": period, "now": at, **msgspec.structs.asdict(amount)}
                 for (scope, period), amount in sorted(self._added.items(), key=lambda item: item[0])
             ]
             self._added = {}

@@ -221,7 +221,7 @@ class Transaction:
         self._write_runs(rows)
         self._write_interrupts(rows)
         self._write_threads(rows)
-        self._spend.flush(self.connection, self.now())
+        self._spend.flush(self.connection, self.now)
 
     def note_rewritten(self, pk: int) -> None:
         """Invalidate the cached rows of a thread, after a command has changed or deleted rows directly."""
