@@ -405,7 +405,7 @@ async def test_a_path_like_an_open_one_needs_a_key(place: Place) -> None:
         "/runs/%2E%2E/ok",
         "/acp/runs?x=/healthz",
         "/a2a/echo/files/agent-card.json",
-        "/ok/",
+        "/ok/x",
         "/threads/ok",
         "/agent-protocol/ok",
         "/info?x=/ok",
