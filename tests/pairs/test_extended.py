@@ -15,6 +15,7 @@ from babelgate.canonical.event import (
     InterruptRaised,
     PartAdded,
     PartDelta,
+    RunCreated,
     RunEnded,
     StateSaved,
 )
@@ -210,4 +211,7 @@ async def logged(house: House, caller: Extended, received: Records) -> Mapping[i
 
 
 def _wire_of(record: Record) -> Any:
+    event = record.event
+    if isinstance(event, RunCreated):  # callers see neither the key nor the subject of one another
+        record = msgspec.structs.replace(record, event=event.replace(key_id="", subject=""))
     return msgspec.json.decode(msgspec.json.encode(record))
