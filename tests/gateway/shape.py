@@ -91,7 +91,8 @@ _COMMAND: Final = {
 def check_error(words: Words, response: httpx.Response) -> None:
     """Assert that the response is an error in this format and reveals no internals."""
     text = response.text
-    if response.url.path.endswith(CALLBACK) and response.headers["content-type"].startswith("text/html"):
+    is_page = response.headers.get("content-type", "").startswith("text/html")
+    if is_page and response.url.path.endswith(CALLBACK):
         text = text.partition("<p>")[2]
         assert not _LEAKS.search(text), f"the answer leaks: {text[:300]}"
         return

@@ -29,6 +29,7 @@ ARGUMENTS: dict[str, Any] = {
     "limit": "rate",
     "currency": "EUR",
     "cost": 0.5,
+    "expires_at": 1.8e9,
 }
 
 
