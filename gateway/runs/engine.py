@@ -298,13 +298,15 @@ class Engine:
         Raises agent_unreachable, gateway_restarted if the run cannot be continued, and the exceptions of the agent.
         """
         start = pump.start
-        origin = await self._find_origin(start) if past is None else None
+        origin = await self._find_origin(start)
         if self._budgets is not None and pump.account is None:
             pump.account = await self._admit(self._budgets, start, origin, is_new=past is None)
         registered = await self._reach(start.task.agent)
         if registered.agent is None:
             raise registered.refuse(start.run.run_id)
         pump.agent = registered.agent
+        if past is not None and past.reattached and isinstance(registered.agent, Reattachable):
+            origin = None  # the agent's server has this run, with its input
         if origin is not None and origin.has_output:
             records, _ = await self._invocations.of_run(origin.start)
             past = Past(hide_gateway_questions(records), reattached=True, stateful=registered.info.stateful)

@@ -101,6 +101,7 @@ async def who(call: Invocation) -> str:
 async def world(tmp_path: Path) -> AsyncGenerator[World]:
     issuing, home = Issuing(), tmp_path / "upstream"
     home.mkdir()
+    WAITING.begun, WAITING.released = asyncio.Event(), asyncio.Event()
     async with (
         scripted_provider() as provider,
         running(home, {"who": who}, issuers={"corp": issuing.inline()}) as upstream,

@@ -59,9 +59,11 @@ async def front(
     world: World,
     kinds: Mapping[str, str] = {"planner": "acp"},
     budgets: Mapping[str, Any] = {},
+    *,
+    idempotent: bool = False,
     **consent: Any,
 ) -> AsyncGenerator[Running]:
-    """Serve the gateway in front of agents. `kinds` maps their names to their kinds."""
+    """Serve the gateway in front of agents. `kinds` maps their names to their kinds. `idempotent` is their setting."""
     settings: dict[str, Any] = {
         "issuers": {"corp": world.issuing.inline()},
         "keys": {"ci": KEY},
@@ -69,7 +71,7 @@ async def front(
         "budgets": dict(budgets),
     }
     exchange = {"resource": "https://planner", "consent": {**CONSENT, **consent}}
-    agents = {name: world.agent(kind, exchange=exchange) for name, kind in kinds.items()}
+    agents = {name: {**world.agent(kind, exchange=exchange), "idempotent": idempotent} for name, kind in kinds.items()}
     async with running(folder, configured=agents, public_url=PUBLIC_URL, hosts=["*"], **settings) as gateway:
         yield gateway
 
@@ -346,6 +348,34 @@ async def test_mcp_of_2026_repeats_the_call_after_the_page(tmp_path: Path, world
         assert (await client.call("planner", **repeat))["content"][0]["text"] == "You are corp:alice"
 
 
+async def next_question(gateway: Running, response: httpx.Response) -> InterruptRaised:
+    """Return the first question of a run, when it is raised."""
+    task = await gateway.hub.reads.task("corp:alice", response.json()["run_id"])
+    async with asyncio.timeout(30):
+        async for records in gateway.hub.reads.follow("corp:alice", Scope.task(task), 0):
+            if questions := [each.event for each in records if isinstance(each.event, InterruptRaised)]:
+                return questions[0]
+    raise AssertionError("the run has ended without a question")
+
+
+async def test_an_interrupted_run_starts_again_with_its_input(tmp_path: Path, world: World) -> None:
+    """Stop the gateway after the user has agreed, while an agent runs that may be started again."""
+    world.provider.answer = refusing(world)
+    alice = world.caller("alice")
+    body = {"agent_name": "planner", "input": [{"role": "user", "parts": [{"content": "Wait"}]}], "mode": "async"}
+    async with front(tmp_path, world, {"planner": "chat"}, idempotent=True) as gateway:
+        response = await gateway.http.post("/acp/runs", json=body, headers=alice)
+        assert (await come_back(gateway, await next_question(gateway, response), code="alice")).status_code == 200
+        async with asyncio.timeout(30):
+            await WAITING.begun.wait()
+    WAITING.begun.clear()
+    WAITING.released.set()
+    async with front(tmp_path, world, {"planner": "chat"}, idempotent=True) as gateway:
+        run = await end_of(gateway, response, alice)
+        assert "You are corp:alice" in json.dumps(run["output"]), json.dumps(run)
+        assert WAITING.begun.is_set(), "the agent gets the input of the caller"
+
+
 async def test_a_run_is_reattached_after_restart_and_agreement(tmp_path: Path, world: World) -> None:
     alice = world.caller("alice")
     body = {"agent_name": "planner", "input": [{"role": "user", "parts": [{"content": "Wait"}]}], "mode": "async"}
@@ -355,15 +385,9 @@ async def test_a_run_is_reattached_after_restart_and_agreement(tmp_path: Path, w
             await WAITING.begun.wait()
     world.provider.answer = refusing(world)
     async with front(tmp_path, world, {"planner": "a2a"}) as gateway:
-        task = await gateway.hub.reads.task("corp:alice", response.json()["run_id"])
-        questions: list[InterruptRaised] = []
-        async with asyncio.timeout(30):
-            async for records in gateway.hub.reads.follow("corp:alice", Scope.task(task), 0):
-                questions = [each.event for each in records if isinstance(each.event, InterruptRaised)]
-                if questions:
-                    break
+        question = await next_question(gateway, response)
         WAITING.released.set()
-        assert (await come_back(gateway, questions[0], code="alice")).status_code == 200
+        assert (await come_back(gateway, question, code="alice")).status_code == 200
         run = await end_of(gateway, response, alice)
         assert run["status"] == "completed", json.dumps(run)
         assert "You are corp:alice" in json.dumps(run["output"])
