@@ -230,7 +230,7 @@ class RunAccount:
             tx.add_spend(self._chain_key, Amount(runs=1))
 
     def refund_run(self, tx: Transaction, thread_id: str) -> None:
-        """Count a run no longer that is paused before its agent begins."""
+        """Take back the count of a run that is paused before its agent begins."""
         for share in self.shares(thread_id):
             tx.add_spend(share.key, Amount(runs=-1))
 

@@ -86,7 +86,7 @@ class Consents:
 
     async def ask(self, start: StartedRun, settings: AgentSettings, scopes: Sequence[str]) -> InterruptRaised:
         """Return the question by which a run asks its user for an authorization. `scopes` are those that the agent's
-        server requires in addition. Raises forbidden if the settings do not allow to ask."""
+        server requires in addition. Raises forbidden if the settings do not allow the question."""
         exchange = None if settings.auth is None else settings.auth.exchange
         if exchange is None or exchange.consent is None or self._public_url() is None or self._key() is None:
             raise FaultError(FaultCode.FORBIDDEN, f"Agent {start.task.agent} needs an authorization by its user.")

@@ -64,7 +64,7 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
-    """One row."""
+    """Amounts that runs have used of one budget, in one scope and period."""
 
     key: SpendKey
     used: Amount = Amount()
