@@ -62,7 +62,8 @@ class AgentInfo(Value):
     """True if the agent may answer with a message without creating a task, as A2A allows. A2A callers see a task only
     once the agent has created one."""
     continuable: bool = False
-    """True if a terminal ACP run of this agent accepts another message (the "agent run" of early ACP)."""
+    """True if a caller can send another message to an ACP run of this agent that is already terminal, as in the "agent
+    run" of early ACP."""
 
 
 async def no_past() -> Sequence[Record]:
@@ -79,7 +80,7 @@ async def no_files(message: Message) -> Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """All data that an agent needs for one activation. Agents never call the hub."""
+    """All data that an agent receives for one run. Agents never call the hub."""
 
     owner: str = DEFAULT_OWNER
     agent: str
@@ -95,13 +96,14 @@ class Invocation:
     metadata: JsonObject = field(default_factory=dict[str, object])
     """Metadata of the task, from the input of its first run."""
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Ids that the upstream gave to an earlier run, if this run continues from that run and not from the upstream's
-    last one. An upstream that can continue from them does not need the history."""
+    """Ids that the upstream gave to an earlier run, such as `run` or `context`. Set if this run continues from that
+    run, and not from the upstream's newest one. An upstream that can continue from these ids does not need the
+    history."""
     state: JsonObject = field(default_factory=dict[str, object])
     """Members of the state that callers have changed since the upstream last saw it. Empty if the run continues from
     the upstream's last run."""
     opens_thread: bool = False
-    """True for the first attempt of the first run, if the thread had no messages before."""
+    """True for the first attempt of a thread's first run, if callers had added no messages to the thread before."""
     history: tuple[Message, ...] = ()
     """Messages of the thread before this run, except those that the agent remembers itself."""
     upstream: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -124,7 +126,7 @@ class Invocation:
 
     @property
     def data(self) -> Json:
-        """Input that is not a message."""
+        """Part of the input that is not in messages (`RunInput.data`), for example the keys of a LangGraph input."""
         return self.input.data
 
     @property
@@ -174,7 +176,8 @@ class Invocation:
 
 
 def data_text(data: Json) -> str:
-    """Return the text of an input that is not a message: its prompt (`prompt_of`), else all of it as JSON."""
+    """Return `RunInput.data` as text: its prompt (`prompt_of`) if it has one, else all of it as JSON. Return an empty
+    text if `data` is None."""
     if data is None:
         return ""
     prompt = prompt_of(data)
@@ -182,8 +185,8 @@ def data_text(data: Json) -> str:
 
 
 def prompt_of(data: Json) -> str | None:
-    """Return the prompt in an input that is not a message, or None. The prompt is the input itself if it is a string.
-    In an object it is `message`, `prompt`, or the only member."""
+    """Return the prompt in `RunInput.data`, or None. A string is itself the prompt. In an object the prompt is the
+    first string among the member `message`, the member `prompt`, and the only member."""
     if isinstance(data, str):
         return data
     if isinstance(data, dict):
@@ -211,7 +214,8 @@ class Agent(Protocol):
 
 @runtime_checkable
 class Reattachable(Protocol):
-    """Agent whose active run outlives the gateway."""
+    """Agent whose active run continues on its own server if the gateway stops, so that the gateway can read the rest of
+    it after a restart."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         """Yield the events of the upstream's run from its start; `call.upstream` identifies the run. The caller drops
@@ -252,7 +256,7 @@ class Introspectable(Protocol):
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
         """Return the graphs inside the agent's graph by namespace, or None if the agent cannot describe them.
 
-        Each graph is an object of JSON Schemas, by what they describe. `namespace` selects one graph, and None all.
-        `recurse` includes the graphs inside these.
+        Each graph is an object of JSON Schemas under the names of what they describe, such as `input` and `state`.
+        `namespace` selects one graph, and None all. `recurse` includes the graphs inside these.
         """
         ...

@@ -42,7 +42,8 @@ class ThreadChanged(_Event):
 
 
 class LossNoted(_Event):
-    """Content that the upstream's reader could not carry. Losses on the server side are computed by the encoder."""
+    """Note that the gateway could not carry a part of the upstream's output whole. Losses toward callers are no events:
+    the encoder of the caller's protocol computes them."""
 
     kind: ClassVar[Literal["loss_noted"]] = "loss_noted"
     feature: str
@@ -158,7 +159,7 @@ class RunEnded(_Event):
     reason: RunReason = RunReason.DONE
     fault: Fault | None = None
     output: Json = None
-    """Structured output, if the agent returned any."""
+    """Structured output of the agent, as JSON; None if it returned none."""
     usage: JsonObject = {}
 
 
@@ -169,13 +170,13 @@ class RunRemoved(_Event):
 
 
 class RunChanged(_Event):
-    """Change of the caller's metadata of an ended run. The record belongs to the thread and not to the run, because no
-    record of a run follows its end."""
+    """Change of an ended run's metadata by a caller. The record belongs to the thread and not to the run, because no
+    record of a run may follow its `RunEnded`."""
 
     kind: ClassVar[Literal["run_changed"]] = "run_changed"
     run_id: str
     metadata: JsonObject = {}
-    """Complete new metadata."""
+    """New metadata, which replaces all of the previous metadata."""
 
 
 class MessageStarted(_Event):
@@ -245,7 +246,8 @@ class StepStarted(_Event):
     ns: tuple[str, ...] = ()
     input: Json = None
     input_change: StateChange | None = None
-    """Difference that encodes the input, if this is a state or contains one (`StateHistory.resolve`)."""
+    """Difference to an earlier revision that encodes the step's input, if the input is a state or contains one.
+    `StateHistory.resolve` combines it with `input` and returns the whole input."""
 
 
 class StepEnded(_Event):
@@ -290,7 +292,8 @@ class InterruptRaised(_Event):
     node: str = ""
     ns: tuple[str, ...] = ()
     asker: Literal["agent", "gateway"] = "agent"
-    """`gateway` if the gateway asks, before the agent continues. The agent does not get the answer."""
+    """`agent`, or `gateway` if the gateway itself asks before it starts the agent, for example because a budget is used
+    up. The agent never receives the answer to a question of the gateway."""
 
 
 class InterruptAnswered(_Event):
@@ -301,7 +304,7 @@ class InterruptAnswered(_Event):
 
 
 class StateSaved(_Event):
-    """Revision of the thread's values."""
+    """Revision of the thread's state, saved by a stateful agent or made by a caller."""
 
     kind: ClassVar[Literal["state_saved"]] = "state_saved"
     checkpoint_id: str | None = None
@@ -311,14 +314,15 @@ class StateSaved(_Event):
     as_node: str | None = None
     values: JsonObject | None = None
     delta: JsonObject | None = None
-    """Members that replace those of the parent, whole. At most one of `values`, `delta` and `change` is set."""
+    """Changed members of the state, with their complete new values; all others are those of the parent revision. At
+    most one of `values`, `delta` and `change` is set."""
     change: StateChange | None = None
     removed_ids: tuple[str, ...] = msgspec.field(default=(), name="forgets")
     """Ids of messages that are no longer part of the conversation."""
     next: tuple[str, ...] = ()
     ns: tuple[str, ...] = ()
     pruned: bool = False
-    """True if the state itself has been deleted (`StatesPruned`)."""
+    """True if the values of this revision have been deleted from the log by a `StatesPruned`."""
     origin: Mapping[str, str] = {}
     """Ids of the upstream's run that ended with this state, if the revision is copied from another thread
     (`babelgate.canonical.history.UpstreamState`)."""
@@ -330,7 +334,7 @@ class StatesPruned(_Event):
 
     kind: ClassVar[Literal["states_pruned"]] = "states_pruned"
     checkpoint_id: str
-    """Id of the remaining revision."""
+    """Id of the revision that remains: the newest one."""
 
 
 class Custom(_Event):
@@ -341,7 +345,8 @@ class Custom(_Event):
 
 
 class Native(_Event):
-    """Fact that only the same protocol can show on the other side."""
+    """Event of the upstream that has no canonical form, kept as the upstream sent it. Only a server of the same
+    protocol can show it to callers."""
 
     kind: ClassVar[Literal["native"]] = "native"
     protocol: str
@@ -349,7 +354,8 @@ class Native(_Event):
     ns: tuple[str, ...] = ()
     data: Any = None
     change: StateChange | None = None
-    """Difference that encodes the data, if this is a state or contains one."""
+    """Difference to an earlier revision that encodes `data`, if that is a state or contains one
+    (`StateHistory.resolve`)."""
 
 
 AgentEvent = (
@@ -402,7 +408,7 @@ def encode_event(event: Event) -> bytes:
 
 
 def whole_message(message: Message) -> list[Event]:
-    """Return the events of a finished message."""
+    """Return the events that record a complete message: its start, each part whole, and its end."""
     return [
         MessageStarted(
             message_id=message.message_id,
@@ -433,7 +439,7 @@ class Record(Value, kw_only=False):
     """Committed event of a thread's log."""
 
     seq: int
-    """Number in the thread: 1, 2, 3… without a gap."""
+    """Number of the record in the thread's log: 1, 2, 3… without a gap."""
     at: int
     """Time of the commit in microseconds since 1970, UTC; never earlier than the record before."""
     task_id: str | None
@@ -444,7 +450,8 @@ class Record(Value, kw_only=False):
 
 
 def files_of(event: Event) -> list[FilePart]:
-    """Return the stored files that an event names."""
+    """Return the file parts of an event whose bytes are in the artifact store. Empty for an event without such parts,
+    and for a `RunCreated`."""
     match event:
         case PartAdded() | ArtifactAdded():
             parts = (event.part,)

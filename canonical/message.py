@@ -39,7 +39,7 @@ class FilePart(_Part, weakref=True):
     inline: bytes | None = None
 
     def members(self) -> JsonObject:
-        """Return the members as they are stored: without the bytes."""
+        """Return the members as the log stores them: all but `inline`."""
         members = super().members()
         del members["inline"]
         return members
@@ -78,7 +78,8 @@ class ToolResultPart(_Part):
 
 
 class AnnotationPart(_Part):
-    """Citation. `start` and `end` count characters over all text parts of the message."""
+    """Citation, or another note on a text. `start` and `end` delimit the annotated text, in characters from the
+    beginning of all text parts of the message joined together."""
 
     kind: ClassVar[Literal["annotation"]] = "annotation"
     start: int | None = None

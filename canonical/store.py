@@ -9,7 +9,7 @@ from babelgate.canonical.principal import Principal
 from babelgate.canonical.value import JsonObject
 
 Namespace = tuple[str, ...]
-"""Labels of a namespace: at least one, none empty, none with a dot."""
+"""Labels of a namespace, such as `("users", "42")`: at least one, none empty, none with a dot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Item:
     key: str
     value: JsonObject
     created_at: int
-    """Microseconds since 1970, UTC."""
+    """Time of creation, in microseconds since 1970, UTC."""
     updated_at: int
 
 
@@ -42,10 +42,10 @@ class ItemQuery:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceQuery:
     prefix: Namespace = ()
-    """`*` matches any one label."""
+    """First labels of the namespaces to find; the label `*` matches any one label."""
     suffix: Namespace = ()
     max_depth: int | None = None
-    """Maximum number of labels: longer namespaces are cut."""
+    """Maximum number of labels in a result: longer namespaces are cut to it, and equal ones are merged."""
     limit: int = 100
     offset: int = 0
 
@@ -59,7 +59,7 @@ class Store(Protocol):
         ...
 
     async def get(self, principal: Principal, namespace: Namespace, key: str, *, refresh: bool = True) -> Item | None:
-        """Return an item, or None. `refresh` restarts its time to live."""
+        """Return an item, or None if the owner has no item with this key. `refresh` restarts its time to live."""
         ...
 
     async def delete(self, principal: Principal, namespace: Namespace, key: str) -> bool:
@@ -67,9 +67,9 @@ class Store(Protocol):
         ...
 
     async def search(self, principal: Principal, query: ItemQuery) -> Listed[Item]:
-        """List the matching items, most recent change first."""
+        """Return the matching items, most recently changed first."""
         ...
 
     async def namespaces(self, principal: Principal, query: NamespaceQuery) -> Sequence[Namespace]:
-        """Return the namespaces, sorted and without duplicates."""
+        """Return the owner's namespaces that match the query, sorted and without duplicates."""
         ...
