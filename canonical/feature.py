@@ -58,8 +58,9 @@ class Carry:
     it as lost."""
 
     def is_lost(self, *, in_stream: bool = False) -> bool:
-        """Return True if a caller must be told that a run's use of this feature was lost, in whole or in part.
-        `in_stream` is true if the caller reads a stream, which carries also features that are `streamed_only`."""
+        """Return True if the gateway has to report to a caller that a run's use of this feature was lost, in whole or
+        in part. `in_stream` is true if the caller reads a stream, which carries also features that are
+        `streamed_only`."""
         return self.level != "full" or (self.streamed_only and not in_stream)
 
 
