@@ -1,4 +1,4 @@
-"""Reports of a run, for people and programs: one model, and a module for each format."""
+"""Reports of a check, for people and programs: `model` holds the results, and each format has its own module."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
