@@ -1,7 +1,8 @@
-"""The agent port: one method.
+"""Port between the gateway and agents. `Agent` has one method, `run`; other protocols describe what only some agents
+can do.
 
-Clients of every protocol, wrapped callables and graphs, recorders and test doubles all implement `Agent`. So any server
-can front any of them.
+Clients of every protocol, wrapped callables and graphs, and test doubles implement `Agent`, so any server can front any
+of them.
 """
 
 import json
@@ -41,14 +42,15 @@ class AgentInfo(Value):
     """Static description of an agent. Every protocol's own description (card, manifest, model) is built from it."""
 
     name: str
-    """Name that matches `AGENT_NAME`."""
+    """Name of the agent, which matches `AGENT_NAME`."""
     description: str = ""
     version: str = "1.0.0"
     input_types: tuple[str, ...] = ("text/plain",)
     output_types: tuple[str, ...] = ("text/plain",)
     skills: tuple[Skill, ...] = ()
     schemas: Mapping[str, JsonObject] = {}
-    """JSON Schemas of `input`, `output`, `state` and `config`, as far as they are known."""
+    """JSON Schemas of the agent, by what they describe: `input`, `output`, `state` and `config`, as far as they are
+    known."""
     metadata: JsonObject = {}
     remembers: bool = False
     """True if the agent keeps the conversation itself. The gateway then sends the history only if the agent has not yet
@@ -107,8 +109,8 @@ class Invocation:
     history: tuple[Message, ...] = ()
     """Messages of the thread before this run, except those that the agent remembers itself."""
     upstream: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Ids from the upstream, as earlier runs bound them: `task` and `run` of this task, `context` and `session` of the
-    thread."""
+    """Ids that the upstream gave to earlier runs (`UpstreamBound`): `task` and `run` of this task, `context` and
+    `session` of the thread."""
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
     """Reader of the task's records so far, without voided ones (`babelgate.canonical.replay.without_voided`). A
     restarted agent reads there what it has already sent."""
@@ -135,8 +137,8 @@ class Invocation:
 
     @property
     def text(self) -> str:
-        """Input of a text-only agent: the text of the last message that has any. Without one, `data` as text
-        (`data_text`), and without `data`, the last data part of the messages."""
+        """Input as one text, for agents that accept only text: the text of the last message that has any. Without one,
+        it is `data` as text (`data_text`), and without `data`, the last data part of the messages."""
         for message in reversed(self.messages):
             if any(part.kind == "text" for part in message.parts):
                 return text_of(message.parts)
@@ -232,10 +234,10 @@ class Stateful(Protocol):
     ) -> StateSaved:
         """Save a new revision and return it. Raises invalid.
 
-        No run is active meanwhile, and the call belongs to no run. Its `data` holds the members to change, by the
-        agent's own rules; `messages` are the new messages, and `checkpoint` is the parent. `removed_ids` are ids of
-        messages to leave out. `as_node` names the node that the change counts as the output of; None leaves the choice
-        to the agent.
+        No run is active meanwhile, and the call belongs to no run. `call.data` holds the members to change, by the
+        agent's own rules. `call.messages` are the new messages, and `call.input.checkpoint` is the parent revision.
+        `removed_ids` are ids of messages to leave out. `as_node` names the node as whose output the change is saved;
+        None leaves the choice to the agent.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Crons: requests to an agent that are repeated by a schedule."""
+"""Crons: requests to an agent that the gateway repeats on a schedule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

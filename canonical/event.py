@@ -31,14 +31,16 @@ class ThreadChanged(_Event):
 
     kind: ClassVar[Literal["thread_changed"]] = "thread_changed"
     metadata: JsonObject = {}
-    """Merged into the thread's metadata."""
+    """Members to merge into the thread's metadata."""
     ttl: int | None = None
     """Seconds after the last change until the thread is erased or pruned. None leaves it unchanged."""
     keeps_latest: bool | None = None
-    """True if the thread is pruned to its newest state when its `ttl` ends, and not erased."""
+    """True if the thread is pruned to its newest state when its `ttl` ends, False if it is erased. None leaves the
+    setting unchanged."""
     config: JsonObject = {}
     ephemeral: bool | None = None
-    """True if the thread is hidden from lists at once, and erased soon after its task has ended."""
+    """True if the thread is hidden from lists at once, and erased soon after its task has ended. None leaves the
+    setting unchanged."""
 
 
 class LossNoted(_Event):
@@ -61,7 +63,7 @@ class TaskCreated(_Event):
     protocol: str = ""
     version: str = ""
     stateful: bool = False
-    """True if the agent saves the thread's revisions itself."""
+    """True if the agent saves the thread's revisions itself (`AgentInfo.stateful`)."""
 
 
 class RunCreated(RunInput):
@@ -73,13 +75,13 @@ class RunCreated(RunInput):
     cause: Cause = "input"
     strategy: Strategy = "enqueue"
     start_after: int | None = None
-    """Earliest start, in microseconds since 1970, UTC."""
+    """Earliest start of the run, in microseconds since 1970, UTC; None means at once."""
     key_id: str = ""
     """Id of the caller's API key (`babelgate.canonical.principal.Principal.key_id`), for the operator. Callers never
     see it. Earlier releases stored none."""
     subject: str = ""
-    """Subject of the caller (`babelgate.canonical.principal.Principal`). Budgets count by it, and the gateway gets
-    tokens for it. Other callers never see it. Earlier releases stored none."""
+    """Subject of the caller who created the run (`Principal.subject`). Budgets are counted for it, and the tokens that
+    the gateway stores for calls of agents belong to it. Other callers never see it. Earlier releases stored none."""
     resumes: str = ""
     """Id of the run that the gateway paused before its agent began, because a budget was used up. This run executes its
     input."""
@@ -136,7 +138,8 @@ class RunStarted(_Event):
 
 
 class UpstreamBound(_Event):
-    """Ids that the upstream gave to this run. Resume, cancel and re-attach need them."""
+    """Ids that the upstream gave to this run. The gateway needs them to resume, cancel or re-attach to the run
+    there."""
 
     kind: ClassVar[Literal["upstream_bound"]] = "upstream_bound"
     protocol: str
@@ -278,7 +281,7 @@ class ArtifactAdded(_Event):
 
 
 class InterruptRaised(_Event):
-    """Question that stopped the agent."""
+    """Question of the agent, or of the gateway, for which the run stopped."""
 
     kind: ClassVar[Literal["interrupt_raised"]] = "interrupt_raised"
     interrupt_id: str | None = None
@@ -286,7 +289,7 @@ class InterruptRaised(_Event):
     message: Message = msgspec.field(default_factory=Message)
     value: Json = None
     answer_schema: JsonObject | None = None
-    """JSON Schema of the answer."""
+    """JSON Schema of the answer; None if the question has none."""
     takes_text: bool = False
     """True if the agent also understands an answer in the caller's words, which does not conform to the schema."""
     node: str = ""
@@ -436,7 +439,7 @@ def _without_bytes(event: Event) -> Event:
 
 
 class Record(Value, kw_only=False):
-    """Committed event of a thread's log."""
+    """Committed event of a thread's log, with its number, its time, and the task and run to which it belongs."""
 
     seq: int
     """Number of the record in the thread's log: 1, 2, 3… without a gap."""

@@ -118,7 +118,8 @@ class Fault(Value):
 
     @property
     def is_scope_missing(self) -> bool:
-        """True if a token with one more scope would be allowed."""
+        """True if the operation was refused, but a token with one more scope would be allowed
+        (`INSUFFICIENT_SCOPE`)."""
         return self.code is FaultCode.FORBIDDEN and self.details.get("reason") == INSUFFICIENT_SCOPE
 
     @property

@@ -54,13 +54,13 @@ class Carry:
     source: str = ""
     """Evidence for the level: specification and section, or a heading of a page below `docs/`."""
     streamed_only: bool = False
-    """True if only streams carry it whole. A response that is one run, task or result has no place for it and reports
-    it as lost."""
+    """True if only streams carry the feature whole. A response that is one run, task or result has no place for it and
+    reports it as lost."""
 
     def is_lost(self, *, in_stream: bool = False) -> bool:
         """Return True if the gateway has to report to a caller that a run's use of this feature was lost, in whole or
-        in part. `in_stream` is true if the caller reads a stream, which carries also features that are
-        `streamed_only`."""
+        in part. `in_stream` is true if the caller reads a stream, in which features that are `streamed_only` are not
+        lost."""
         return self.level != "full" or (self.streamed_only and not in_stream)
 
 

@@ -67,7 +67,7 @@ class Revision:
     """Name of the node that made the revision, or the agent's name if no node is known. A caller's update is applied as
     the output of a node (`as_node`): it has that node's name, or else the name from its parent."""
     ns: tuple[str, ...] = ()
-    """Namespace of a graph inside the agent; () is the thread's own state."""
+    """Namespace of the subgraph inside the agent whose state this is; () is the thread's own state."""
     values: JsonObject = field(default_factory=dict[str, object])
     messages: tuple[Message, ...] = ()
     """Messages, except those that a stateful agent keeps in `values`."""
@@ -148,7 +148,7 @@ class StateHistory:
 
     @property
     def seq(self) -> int:
-        """Number of the last record."""
+        """Number of the last applied record."""
         return self.fold.seq
 
     @property
@@ -200,7 +200,7 @@ class StateHistory:
         return None
 
     def add_texts(self, event: PartDelta, texts: Sequence[str], seq: int) -> None:
-        """Apply several deltas, as `Fold.add_texts` does."""
+        """Apply several deltas that differ from `event` in their text only, as `Fold.add_texts` does."""
         self.fold.add_texts(event, texts, seq)
 
     # Records that make a revision

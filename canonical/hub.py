@@ -76,11 +76,11 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     checkpoint: str | None = None
     thread_id: str | None = None
-    """Thread of the checkpoint; None means the thread of the run."""
+    """Thread that has the checkpoint; None means the thread on which the run starts."""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """Request of a caller to an agent."""
+    """Request of a caller to start a run of an agent."""
 
     agent: str
     protocol: str = ""
@@ -93,10 +93,10 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """Protocol's own name of the thread, if that is not a UUID. The thread is created if it does not exist. The name
     is unique per owner, protocol and agent."""
     task_id: str | None = None
-    """UUID that the caller chose for the new task."""
+    """UUID for the new task, if the caller chose one; None lets the hub choose."""
     run_id: str | None = None
     follow_up: str | None = None
-    """Id of an open task whose next run this is, instead of a new task."""
+    """Id of an open task for which to create the run; None creates a new task."""
     continues: str | None = None
     references: tuple[str, ...] = ()
     ephemeral: bool = False
@@ -127,7 +127,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     key_id: str = ""
     """Id of the caller's API key. The guard of the hub sets it."""
     caller: Principal | None = None
-    """The caller. The guard of the hub sets it."""
+    """Principal of the caller; None for work of the gateway itself. The guard of the hub sets it."""
 
     @property
     def subject(self) -> str:
@@ -154,7 +154,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     key_id: str = ""
     """Id of the caller's API key. The guard of the hub sets it."""
     caller: Principal | None = None
-    """The caller. The guard of the hub sets it."""
+    """Principal of the caller; None for work of the gateway itself. The guard of the hub sets it."""
     may_raise: bool = False
     """True if the caller may let a run continue although its budget is used up, by answering the gateway's question.
     The guard of the hub sets it."""
@@ -196,7 +196,7 @@ class TaskFilter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPage:
     tasks: Listed[Task]
-    """Tasks, most recent change of state first."""
+    """Tasks of the page, the most recent change of state first."""
     next_cursor: str | None
     total: int
 
@@ -304,7 +304,8 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the adapter's encoder that writes the posted events: `a2a-0.3` or `a2a-1.0`."""
     url: str
     config: JsonObject = {}
-    """Settings of the registrant, verbatim: token, authentication, and other members that the encoder needs."""
+    """Settings from the caller who registered the webhook, verbatim: token, authentication, and other members that the
+    encoder needs."""
 
 
 class Reads(Protocol):
@@ -474,7 +475,8 @@ class Reads(Protocol):
         ...
 
     async def await_thread(self, principal: Principal, thread_id: str) -> bool:
-        """Wait until the owner has this thread. Return True then, or False if the gateway shuts down first."""
+        """Wait until the owner has a thread with this id. Return True then, or False if the gateway shuts down
+        first."""
         ...
 
     async def file(self, principal: Principal, blob: str) -> FilePart:
@@ -483,7 +485,8 @@ class Reads(Protocol):
         ...
 
     async def file_pieces(self, principal: Principal, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        """Return a stored file with its size, and an iterator that reads its bytes in pieces."""
+        """Return a stored file by the hash of its bytes, with its size, and an iterator that reads its bytes in pieces.
+        Raises not_found unless a thread of this owner names the file."""
         ...
 
     async def webhooks(self, principal: Principal, task_id: str) -> Sequence[Webhook]:
@@ -507,7 +510,7 @@ class Hub(Protocol):
 
     @property
     def store(self) -> Store:
-        """Memory under namespaces and keys, by owner."""
+        """Long-term memory of agents and callers: JSON objects by owner, namespace and key."""
         ...
 
     @property
@@ -530,8 +533,8 @@ class Hub(Protocol):
     def agents(self, principal: Principal) -> Sequence[AgentInfo]: ...
 
     def agent(self, principal: Principal, name: str) -> AgentInfo:
-        """Return an agent by its name or its UUID (uuid5 of the name). Raises not_found, and agent_unreachable for an
-        agent that is listed as broken."""
+        """Return an agent by its name or its UUID (uuid5 of the name). Raises not_found, also for an agent that the
+        caller cannot discover."""
         ...
 
     def introspectable_agent(self, principal: Principal, name: str) -> Introspectable | None:
@@ -592,13 +595,17 @@ class Hub(Protocol):
         ...
 
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:
-        """Commit answers; the first commit wins. Raises not_found, not_awaiting, task_ended, invalid (a value violates
-        the schema of its question, which stays open)."""
+        """Commit the answers to a task's questions, and create the run that continues. If several callers answer a
+        question, the first commit wins.
+
+        Raises not_found, not_awaiting, task_ended, invalid (a value violates the schema of its question, which stays
+        open).
+        """
         ...
 
     async def check_answers(self, principal: Principal, answers: Answers) -> None:
-        """Check the values of answers against the schemas of their questions, and commit nothing. A request with
-        several answers calls it before the first of them. Raises not_found, invalid."""
+        """Check the values of answers against the schemas of their questions, and commit nothing. Servers call it to
+        refuse a request with several answers before the first is committed. Raises not_found, invalid."""
         ...
 
     async def cancel(self, principal: Principal, task_id: str) -> Task:

@@ -67,7 +67,7 @@ def check_json(value: object, *, most: int = MAX_VALUES, largest: int = _LARGEST
 
 
 def _flaw_of(item: object) -> NotJson:
-    """Return the error for a number that is not JSON, or for a value of another type."""
+    """Return the error for a number or a value of another type that `check_json` has rejected."""
     if isinstance(item, int):
         return NotJson(f"an integer of more than {MAX_BITS} bits")
     if isinstance(item, float):

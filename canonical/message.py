@@ -97,7 +97,7 @@ class Message(Value):
     """Id of the message. None only before the hub has appended it: the hub gives every message an id."""
     role: Role = "agent"
     name: str | None = None
-    """Name of the agent that sent the message, if there are several."""
+    """Name of the agent that sent the message, if several agents send messages; otherwise None."""
     phase: Phase = "answer"
     parts: tuple[Part, ...] = ()
     metadata: JsonObject = {}
@@ -129,7 +129,7 @@ def text_of(parts: "tuple[Part, ...] | list[Part]") -> str:
 
 
 _FIRST_WORDS: Final = 120
-"""Maximum length of the first words of messages, in characters. Chosen: one line of a list."""
+"""Maximum length of the result of `first_words`, in characters. Chosen: one line of a list."""
 
 
 def first_words(messages: "tuple[Message, ...]") -> str:

@@ -14,7 +14,7 @@ Operation = Literal["discover", "run", "answer", "read", "cancel", "write", "del
 - `read`: read threads, tasks, runs, files, store items, assistants and crons.
 - `cancel`: cancel a run or a task.
 - `write`: create or change threads, their state and files, store items, assistants and crons.
-- `delete`: erase any of them.
+- `delete`: erase threads, runs, store items, assistants and crons.
 - `webhook`: register and remove push notifications.
 - `admin`: operate the gateway.
 """

@@ -217,7 +217,7 @@ class ReplayCursor:
         events = _with_whole_states(events)
         self._pieces: list[_Piece] = []
         self._origins: list[int] = []
-        """Index of the event that each piece comes from."""
+        """Index in `events` of the event from which each piece was made."""
         self._unordered = [event for event in events if isinstance(event, _UNORDERED)]
         self._at = 0
         self._offset = 0
@@ -394,7 +394,7 @@ class ReplayPlan:
     """History of a paused agent up to its open questions."""
 
     first: RunCreated
-    """Creation of the first run, whose input started the agent."""
+    """Event that created the first run, whose input started the agent."""
     sent: Sequence[Event]
     """Events that the agent sent in the first run and in all runs that continued it, in order."""
     answers: Mapping[str, InterruptAnswered]

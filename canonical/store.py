@@ -26,10 +26,11 @@ class Item:
 class ItemQuery:
     prefix: Namespace = ()
     filter: JsonObject = field(default_factory=dict[str, object])
-    """Conditions on members of the value.
+    """Conditions on members of an item's value, by the member's name.
 
-    A plain value must be equal, and an object must have the members of the given one. An object of operators (`$eq`,
-    `$ne`, `$gt`, `$gte`, `$lt`, `$lte`) must satisfy each of them. A missing member satisfies only `$ne`.
+    A plain condition must equal the member. A condition that is an object without operators names members that the
+    member must have. An object of operators (`$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`) must satisfy each of them. A
+    missing member satisfies only `$ne`.
     """
     text: str | None = None
     """Words to search for. An item matches if its value contains all of them, in any case."""

@@ -61,7 +61,7 @@ class Thread(Value):
 
 
 class ThreadView(Value):
-    """Thread with the status that follows from its runs."""
+    """Thread with the status that results from its runs."""
 
     thread: Thread
     status: ThreadStatus
@@ -151,7 +151,7 @@ class Run(Value):
 
 
 class Interrupt(Value):
-    """Question, open until `action` is set."""
+    """Question of an agent or of the gateway, open until `action` is set."""
 
     interrupt_id: str
     task_id: str

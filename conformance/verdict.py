@@ -136,7 +136,8 @@ class Result:
 
     @property
     def is_kept(self) -> bool:
-        """True if the result does not prevent conformance."""
+        """True if the result does not prevent conformance: a `must` requirement is met or does not apply, or a `should`
+        or `may` requirement has any verdict but an error of the check."""
         if self.requirement.level != "must":
             return self.verdict is not Verdict.HARNESS_ERROR
         return self.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)

@@ -1,4 +1,4 @@
-"""A2A 0.3 and 1.0 over JSON-RPC: tasks of an agent, in contexts."""
+"""Drivers for A2A 0.3 and 1.0 over JSON-RPC. A run is a task of an agent, in a context."""
 
 import json
 from base64 import b64encode

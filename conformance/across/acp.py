@@ -1,4 +1,4 @@
-"""ACP 0.2: runs of an agent, in sessions."""
+"""Driver for ACP 0.2. A run of an agent is in a session."""
 
 import json
 from base64 import b64encode

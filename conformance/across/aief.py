@@ -1,4 +1,5 @@
-"""The Agent Protocol of the AI Engineer Foundation: tasks that are done step by step."""
+"""Driver for the Agent Protocol of the AI Engineer Foundation (AIEF). A conversation is a task, and a run consists of
+some of its steps."""
 
 from dataclasses import replace
 from typing import Any, ClassVar, Final
@@ -37,7 +38,7 @@ class Aief(Driver):
         return await self._work(agent, thread, body)
 
     async def _upload(self, agent: str, thread: str, file: File) -> None:
-        """Upload a file as multipart/form-data (RFC 7578)."""
+        """Upload a file to the task `thread`, as multipart/form-data (RFC 7578). Raises ScenarioFailed."""
         mark = f"across-{uuid4().hex}"
         head = f'Content-Disposition: form-data; name="file"; filename="{file.name}"\r\nContent-Type: {file.media_type}'
         content = f"--{mark}\r\n{head}\r\n\r\n".encode() + file.content + f"\r\n--{mark}--\r\n".encode()

@@ -149,10 +149,10 @@ class Driver(ABC):
         return observation
 
     async def fetch_files(self, observation: Observation) -> Observation:
-        """Return the observation with the content of its files.
+        """Return the observation with the bytes of its files.
 
-        Files that the server serves itself are downloaded. For a URL elsewhere, the URL is the content.
-        Raises ScenarioFailed.
+        Files at URLs of the server are downloaded. For a file at another origin, its URL counts as its content. Raises
+        ScenarioFailed.
         """
         files = [await self._fetch(file) if file.url else file for file in observation.meaning.files]
         return replace(observation, meaning=replace(observation.meaning, files=tuple(files)))

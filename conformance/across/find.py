@@ -1,4 +1,4 @@
-"""Detection of the protocols that are served at some URLs."""
+"""Detection of the protocols that servers speak at some URLs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress

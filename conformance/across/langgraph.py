@@ -1,4 +1,4 @@
-"""LangGraph Platform: runs of an assistant, on threads with a state."""
+"""Driver for LangGraph Platform. A run of an assistant is on a thread, whose messages are part of its state."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""MCP: an agent is a tool, which is called with a text and answers with content."""
+"""Driver for MCP. An agent is a tool, which is called with a text and returns content."""
 
 import itertools
 from typing import Any, ClassVar, Final

@@ -1,4 +1,5 @@
-"""OpenAI's APIs: chat completions, and responses as in Open Responses. An agent is a model, and receives texts."""
+"""Drivers for OpenAI's APIs: chat completions, and responses as in Open Responses. An agent is a model, which receives
+only texts."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Checks of a task, applied to the result of an attempt."""
+"""Evaluation of the checks of a task on the result of an attempt."""
 
 import fnmatch
 import hashlib
@@ -32,7 +32,7 @@ class Evidence:
     task: str
     input: str | None
     outputs: Sequence[str]
-    """Output of each step."""
+    """Output of each step, in order."""
     steps: Sequence[Mapping[str, Any]] = ()
     """Steps as JSON objects, unchanged from the responses of the server."""
     error: str | None = None

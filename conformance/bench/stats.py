@@ -1,4 +1,5 @@
-"""Statistics of a report, with the standard library only. Every function is tested with published values."""
+"""Statistics for the report of a benchmark, with the standard library only. Every function is tested with published
+values."""
 
 import math
 import random

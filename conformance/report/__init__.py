@@ -21,7 +21,7 @@ FORMS: Final[Mapping[str, Callable[[CheckReport], str]]] = {
     "html": html,
     "badge": badge,
 }
-"""Renderers of all formats of a report, by name."""
+"""Functions that render the report of a check as text, by the name of the format."""
 
 
 def render(report: CheckReport, form: str) -> str:

@@ -1,4 +1,4 @@
-"""Report as one self-contained HTML page: every requirement with its exchanges, collapsed."""
+"""Report of a check as one self-contained HTML page: every requirement with its exchanges, collapsed."""
 
 import json
 from collections import Counter

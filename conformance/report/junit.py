@@ -1,4 +1,4 @@
-"""Report as JUnit XML: each requirement is a test case, and each requirement set a test suite."""
+"""Report of a check as JUnit XML: each requirement is a test case, and each requirement set a test suite."""
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 

@@ -1,4 +1,4 @@
-"""Report as Markdown for a pull request: the failures first, everything else collapsed."""
+"""Report of a check as Markdown for a pull request: the failures first, everything else collapsed."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -35,7 +35,7 @@ class SetReport:
         return {verdict: found[verdict] for verdict in Verdict}
 
     def against(self) -> Iterator[Result]:
-        """Yield the results that prevent conformance and are not in the baseline."""
+        """Yield the results that prevent conformance and that the baseline does not list."""
         for result in self.results:
             if not result.is_kept and result.requirement.id not in self.expected:
                 yield result

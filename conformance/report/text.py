@@ -1,5 +1,5 @@
-"""Report as text for a terminal: each failure with its request, its response, the expected behaviour, and what to
-change."""
+"""Report of a check as text for a terminal: each failure with its request, its response, the expected behaviour, and
+what to change."""
 
 import json
 from collections import Counter

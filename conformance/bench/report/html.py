@@ -1,4 +1,5 @@
-"""Report as one self-contained HTML page: plots, tables, and every attempt with its agent's output, collapsed."""
+"""Report of a benchmark as one self-contained HTML page: plots, tables, and every attempt with its agent's output,
+collapsed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape

@@ -1,4 +1,5 @@
-"""Plots as inline SVG: one row per item, with its label at the left and its value in words at the right."""
+"""Plots for the HTML report, as inline SVG: one row per item, with its label at the left and its value as text at the
+right."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

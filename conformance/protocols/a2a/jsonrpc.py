@@ -19,9 +19,10 @@ class RevisionConversion:
     method: Callable[[str], str]
     """Function from an operation, such as `GetTask`, to the name of its JSON-RPC method."""
     params: Callable[[str, Mapping[str, Any]], dict[str, Any]]
-    """Function from an operation and its parameters in 1.0 to the parameters of the revision."""
+    """Function from an operation and its parameters in the form of 1.0 to the parameters in the form of the
+    revision."""
     result: Callable[[str, Any], Any]
-    """Function from an operation and its result in the revision to the result in 1.0."""
+    """Function from an operation and its result in the form of the revision to the result in the form of 1.0."""
     event: Callable[[Any], Any]
     """Function from the result in an event of a stream to the StreamResponse of 1.0; its result is None for an invalid
     event."""

@@ -1,4 +1,4 @@
-"""Detection of A2A agents of both revisions by their card."""
+"""Detection of A2A agents by their card: what 0.3 and 1.0 have in common."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping

@@ -22,7 +22,8 @@ class Layout:
 
     name: str
     is_below: bool
-    """True for `/threads/{thread_id}/runs/{run_id}`, False for `/runs/{run_id}`."""
+    """True if the paths of runs are below their thread (`/threads/{thread_id}/runs/{run_id}`), False if they are not
+    (`/runs/{run_id}`)."""
     run: str = "Run"
     waited: str = "RunWaitResponse"
     wait: str = "wait"
