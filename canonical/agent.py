@@ -94,7 +94,8 @@ class Invocation:
     input: RunInput = field(default_factory=RunInput)
     """Input of this run. File parts that are in the artifact store have their bytes in `inline`."""
     answers: tuple[InterruptAnswered, ...] = ()
-    """Answers to all questions that this run resumes from, in the order in which the questions were raised."""
+    """Answers to all questions at which the task had paused and with which this run resumes, in the order in which the
+    questions were raised."""
     metadata: JsonObject = field(default_factory=dict[str, object])
     """Metadata of the task, from the input of its first run."""
     origin: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -125,7 +125,7 @@ class RunStarted(_Event):
     sends everything again, and the earlier content of the run is void."""
     void: tuple[str, ...] | None = None
     """Ids of the messages that a restart makes void, if the agent continues from a saved state and repeats only
-    unfinished work. None makes void everything that the run has sent."""
+    unfinished work. None means everything that the run has sent."""
 
     @property
     def is_restart(self) -> bool:
@@ -144,7 +144,7 @@ class UpstreamBound(_Event):
     kind: ClassVar[Literal["upstream_bound"]] = "upstream_bound"
     protocol: str
     ids: dict[str, str]
-    """Ids by kind: some of `task`, `context`, `run`, `session`, `thread`."""
+    """Ids that the upstream gave to the run, by kind: some of `task`, `context`, `run`, `session`, `thread`."""
 
 
 class TaskChanged(_Event):

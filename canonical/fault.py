@@ -38,8 +38,8 @@ class FaultCode(StrEnum):
     """The agent does not accept the content type of a part of the input."""
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
-    """The caller may not do this operation, or the gateway refuses the way of access, such as a foreign `Host` or
-    `Origin`."""
+    """The caller may not do this operation, or the gateway refuses the way of access, for example an unknown host
+    name."""
     NOT_FOUND = "not_found"
     """The owner has no such object. An object of another owner is reported with the same text."""
     METHOD_NOT_ALLOWED = "method_not_allowed"

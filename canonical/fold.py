@@ -184,8 +184,8 @@ def interrupt_after(interrupt: Interrupt, event: InterruptAnswered) -> Interrupt
 
 
 def _merge_extra(begun: Extra, ended: Extra) -> Extra:
-    """Return the `extra` of a message: that of its start and that of its end, merged. If both have a member of one
-    protocol, the end's value wins."""
+    """Return the `extra` of a message: that of its start and that of its end, merged. If both have the same member
+    under the same protocol, the end's value wins."""
     return {**begun, **{name: {**(begun.get(name) or {}), **(more or {})} for name, more in ended.items()}}
 
 
@@ -219,7 +219,7 @@ class _OpenMessage:
 
 
 class Fold:
-    """State of a thread, a task or a run, folded from its records. Apply the records in order."""
+    """State of a thread, a task or a run, computed from its records. Its user applies every record, in order."""
 
     def __init__(self, thread_id: str, owner: str = "", records: Iterable[Record] = ()) -> None:
         self.thread_id = thread_id

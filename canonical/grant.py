@@ -13,7 +13,7 @@ GRANT_LEVELS: tuple[GrantLevel, ...] = get_args(GrantLevel)
 
 
 class Grant(Value):
-    """One thread that is shared with one grantee."""
+    """Grant: one thread that its owner shares with one grantee."""
 
     thread_id: str
     owner: str

@@ -37,13 +37,13 @@ class Snapshot(Protocol):
 
     @property
     def size(self) -> int:
-        """Estimated memory in bytes."""
+        """Estimated memory of the view, in bytes."""
         ...
 
     def apply(self, record: Record, /) -> object: ...
 
     def copy(self) -> Self:
-        """Return an independent copy."""
+        """Return an independent copy, to which further records can be applied."""
         ...
 
 
@@ -399,7 +399,7 @@ class Reads(Protocol):
         ...
 
     async def known_interrupts(self, principal: Principal, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
-        """Return which of the ids belong to questions of the thread, open or answered."""
+        """Return those of `interrupt_ids` that are ids of questions of the thread, open or answered."""
         ...
 
     async def tasks(
@@ -500,12 +500,13 @@ class Hub(Protocol):
 
     @property
     def is_stopping(self) -> bool:
-        """True if the gateway closes connections because it stops. Their callers have not disconnected."""
+        """True if the gateway is shutting down and closes connections itself. A connection that ends then does not mean
+        that its caller has disconnected."""
         ...
 
     @property
     def stopping(self) -> Awaitable[object]:
-        """Awaitable that is done when `is_stopping` becomes true."""
+        """Awaitable that completes when `is_stopping` becomes true."""
         ...
 
     @property
@@ -520,12 +521,12 @@ class Hub(Protocol):
 
     @property
     def crons(self) -> Crons:
-        """Scheduled requests to agents, by owner."""
+        """Crons: scheduled requests to agents, by owner."""
         ...
 
     @property
     def grants(self) -> Grants:
-        """Threads that owners share with others."""
+        """Grants: threads that owners share with other callers."""
         ...
 
     # Agents

@@ -32,9 +32,9 @@ class FilePart(_Part, weakref=True):
     kind: ClassVar[Literal["file"]] = "file"
     name: str | None = None
     blob: str | None = None
-    """SHA-256 of the bytes, hexadecimal."""
+    """SHA-256 of the bytes, in hexadecimal; None for a file at a URL, or before the hub has stored the bytes."""
     size: int | None = None
-    """Size in bytes."""
+    """Size of the file in bytes; None if it is not known."""
     url: str | None = None
     inline: bytes | None = None
 

@@ -32,7 +32,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     groups: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
     issuer: str = ""
-    """Name of the token's issuer in the settings; empty for API keys."""
+    """Name of the token's issuer in the settings, or `mtls` for a client certificate. Empty for API keys, and for
+    callers without a credential."""
     credential_id: str = ""
     """Id of the API key or token, for logs. The id is not secret."""
     expires_at: float | None = None

@@ -142,7 +142,7 @@ def _fill(old: dict[str, Any], new: dict[str, Any], value: object) -> None:
 
 @dataclass(slots=True)
 class _Text:
-    """Text of one part so far, regardless of how it was split into deltas."""
+    """Text of one part that the agent has sent so far, regardless of how it was split into deltas."""
 
     message_id: str | None
     index: int | None

@@ -40,7 +40,7 @@ class Thread(Value):
     metadata: JsonObject = {}
     config: JsonObject = {}
     ttl: int | None = None
-    """Seconds after the last change until the thread is erased or pruned."""
+    """Seconds after the last change until the thread is erased or pruned; None keeps it."""
     keeps_latest: bool = False
     """True if the thread is pruned to its newest state when its `ttl` ends; False if it is erased."""
     ephemeral: bool = False
@@ -76,7 +76,7 @@ class Task(Value):
     state: TaskState
     created_at: int
     changed_at: int
-    """Time of the last change of state."""
+    """Time of the last change of state, in microseconds since 1970, UTC."""
     first_seq: int
     last_seq: int
     """Number of the last record that changed the task's state. All records of a terminal task lie between `first_seq`
@@ -105,7 +105,7 @@ class Loss(Value):
 
 
 def losses_by_feature(losses: Iterable[Loss]) -> dict[str, str]:
-    """Return the losses by feature. Each text occurs once; several texts of one feature are joined."""
+    """Return the texts of losses by feature. Each text occurs once; several texts of one feature are joined by `; `."""
     found: dict[str, list[str]] = {}
     for loss in dict.fromkeys(losses):
         found.setdefault(loss.feature, []).append(loss.how)

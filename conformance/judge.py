@@ -159,7 +159,7 @@ class _Runner:
         return Result(requirement, Verdict.PASS, exchanges=evidence[:1])
 
     def _id_of(self, violation: Violation) -> str:
-        """Return the id of the requirement that a violation breaks, from the cache if possible."""
+        """Return the id of the requirement that a violation breaks (`responsible`), from the cache if possible."""
         if violation.definitions not in self._responsible:
             self._responsible[violation.definitions] = responsible(self._set.requirements, violation)
         return self._responsible[violation.definitions]

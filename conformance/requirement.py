@@ -57,7 +57,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class RequirementSet:
-    """Requirements of one protocol revision."""
+    """Requirements that one revision of a protocol makes on agents."""
 
     name: str
     """Name of the set, such as `a2a-1.0`. The files with its requirements and its schema have this name."""
@@ -83,7 +83,7 @@ _KEYS: Final = frozenset(
 
 
 def set_names() -> tuple[str, ...]:
-    """Return the names of all sets, in alphabetical order."""
+    """Return the names of all requirement sets, in alphabetical order."""
     return tuple(sorted(each.name.removesuffix(".yaml") for each in _FOLDER.iterdir() if each.name.endswith(".yaml")))
 
 

@@ -24,7 +24,7 @@ from typing import Any
 # This file is run by its path, so no module of the project can be imported here.
 
 _SOCKETS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""Values of AUDIT_ARCH (linux/audit.h) and numbers of the system call socket(2), by machine."""
+"""Pairs of a value of AUDIT_ARCH (linux/audit.h) and the number of the system call socket(2), by machine."""
 _IO_URING_SETUP = 425
 """Number of the system call io_uring_setup(2), which is refused because it can open sockets without socket(2)."""
 _X32 = 0x40000000

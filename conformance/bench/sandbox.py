@@ -123,7 +123,7 @@ async def run_check(
     source: str, name: str, run: Mapping[str, Any], files: Mapping[str, bytes], *, seconds: float, memory: int
 ) -> SandboxResult:
     """Run the Python source of a check: call its function `check` with `run`, the result of an attempt, in a folder
-    with `files`. `seconds` and `memory`, in bytes, limit it.
+    with `files`. It may take `seconds` and use `memory` bytes.
 
     A check that fails or takes too long raises nothing: the returned SandboxResult has the reason.
     """

@@ -109,15 +109,15 @@ class CheckReport:
     version: str
     """Version of Babelgate that judged the agent."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names of the sets that were not judged, because the agent does not speak their revision, each with the
-    evidence."""
+    """Evidence that the agent does not speak a revision, by the name of its requirement set. These sets were not
+    judged."""
     secrets: Sequence[str] = ()
     """Secrets that no format of the report may show."""
 
     @property
     def outcome(self) -> Outcome:
-        """Outcome of all sets together: not conformant if one is, conformant if all are, and otherwise no violation
-        found."""
+        """Outcome of all requirement sets together: not conformant if one is, conformant if all are, and otherwise no
+        violation found."""
         outcomes = {each.outcome for each in self.sets}
         if Outcome.NOT_CONFORMANT in outcomes:
             return Outcome.NOT_CONFORMANT

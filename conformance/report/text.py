@@ -60,7 +60,7 @@ def lines(report: CheckReport, *, is_verbose: bool = False) -> Iterator[str]:
 
 
 def summary(report: CheckReport) -> str:
-    """Return the outcome of all sets in one line."""
+    """Return the outcomes of all judged requirement sets in one line."""
     if not report.sets:
         return f"{report.url}: nothing was judged"
     outcomes = ", ".join(

@@ -166,7 +166,8 @@ class LangChainTarget:
         )
 
     async def history(self, thread_id: str, **query: Any) -> list[Any]:
-        """Return the states of a thread, newest first. Raises Failed."""
+        """Return the states of a thread in the order of the server's response, at most 100 by default. Raises
+        Failed."""
         path = _path("threads", thread_id, "history")
         exchange = await self.ask("GET", path, receives="ThreadStates", query={"limit": 100, **query})
         states = exchange.json
