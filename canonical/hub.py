@@ -221,9 +221,9 @@ class ThreadFilter:
 
     ids: tuple[str, ...] | None = None
     metadata: JsonObject = field(default_factory=dict[str, object])
-    """Members that the thread's metadata must have."""
+    """Members that the thread's metadata must have, with these values."""
     values: JsonObject = field(default_factory=dict[str, object])
-    """Members that the values of the thread's state must have, except its messages."""
+    """Members, other than messages, that the values of the thread's state must have, with these values."""
     status: ThreadStatus | None = None
     agent: str | None = None
     """Name of an agent that ran on the thread, or for which it was created (`extra[protocol]["agent"]`)."""

@@ -83,7 +83,7 @@ def _machine() -> Machine:
 
 
 def differences(header: Header, suite: Suite) -> list[str]:
-    """Return the names of the tasks that differ between the header of a journal and a suite. A benchmark with such
+    """Return a sentence for each task that differs between the header of a journal and a suite. A benchmark with such
     tasks cannot be resumed."""
     before, now = ({about.name: about.hash for about in header.tasks}, {a.task.name: a.hash for a in suite.tasks})
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))

@@ -68,7 +68,8 @@ class RestBinding(ABC):
 
     @abstractmethod
     def event_of(self, event: Any) -> Any:
-        """Return the StreamResponse for the JSON of a stream event, or None if the event is invalid."""
+        """Return the StreamResponse of 1.0 for the JSON of a stream event, or None if the event cannot be
+        translated."""
 
     def place(self, operation: str, params: Mapping[str, Any]) -> tuple[str, str, dict[str, Any] | None]:
         """Return the HTTP method, the URL and the body of the request for an operation. The body is None for methods

@@ -113,7 +113,8 @@ async def config_has_an_id(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def config_can_be_read(ctx: Ctx, binding: str) -> None:
-    """Create several configs and read the second by its id. A server that ignores the id would return the first."""
+    """Create two configs of a task and read the second by its id. A server that ignores the id would return the
+    first."""
     await ctx.once(create_config, binding)
     configured = await create_config(ctx, binding)
     second = await create(configured.binding, configured.task, f"{configured.url}/2")
