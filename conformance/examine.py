@@ -1,4 +1,5 @@
-"""Judge all protocols that an agent speaks: `babelgate check` without the command line."""
+"""Judge an agent by the requirement sets of all protocols that it speaks: `babelgate check` without the command
+line."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from babelgate.conformance.wire.http import Unanswered
 
 
 class SelectionError(ValueError):
-    """Error for a selection that matches no set or no requirement; the message lists what exists."""
+    """Error for a selection that matches no requirement set or no requirement; the message lists what exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class RequirementSelection:
     protocol: str = ""
     version: str = ""
     only: Sequence[str] = ()
-    """Patterns of requirement ids: `stream.*`, `a2a-1.0/card.*`, `*/error.*`."""
+    """Patterns of the requirement ids to judge: `stream.*`, `a2a-1.0/card.*`, `*/error.*`. Empty selects all."""
 
     def sets(self) -> Sequence[RequirementSet]:
         """Return the requirement sets of the selected protocol and version.
@@ -55,10 +56,11 @@ class RequirementSelection:
 
 
 class Observer(Protocol):
-    """Interface for following a run, for example with a progress bar."""
+    """Interface for reporting the progress of `examine`, for example with a progress bar."""
 
     def start_set(self, chosen: RequirementSet, opened: Opened[Any], number: int) -> None:
-        """Report that the agent speaks the revision, and how many of its requirements are now judged."""
+        """Report that a set begins: the agent speaks its revision as `opened` shows, and `number` of its requirements
+        are judged."""
 
     def add_result(self, result: Result) -> None: ...
 

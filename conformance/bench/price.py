@@ -15,11 +15,11 @@ from babelgate.usage import cost_of
 
 
 class PriceError(Exception):
-    """Raised for an invalid price or an invalid price file. The message is one line."""
+    """Error for an invalid price or an invalid price file. The message is one line."""
 
 
 class Price(BaseModel):
-    """Price of a million tokens."""
+    """Price of a million input tokens, and of a million output tokens."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -34,7 +34,8 @@ class Prices:
     currency: str = "USD"
 
     def cost(self, agent: str, usage: Mapping[str, float]) -> float | None:
-        """Return the cost of the usage, or None if it is unknown."""
+        """Return the cost of an agent's usage, or None if it is unknown. A cost that the agent reported is used if
+        there is no price for it."""
         price = self.agents.get(agent) or self.agents.get("*")
         if price is None:
             return usage.get("cost")

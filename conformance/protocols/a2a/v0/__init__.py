@@ -1,4 +1,4 @@
-"""A2A 0.2.5 to 0.3: JSON-RPC and REST."""
+"""Checks of A2A 0.2.5 to 0.3: JSON-RPC and REST."""
 
 from typing import Final
 

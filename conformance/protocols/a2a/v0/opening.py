@@ -19,7 +19,8 @@ class RevisionV0(opening.A2aRevision):
     rest = RestBinding
 
     def interfaces(self, card: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the interfaces of version 0.x without duplicates, starting with that of the card's own URL."""
+        """Yield the URL and the binding name of each interface in a card of version 0.x, without duplicates. The first
+        is that of the card's `url`."""
         version = str(dig(card, "protocolVersion") or "0.3")
         where = dig(card, "url")
         if not isinstance(where, str) or not version.startswith("0."):

@@ -1,4 +1,5 @@
-"""Probes of features that 0.3 has and 1.0 removed: `final`, the card's URL and transports, and the form of results."""
+"""Probes that test what A2A 0.3 has and 1.0 removed: `final`, the card's URL and transports, and the form of
+results."""
 
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -158,7 +159,7 @@ async def card_security_names_schemes(ctx: Ctx) -> None:
 
 @probes.add
 async def card_is_where_it_was(ctx: Ctx) -> None:
-    """Look for a card at agent.json, where clients of 0.2 expect it."""
+    """Check that there is a card at agent.json, where clients of 0.2 expect it. Raises NotObserved if there is none."""
     card_of(ctx)
     found = ctx.target.found.exchange.url
     old = found.replace("agent-card.json", "agent.json")

@@ -1,4 +1,4 @@
-"""A2A 1.0: JSON-RPC and REST."""
+"""Checks of A2A 1.0: JSON-RPC and REST."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Probes of interfaces, versions and security in the card of 1.0."""
+"""Probes that test interfaces, versions and security in the agent card of A2A 1.0."""
 
 import json
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Probes of versions, extensions, and their headers."""
+"""Probes that test how A2A 1.0 agents treat versions and extensions, and their headers."""
 
 from typing import Final
 from uuid import uuid4
