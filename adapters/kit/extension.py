@@ -59,7 +59,8 @@ HEADER: Final = "Babelgate-Extensions"
 """Request header that activates the extension, and response header that confirms it, in protocols that have no header
 for extensions."""
 START_HEADER: Final = "Babelgate-From"
-"""Request header with a seq. The stream then begins with the record after it."""
+"""Request header with a seq, by which a reader resumes: the server repeats the records after it, and then sends new
+ones."""
 MAX_SLICE: Final = 64 * 1024
 """Maximum size of an envelope in a finished object, in bytes of JSON. Chosen. An envelope with a single larger record
 exceeds it, because a record is never cut, and is needed to read those after it."""
@@ -91,8 +92,8 @@ def is_named(header: str | None) -> bool:
 
 
 def encode_record(record: Record) -> JsonObject:
-    """Return a record as JSON, without the bytes of files, which the reader fetches separately. The identity of the
-    caller is removed, because a thread may be shared."""
+    """Return a record as JSON, without the bytes of files, which the reader fetches separately. The caller's key id and
+    subject are removed, because others may read a shared thread."""
     ids: JsonObject = {"seq": record.seq, "at": record.at, "task_id": record.task_id, "run_id": record.run_id}
     event = record.event
     if isinstance(event, RunCreated) and (event.key_id or event.subject):  # others may read a shared thread

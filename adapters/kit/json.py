@@ -24,8 +24,8 @@ from babelgate.canonical.value import Json, JsonObject
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
 """Maximum size of one body, in bytes, if no other limit is configured. Chosen."""
 DEFAULT_VALUES: Final = 100_000
-"""Maximum number of JSON values in one body. Chosen: a million values are 2 MB on the wire, but take fifty times as
-much memory and time as 2 MB of text."""
+"""Maximum number of JSON values in one body. Chosen: a million small values, which are 2 MB on the wire, take fifty
+times as much memory."""
 MAX_INTEGER: Final = 10**300
 """Largest integer. Longer integers are legal JSON, but Python and databases refuse to print them. Chosen: no protocol
 needs a larger one."""
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Absent(Enum):
-    """Type of `ABSENT`."""
+    """Type of `ABSENT`. It distinguishes an empty body from every JSON value."""
 
     ABSENT = "absent"
 
@@ -92,7 +92,7 @@ def most_bytes(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
 
 
 def most_values(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
-    """Return the maximum number of JSON values in one body of this caller."""
+    """Return the maximum number of JSON values in one JSON text that this caller sends."""
     return connection.scope["state"].get("values_limit", DEFAULT_VALUES)
 
 

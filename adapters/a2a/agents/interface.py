@@ -277,7 +277,7 @@ def describe(card: JsonObject) -> AgentInfo:
 
 
 def assume_agent(name: str) -> AgentInfo:
-    """Return a description of an agent whose server has no card: it accepts and produces files of any type."""
+    """Return a description of an agent whose server has no card: it accepts and produces content of any media type."""
     return AgentInfo(name=legal_name(name), input_types=("*/*",), output_types=("*/*",), remembers=True, replies=True)
 
 

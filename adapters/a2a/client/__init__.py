@@ -189,8 +189,8 @@ class _Run(UpstreamRun):
             yield self._poll(binding)
 
     async def _deliveries(self, past: Sequence[Record]) -> AsyncGenerator[Stage]:
-        """Yield stages that send the message until the server accepts it. After a refusal, the message is sent again by
-        another version or binding, without the fork, or one more time, depending on the error."""
+        """Yield stages that send the message until the server accepts it. After a refusal, the message is sent again in
+        another version, without streams, without the fork, or unchanged one more time, depending on the error."""
         has_tried_again = False
         while True:
             binding = await self._binding()

@@ -149,7 +149,7 @@ class ClientBinding(ABC):
     @abstractmethod
     def open_subscription(self, task_id: str, *, start: int | None = None) -> AbstractAsyncContextManager["Replies"]:
         """Subscribe to a task, and return the replies as a context. With `start`, a server that is another gateway
-        first replays the events since that seq. Without it, the stream begins with the present state."""
+        first replays the events since that seq. Without it, the stream continues from now."""
         ...
 
     async def file(self, blob: str) -> bytes:

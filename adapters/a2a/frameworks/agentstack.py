@@ -164,8 +164,8 @@ def _read_secrets(key: str, request: JsonObject) -> list[FrameworkQuestion]:
 
 
 def _write_values(form: JsonObject, value: Json) -> JsonObject:
-    """Return the caller's answer as the values of a form. A text that is no object fills the first required field, or
-    else the first field."""
+    """Return the caller's answer as the values of a form. A text that is not a JSON object fills the first required
+    field, or else the first field."""
     kinds: Mapping[str, str] = form["fields"]
     if isinstance(value, str) and value.lstrip().startswith("{"):
         value = _parse_object(value)

@@ -1,4 +1,4 @@
-"""Dialect of crewai 1.15.30."""
+"""Dialect of A2A in crewai 1.15.30: the structured output in an artifact with a certain id."""
 
 from typing import Final
 

@@ -1,4 +1,5 @@
-"""Dialect of fasta2a 2.1.1 (Pydantic AI), and of extended-a2a."""
+"""Dialect of A2A in fasta2a 2.1.1 (Pydantic AI) and extended-a2a: thoughts, and the structured output in a data
+part."""
 
 from typing import Final
 

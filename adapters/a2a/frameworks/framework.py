@@ -151,8 +151,8 @@ class Framework:
 
     # Habits
     event_id: str = ""
-    """Key in the metadata of an update for the framework's id of the event. A framework with such ids repeats the
-    answer in its messages in an artifact."""
+    """Key in the metadata of an update for the framework's id of the event. A framework with such ids sends an answer
+    in messages, and then repeats it in an artifact."""
     late_task: Sequence[str] = ()
     """Keys of metadata by which an agent is recognized that sends the whole task after its final status."""
     is_on_card: Callable[[str], bool] | None = None

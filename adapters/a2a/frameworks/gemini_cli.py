@@ -1,4 +1,5 @@
-"""Dialect of the a2a-server of gemini-cli 0.25.2."""
+"""Dialect of A2A in the a2a-server of gemini-cli 0.25.2: thoughts, tool calls, citations, and confirmations of tool
+calls."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""Dialect of kagent 1.0.0a17, of its version 0.x, and of its extension for approvals at commit 5229184."""
+"""Dialect of A2A in kagent 1.0.0a17, in its version 0.x, and in its extension for approvals at commit 5229184."""
 
 from typing import Final
 

@@ -1,4 +1,5 @@
-"""Dialect of opencode-a2a 1.4.0 and codex-a2a 1.4.0."""
+"""Dialect of A2A in opencode-a2a 1.4.0 and codex-a2a 1.4.0: thoughts, tool calls, progress, usage and questions in
+metadata."""
 
 from typing import Final
 

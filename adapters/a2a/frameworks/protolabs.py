@@ -1,4 +1,4 @@
-"""Dialect of protolabs-a2a."""
+"""Dialect of A2A in protolabs-a2a: tool calls, changes of state and costs in metadata."""
 
 from typing import Final
 

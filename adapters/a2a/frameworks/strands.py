@@ -1,4 +1,4 @@
-"""Dialect of strands-agents 1.62."""
+"""Dialect of A2A in strands-agents 1.62: questions (interrupts) and their answers in data parts."""
 
 from typing import Final
 

@@ -88,7 +88,7 @@ class MessageReader:
     # Messages in the status of a task
 
     def read(self, message: w.Message, decoded: DecodedContent, metadata: JsonObject | None) -> None:
-        """Read the message of a status with which the task continues. `decoded` is the content of the message, and
+        """Read the message of a status after which the task continues. `decoded` is the content of the message, and
         `metadata` are those of the update."""
         if self._speech.draft.is_of(message):
             self.read_draft(message)

@@ -49,8 +49,8 @@ class Mirror:
             self._last[event.event] = event.extra[PROTOCOL]
 
     def reflect(self, reply: w.Reply | None, events: list[Event], rule: DataRule) -> list[Event]:
-        """Return the events of a reply, after events with those of its uncovered fields that have changed. Only tasks
-        and status updates have such fields. `rule` is the form of the server's data parts."""
+        """Return the events of a reply. Before them are new events with those of its uncovered fields that have
+        changed. Only tasks and status updates have such fields. `rule` is the form of the server's data parts."""
         match reply:
             case w.Task():
                 fields = _fields(reply.metadata, reply.model_extra)

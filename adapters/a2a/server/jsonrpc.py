@@ -1,4 +1,4 @@
-"""A2A over JSON-RPC: both generations on one URL, distinguished by the names of their methods."""
+"""Routes of A2A over JSON-RPC. Both versions have the same URL, and are distinguished by the names of their methods."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing

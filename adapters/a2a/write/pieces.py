@@ -17,7 +17,8 @@ EMPTY: Final = TextPart(text="")
 
 
 class PieceSource(msgspec.Struct, frozen=True):
-    """The run and the message from which a piece of a task was written. None if it belongs to no run or no message."""
+    """The run and the message from which a piece of a task was written. Its fields are None if the piece belongs to no
+    run or no message."""
 
     run_id: str | None = None
     message_id: str | None = None

@@ -357,9 +357,9 @@ async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str]
 
 
 def _same_session(call: Invocation) -> str | None:
-    """Return the session id for a new run on the server: that of the caller, if the run opens a session of an ACP
-    caller without API keys. Return None in all other cases. Then texts of the agent that mention the session id contain
-    the caller's id.
+    """Return the session id to request for a new run: the caller's own, if the run opens a session of an ACP caller
+    without API keys. Texts of the agent that mention the session id then contain the caller's id. Return None in all
+    other cases.
 
     With API keys, different owners may choose the same id. For callers of other protocols, the id of an erased session
     could be reused.

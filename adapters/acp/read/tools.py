@@ -10,7 +10,7 @@ from babelgate.canonical.value import Json
 
 class ToolReader:
     """Reader of the tool calls in one message. They have no ids, so a result belongs to the first open call of the same
-    tool."""
+    tool, with the same input if the result repeats the input."""
 
     __slots__ = ("_open", "_run")
 

@@ -24,15 +24,15 @@ _PIECE_OVERHEAD: Final = 144
 """Memory that a stored piece takes in addition to its bytes, in bytes: a tuple, a float, and the head of a bytes
 object."""
 _HEADER_OVERHEAD: Final = 168
-"""Memory that a stored header takes in addition to its name and value, in bytes: a tuple, the heads of two bytes
-objects, and its place in the list."""
+"""Memory that a stored header takes in addition to its name and value, in bytes: a tuple, the heads of two strings, and
+its place in the list."""
 OVERHEAD: Final = 2048
 """Estimated memory that an exchange takes in addition to its URL, headers, error and bodies, in bytes."""
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 PublicHeaders = list[tuple[str, str]]
 Pieces = list[tuple[float, bytes]]
-"""Stored pieces of a body: for each, the seconds since the request was sent, and its bytes."""
+"""Stored pieces of a body: for each, the seconds since the request began, and its bytes."""
 
 
 class RecordedBody:

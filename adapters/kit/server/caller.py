@@ -15,7 +15,7 @@ from babelgate.canonical.thread import Loss, losses_by_feature
 
 
 class Issuer(msgspec.Struct, frozen=True):
-    """An issuer of tokens, such as an OpenID provider, whose tokens the gateway accepts."""
+    """An issuer whose tokens the gateway accepts, such as an OpenID provider."""
 
     name: str
     url: str

@@ -5,8 +5,8 @@ from babelgate.canonical.fault import INSUFFICIENT_SCOPE, INVALID_TOKEN
 
 
 def fault_headers(fault: Fault) -> dict[str, str]:
-    """Return the headers `Retry-After`, if the fault has a time of retry, and `WWW-Authenticate`, if a credential is
-    missing or lacks a scope."""
+    """Return the headers `Retry-After`, if the fault has a time of retry, and `WWW-Authenticate`, if the credential is
+    missing, is invalid, or lacks a scope."""
     headers: dict[str, str] = {}
     if isinstance(fault.details.get("retry_after"), int):
         headers["Retry-After"] = str(fault.details["retry_after"])

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 requests → methods. The only importer of jsonrpcserver.
+"""Dispatch of JSON-RPC 2.0 requests to methods. The only importer of jsonrpcserver.
 
 The library dispatches: it finds the method, binds the params and calls it. Three of its other functions are replaced:
 
@@ -30,7 +30,7 @@ INVALID_PARAMS: Final = -32602
 RequestId = str | int | float | None
 
 Method = Callable[[Any, JsonObject], Awaitable[Any]]
-"""(context, params by name) → result. Raises FaultError."""
+"""Function that implements a JSON-RPC method: (context, params by name) → result. Raises FaultError."""
 Table = dict[str, Callable[..., Any]]
 """Methods by name, in the form that the library calls."""
 
