@@ -31,7 +31,7 @@ class ArtifactWriter:
         self._summary = summary
         self._artifacts: dict[str, OpenArtifact] = {}
         self._files: dict[str, OpenArtifact] = {}
-        """Artifacts that were canonical artifacts, and not answers, by canonical id."""
+        """Artifacts that show canonical artifacts, and not answers, by canonical id."""
         self._answer_count = 0
         self._output_count = 0
         self._data: list[Json] = []

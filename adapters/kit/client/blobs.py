@@ -1,4 +1,4 @@
-"""Files that records of the Babelgate extension reference by hash: they are downloaded from the server that sent the
+"""Download of the files that records of the Babelgate extension reference by hash, from the server that sent the
 records."""
 
 from collections.abc import Awaitable, Callable, Sequence

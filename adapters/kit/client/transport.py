@@ -153,7 +153,8 @@ class _Connector(aiohttp.TCPConnector):
         self._max_idle = limits.max_keepalive_connections
 
     async def _get(self, key: ConnectionKey, traces: Any) -> Connection | None:
-        """Return an idle connection of the pool that is not stale, or None if there is none."""
+        """Return an idle connection of the pool that is not stale, or None if there is no such connection. Stale
+        connections are closed."""
         while (connection := await super()._get(key, traces)) is not None and _is_stale(connection):
             connection.close()
         return connection

@@ -18,13 +18,13 @@ from babelgate.adapters.kit.server.listed import Pieces
 T = TypeVar("T")
 
 _LARGE: Final = 64 * 1024
-"""Maximum weight of a value that is encoded at once, in characters of its texts. Each value adds `_VALUE` characters.
-Chosen."""
+"""Maximum estimated size (weight) of a value that is encoded at once, in characters: those of its texts, and `_VALUE`
+for each JSON value in it. Chosen."""
 _WHOLE: Final = 64 * 1024
 """Maximum JSON size of a response that is encoded before it is sent, in bytes, so that its value can be released.
 Chosen: a quarter of the memory that a client which reads nothing may hold."""
 _VALUE: Final = 16
-"""Weight of one JSON value in addition to its text, in characters."""
+"""Characters that each JSON value adds to the estimated size (weight) of a value, in addition to its text. Chosen."""
 _PIECE: Final = 32 * 1024
 """Minimum size of a chunk, in bytes. Chosen: a client that reads nothing holds three times as much in memory."""
 _SLICE: Final = 16 * 1024
@@ -175,14 +175,14 @@ async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
 
 
 def is_large(value: Any) -> bool:
-    """Return True if a value is too large to be encoded at once. The check of a large value takes no longer than
-    encoding a small one."""
+    """Return True if a value is too large to be encoded at once, by an estimate that takes no longer than encoding a
+    small value."""
     return _subtract_weight(value, _LARGE) < 0
 
 
 def _subtract_weight(value: Any, budget: int) -> int:
-    """Return `budget` minus the weight of a value, both in characters. Stop weighing as soon as the result is
-    negative."""
+    """Return `budget` minus the estimated size (weight) of a value, both in characters. Stop estimating as soon as the
+    result is negative."""
     todo: list[Iterable[Any]] = [(value,)]
     kinds = _KINDS
     while todo and budget >= 0:
@@ -210,8 +210,9 @@ def _subtract_weight(value: Any, budget: int) -> int:
 
 
 class _Kinds(dict[type, type | None]):
-    """Cache that maps the type of a value to the base type by which it is weighed, or to None if all values of the type
-    have the same weight. Without it, `isinstance` would take longer than the rest of the weighing."""
+    """Cache for the estimate of sizes. It maps the type of a value to the base type by which the value is weighed, or
+    to None if all values of the type have the same weight. Without it, `isinstance` would take longer than the rest of
+    the estimate."""
 
     def __missing__(self, kind: type) -> type | None:
         weighed_as = str if kind is str else None
