@@ -1,4 +1,5 @@
-"""A2A 1.0, in every binding: JSON is ProtoJSON of `lf.a2a.v1`, so all bindings share one spelling."""
+"""Dialect of A2A 1.0 in every binding: all bindings have the JSON that ProtoJSON defines for the protocol buffer
+`lf.a2a.v1`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ MIN_PAGE, DEFAULT_PAGE, MAX_PAGE = 1, 50, 100
 
 
 class Codec(Dialect):
-    """Dialect of A2A 1.0, the same in all of its bindings."""
+    """Dialect of A2A 1.0, for all of its bindings."""
 
     name: ClassVar = "1.0"
     version: ClassVar = "1.0"
@@ -121,7 +122,7 @@ class Codec(Dialect):
 
 
 def decode_listing(request: w.ListTasksRequest) -> Listing:
-    """Decode the filters and the page of a task list. Raises invalid."""
+    """Decode the filters and the page of a request for a list of tasks. Raises invalid."""
     states: frozenset[TaskState] | None = None
     if request.status and request.status != "TASK_STATE_UNSPECIFIED":
         # a2a-sdk 1.3.0 ignores an unknown state. But without its filter the list would contain unrequested tasks.

@@ -1,4 +1,4 @@
-"""Dialect of @ag-ui/a2a 0.0.6."""
+"""Dialect of A2A in @ag-ui/a2a 0.0.6: tool calls and their results in data parts."""
 
 from typing import Final
 

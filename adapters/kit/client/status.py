@@ -17,12 +17,12 @@ not fully process the request. The same request may succeed later or elsewhere. 
 responded, and the agent has failed."""
 
 UNAVAILABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
-"""Codes of faults after which the same request may succeed later. There was no response, it was too late, or it came
-from a proxy."""
+"""Fault codes after which the same request may succeed later: the server did not respond, responded too late, or a
+proxy responded for it."""
 
 
 def fault_code(status: int) -> FaultCode:
-    """Return the fault code of a response's status, for statuses that the protocol does not define itself."""
+    """Return the fault code for the HTTP status of an error response, unless the protocol itself defines the status."""
     return _CODES.get(status, FaultCode.AGENT_FAILED)
 
 
@@ -32,5 +32,6 @@ def is_retryable(fault: Fault) -> bool:
 
 
 def is_gone(fault: Fault) -> bool:
-    """Return True if the server may be back soon: there was no response, or it came from a proxy before the server."""
+    """Return True if the server does not answer at present, but may be back soon. Either there was no response, or it
+    came from a proxy in front of the server."""
     return fault.code is FaultCode.AGENT_UNREACHABLE or fault.details.get("status") == 504

@@ -13,7 +13,7 @@ EXTRA_CA: Final[ContextVar[Path | None]] = ContextVar("extra_ca", default=None)
 """File with CAs that are trusted in addition to those of the system, by the connections that are opened in this
 context. It may also be the certificate of a server itself."""
 _UNTRUSTED: Final = frozenset({2, 18, 19, 20, 21, 27})
-"""Results of the verification of a certificate without a trusted issuer (`X509_V_ERR_…` of OpenSSL)."""
+"""Error codes of OpenSSL (`X509_V_ERR_…`) for a certificate that no trusted CA has signed."""
 _EXPIRED: Final = 10
 _NOT_YET: Final = 9
 _WRONG_NAME: Final = frozenset({62, 64})
@@ -27,7 +27,7 @@ _REFUSED: Final = {
     "WRONG_VERSION_NUMBER": "does not speak TLS: its URL may begin with http://",
     "RECORD_LAYER_FAILURE": "does not speak TLS: its URL may begin with http://",
 }
-"""Words for the operator, by the reason of an error of OpenSSL."""
+"""Explanations of a failed handshake for the operator, by the reason that OpenSSL reports."""
 _ATTRIBUTES: Final = ("certificate_error", "os_error")
 
 
@@ -36,16 +36,16 @@ class ClientTls:
     """Files for the connections to one agent's servers, in PEM form."""
 
     ca: Path | None = None
-    """CAs that sign the certificates of the servers. By default those of the system."""
+    """File with the CAs that sign the certificates of the servers. None: the CAs of the system."""
     cert: Path | None = None
-    """Client certificate."""
+    """File with the client certificate. None: no client certificate is presented."""
     key: Path | None = None
-    """Private key of the client certificate."""
+    """File with the private key of the client certificate."""
     digests: tuple[tuple[str, bytes], ...] = ()
-    """Digests of the files. So files with another content are not equal."""
+    """Digests of the files' contents. Because of them, two values are unequal if a file has changed between them."""
 
     def open_context(self) -> ssl.SSLContext:
-        """Return a context with these files. Raises OSError if one cannot be used, among them ssl.SSLError."""
+        """Return a TLS context with these files. Raises OSError (ssl.SSLError is one) if a file cannot be used."""
         context = default_context() if self.ca is None else ssl.create_default_context(cafile=self.ca)
         if self.ca is not None:
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -55,8 +55,8 @@ class ClientTls:
 
 
 def default_context() -> ssl.SSLContext:
-    """Return a context that trusts the CAs of the system, or those of SSL_CERT_FILE, and `EXTRA_CA`. Raises OSError if
-    a file cannot be used."""
+    """Return a TLS context that trusts the CAs in SSL_CERT_FILE or else those of the system, and those in `EXTRA_CA`.
+    Raises OSError if a file cannot be used."""
     context = httpx.create_ssl_context()
     extra = EXTRA_CA.get()
     if extra is not None:
@@ -74,8 +74,9 @@ def _refuse_passphrase() -> str:
 def explain_failure(
     error: BaseException, url: str, tls: ClientTls | None = None, *, remedy: str = "set tls.ca"
 ) -> str | None:
-    """Return why the TLS to a server failed, in one line that begins with `tls:`. Return None if the error has another
-    cause. The line names the URL and files, so it is for the operator. `remedy` is how another CA can be trusted."""
+    """Return why the TLS connection to a server failed, in one line that begins with `tls:`. Return None if the error
+    has another cause. The line names the URL and files, so it is for the operator. `remedy` tells the operator how to
+    trust another CA."""
     failure = next((each for each in _causes(error) if _is_of_openssl(each)), None)
     if not isinstance(failure, ssl.SSLError):
         return None
@@ -97,18 +98,19 @@ def explain_failure(
 
 
 def has_dropped_client(error: BaseException) -> bool:
-    """Return True if a server ended a connection without a response. With TLS 1.3, this is all that a client sees whose
-    certificate is missing: its handshake has ended before the server looks at it (RFC 8446, section 4.4.2.4)."""
+    """Return True if the server closed a connection without a response. With TLS 1.3, a client whose certificate is
+    missing sees only this: its handshake ends before the server checks the certificate (RFC 8446, section 4.4.2.4)."""
     return any(isinstance(each, (httpx.RemoteProtocolError, httpx.ReadError)) for each in _causes(error))
 
 
 def _is_of_openssl(error: BaseException) -> bool:
-    """Return True for an error of OpenSSL itself. Those of aiohttp that contain one have its type, but no reason."""
+    """Return True for an error that OpenSSL itself raised. Return False for an error of aiohttp that only wraps one: it
+    has the same type, but no reason."""
     return isinstance(error, ssl.SSLError) and not any(hasattr(error, name) for name in _ATTRIBUTES)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, each once."""
+    """Yield an error, and all errors that caused it, each once."""
     visited_ids, left = set[int](), [error]
     while left:
         each = left.pop()
