@@ -53,8 +53,9 @@ def assume_agent(upstream_id: str, dialect: Dialect) -> AgentInfo:
 
 
 def _info(name: str, upstream_id: str, description: str | None, dialect: Dialect, metadata: JsonObject) -> AgentInfo:
-    """Return the description of an agent. A thread on the server keeps its own history, so earlier messages are not
-    sent again. Graphs also have a state with revisions; streams of the Agent Protocol do not report one."""
+    """Return the `AgentInfo` of an upstream agent. `remembers` is set, because a thread on the server keeps its own
+    history and earlier messages are not sent again. `stateful` is set only for LangGraph, whose graphs have a state
+    with revisions."""
     return AgentInfo(
         name=name,
         description=" ".join((description or "").split()),
@@ -67,7 +68,8 @@ def _info(name: str, upstream_id: str, description: str | None, dialect: Dialect
 
 
 def decode_schemas(answer: Json) -> dict[str, JsonObject]:
-    """Return the JSON Schemas of a graph by what they describe: input, output, state, config. Raises invalid."""
+    """Return the JSON Schemas of a graph under the keys `input`, `output`, `state` and `config`; a schema that the
+    server left out has no key. Raises invalid."""
     reply = validate(w.Schemas, answer)
     schemas = {
         "input": reply.input_schema,

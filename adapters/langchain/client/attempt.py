@@ -27,12 +27,14 @@ class UpstreamRunState:
     is_over: bool = False
     """True if the run has ended."""
     is_bound: bool = False
-    """True if the upstream's ids of the run have been reported."""
+    """True if the `UpstreamBound` event with the server's ids of the run has been returned."""
     notes: list[Event] = field(default_factory=list[Event])
-    """Losses to report right after the upstream's ids."""
+    """Losses to report to the hub right after the `UpstreamBound` event."""
 
     def bind(self) -> Sequence[Event]:
-        """Return the upstream's ids, and the notes, once the id of the run is known. Later calls return nothing."""
+        """Return an `UpstreamBound` event with the server's ids of the run and thread, followed by the `notes`. Return
+        nothing while the id of the run is unknown, and nothing on later calls. Raises agent_invalid for an unsafe
+        id."""
         if self.route.run_id is None and self.reader.run_id is not None:
             self.route.run_id = check_id(self.reader.run_id)
         if self.is_bound or self.route.run_id is None:

@@ -13,7 +13,8 @@ _RUN: Final = re.compile(r"/runs/([^/?#]+)(/stream)?$")
 
 
 def run_id_in(location: str) -> str | None:
-    """Return the run id in a Content-Location, which may also contain a thread, or None."""
+    """Return the run id in a `Content-Location` such as `/threads/<id>/runs/<id>` or `/runs/<id>`. Return None if it
+    contains none."""
     match = _RUN.search(location)
     return None if match is None else match[1]
 
@@ -32,7 +33,7 @@ def check_id(text: str) -> str:
 
 
 class Route:
-    """Paths of one run on a server. The run has no id until the server reports it."""
+    """Paths of one run on a server. `run_id` is None until the server reports the run's id."""
 
     def __init__(self, layout: Layout, thread_id: str | None, run_id: str | None = None) -> None:
         self.layout: Layout = layout
@@ -58,7 +59,7 @@ class Route:
 
     @property
     def join(self) -> str:
-        """Path whose response is complete when the run has stopped."""
+        """Path whose response body is complete only when the run has stopped."""
         return f"{self.run}/{'join' if self.layout == 'langgraph' else 'wait'}"
 
     @property
@@ -67,7 +68,7 @@ class Route:
 
     @property
     def runs(self) -> str:
-        """Path of the newest runs of the thread. OpenAPI 0.1.6 has a search instead."""
+        """Path that lists the newest runs of the thread. Not for the layout `openapi`, which has a search instead."""
         return f"/threads/{check_id(self.thread_id or '')}/runs?limit=5"
 
     @property

@@ -11,7 +11,7 @@ PREFIX: Final = "/agent-protocol"
 
 
 def both(path: str) -> list[str]:
-    """Return two paths: the path at the root, and the path below the protocol's prefix."""
+    """Return two paths for a route: `path` itself, and `path` below `/agent-protocol`."""
     return [path, PREFIX + path]
 
 

@@ -143,7 +143,8 @@ class RunHandlers(Handlers):
         return stream_response(cancelling_frames, {**headers, **confirm(active=extended)})
 
     async def create_batch(self, request: AnyRequest) -> Response[Any]:
-        """Create several runs. All of them are validated before the first one starts. Raises invalid."""
+        """Create the runs in a list of bodies, each on a new thread. All are validated before the first one starts.
+        Raises invalid, and the faults of `prepare` and of the hub."""
         bodies = validate(_BATCH, await read_json(request))
         # langgraph-api 0.16.7 refuses an empty list as well (422).
         if not 1 <= len(bodies) <= MAX_PAGE:
@@ -223,7 +224,8 @@ class RunHandlers(Handlers):
 
 
 def _as_created(run: Run, created: RunCreated) -> Run:
-    """Return the run as it was when it was created, even if it has made progress since."""
+    """Return the run with the status and values that it had when it was created. The response to its creation is then
+    the same even if it has already started."""
     return Run(
         run_id=run.run_id,
         task_id=run.task_id,
@@ -248,7 +250,8 @@ def _encode_run(run: Run, created: RunCreated, dialect: Dialect) -> JsonObject:
 
 
 def _statuses(request: AnyRequest, text: str | None) -> frozenset[RunStatus] | None:
-    """Return the canonical statuses that a status in a request includes; None means all. Raises invalid."""
+    """Return the canonical statuses that correspond to a protocol's status. None, no filter, stays None. Raises invalid
+    for an unknown status."""
     if text is None:
         return None
     statuses = _by_status(dialect_of(request)).get(text)
@@ -261,7 +264,8 @@ def _statuses(request: AnyRequest, text: str | None) -> frozenset[RunStatus] | N
 
 @lru_cache(2)
 def _by_status(dialect: Dialect) -> Mapping[str, frozenset[RunStatus]]:
-    """Return the canonical statuses for each status of a dialect: the inverse of the codec's table."""
+    """Return the canonical statuses that a dialect shows as each of its statuses, such as `pending` → {PENDING,
+    RUNNING} in the Agent Protocol."""
     encode_status = agent_protocol.run_status if dialect == "agent-protocol" else state.run_status
     table: dict[str, frozenset[RunStatus]] = {}
     for status in RunStatus:
