@@ -1,4 +1,4 @@
-"""Features that MCP carries to callers."""
+"""Table of how MCP carries each feature to and from callers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -75,4 +75,4 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     },
     Feature.FORK: whole("the request names its starting point", _EXTENSION),
 }
-"""Features carried with the Babelgate extension, for clients that support it."""
+"""Carries of the features for clients that activated the Babelgate extension."""

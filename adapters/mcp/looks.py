@@ -14,7 +14,8 @@ _META: Final = "io.modelcontextprotocol/"
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the task with its result. Without the tasks extension, MCP returns a result once, to its call."""
+    """Return one read of the run, as a task of the tasks extension. Without this extension, a result can be read only
+    by the call that produced it."""
     task_id = target.task.task_id
     headers = {
         "Content-Type": "application/json",
