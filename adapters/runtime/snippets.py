@@ -8,5 +8,5 @@ from babelgate.adapters.runtime.carries import VERSION
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command that starts a run and waits for its end."""
+    """Return one curl command that starts a run and waits for its end."""
     return (curl("curl", f"{base_url}/v1/runs", {"assistant_id": agent, "input": "Hello"}, version=VERSION),)
