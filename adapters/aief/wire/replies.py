@@ -1,5 +1,5 @@
-"""Responses of other servers. Only the necessary members are required, because the servers of this protocol differ
-widely."""
+"""Responses of other servers. Only members that the gateway needs are required, because the servers of this protocol
+differ widely."""
 
 from typing import Annotated, Any
 
