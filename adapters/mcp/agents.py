@@ -1,4 +1,4 @@
-"""Agents as MCP tools."""
+"""Agents as MCP tools, and the tool `resume_run`, which answers their questions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -81,12 +81,12 @@ class AgentTool:
     output_schema: JsonObject | None
     """JSON Schema of the agent's output. None: the agent has none, or a tool cannot declare it."""
     needs_task: bool
-    """True if only callers that accept a task as a result may call the tool: `{"mcp": {"tasks": "required"}}` in the
-    agent's metadata."""
+    """True if the agent's metadata have `{"mcp": {"tasks": "required"}}`. Then only clients that accept a task as a
+    result can call the tool."""
 
     @classmethod
     def of(cls, info: AgentInfo) -> "AgentTool":
-        """Return the tool of an agent."""
+        """Return the tool for an agent."""
         schema = info.schemas.get("input")
         input_schema = None if schema is None else _input_of(schema)
         # The output schema of a stateful agent describes its state.

@@ -6,7 +6,7 @@ from typing import Final
 from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "2026-07-28"
-"""Newest supported version; earlier versions carry the same features."""
+"""Newest version of MCP that the gateway supports. Earlier versions carry the same features."""
 
 _OWN: Final = "docs/protocols/mcp.md"
 _RESULT: Final = "2025-11-25, Tools, Tool Result"

@@ -10,7 +10,7 @@ from babelgate.canonical.value import JsonObject
 
 _METHOD: Final = "tasks/get"
 _META: Final = "io.modelcontextprotocol/"
-"""Prefix of the members of `_meta` that replace the handshake (2026-07-28)."""
+"""Prefix of the members of `_meta` with which a request of version 2026-07-28 says what a handshake would say."""
 
 
 def looks(target: LookTarget) -> Sequence[Look]:

@@ -16,7 +16,7 @@ RECORDS: Final = "org.w3id.babelgate/events-v1"
 
 
 class Wire(BaseModel):
-    """Base class of the messages."""
+    """Base class of the models in this module."""
 
     model_config = ConfigDict(strict=True)
 
@@ -41,7 +41,7 @@ class Envelope(Wire):
 
 
 class File(Wire):
-    """A file in the arguments of a tool."""
+    """A file in the arguments of a tool call."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -53,7 +53,7 @@ class File(Wire):
 
 
 class Arguments(Wire):
-    """Arguments of a tool whose agent has no input schema."""
+    """Arguments of a tool whose agent takes messages."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -89,7 +89,7 @@ class Roots(Wire):
 
 
 class Resume(Wire):
-    """Arguments of the tool that answers questions."""
+    """Arguments of `resume_run`, the tool that answers questions."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -68,7 +68,7 @@ class _Content:
     file: FilePart | None = None
     pieces: list[bytes] = field(default_factory=list[bytes])
     values: list[Json] = field(default_factory=list[Json])
-    """Values of data parts, whose JSON is in `text`."""
+    """Data of the data parts whose JSON is in `text`."""
 
 
 class ResultWriter:

@@ -1,4 +1,4 @@
-"""Conversion between models of OpenAI's API and agents."""
+"""Conversion between models in OpenAI's API and agents."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -34,7 +34,7 @@ def assume_model(model_id: str) -> AgentInfo:
 
 
 def upstream_name(info: AgentInfo) -> str:
-    """Return the name of the model on its own server."""
+    """Return the name of the agent's model at its own server."""
     extra: Mapping[str, Any] = info.metadata.get("openai") or {}
     return extra.get("model") or info.name
 

@@ -10,7 +10,7 @@ from typing import Final
 from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "v1"
-"""Version in the paths of the API. The fields are those of the Python SDK 3.52.0."""
+"""Version of the API in its paths. The fields are those of OpenAI's Python SDK 3.52.0."""
 
 _CHAT = "API reference, POST /v1/chat/completions"
 _RESPONSES = "API reference, POST /v1/responses"

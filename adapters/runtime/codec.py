@@ -109,7 +109,8 @@ def encode_value(value: Any) -> Any:
 
 
 def encode_event(record: Record, run_id: str) -> JsonObject:
-    """Return one record of a run's log as an event. `event_id` is the seq of the record in its thread."""
+    """Return a record of the run `run_id` as an event. Its `event_id` is the record's seq in the thread, and its
+    `payload` the canonical event."""
     payload = encode_value(record.event)
     return {
         "event_id": record.seq,

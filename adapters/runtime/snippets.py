@@ -1,4 +1,4 @@
-"""Command that calls an agent over the minimal runtime, for which no client exists."""
+"""Command that calls an agent over the minimal runtime, for which there is no client library."""
 
 from collections.abc import Sequence
 

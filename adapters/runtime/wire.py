@@ -160,7 +160,7 @@ class Resume(_Model):
     run_id: str | None = None
     """Run whose questions are answered. If several tasks of the thread wait, either this or `task_id` is required."""
     input: Json = None
-    """Answer to the oldest open question."""
+    """Answer to the oldest open question of the task."""
     answers: dict[str, Json] | None = None
     """Answers to several questions, by their `resume_state_pointer`."""
     decline: bool = False
@@ -190,7 +190,7 @@ class Timestamps(TypedDict):
 
 
 class Interrupt(TypedDict):
-    """An open question of a run."""
+    """An open question, as part of a run."""
 
     task_id: str
     run_id: str
@@ -252,7 +252,7 @@ class Thread(TypedDict):
 
 
 class Event(TypedDict):
-    """One record of a run's log."""
+    """One record of a run's log, as an event."""
 
     event_id: int
     run_id: str

@@ -79,7 +79,7 @@ class Client(DrivenClient[HttpClient]):
         self._limits = _Limits(max_steps, max_seconds, file_limit)
 
     def start(self, call: Invocation) -> UpstreamRun:
-        """Return the run of this call."""
+        """Return the object that executes a run for this invocation."""
         return _Run(
             self._http, StepReader(asks=self._asks_by_default, extended=self._http.extended), self._limits, call
         )

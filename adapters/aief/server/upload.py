@@ -103,7 +103,7 @@ def _name(segment: MultipartSegment) -> str | None:
 
 
 def _is_plain(media_type: str | None) -> bool:
-    """Return True if a media type can be part of a header."""
+    """Return True if a media type is safe to send in a header: printable ASCII of at most 200 characters."""
     return media_type is not None and len(media_type) <= 200 and media_type.isascii() and media_type.isprintable()
 
 

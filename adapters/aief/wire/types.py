@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 SPEC: Final = "https://github.com/agi-inc/agent-protocol/blob/1191f6c/schemas/openapi.yml"
-"""The document that comments cite as OpenAPI v1."""
+"""URL of the document that comments cite as OpenAPI v1."""
 
 STEP: Final = "step"
 """Name of a `Native` event with those members of another server's step that OpenAPI v1 does not define."""
@@ -23,7 +23,7 @@ class _Wire(BaseModel):
 
 
 def dump(value: BaseModel) -> bytes:
-    """Return the JSON of a message."""
+    """Return a message as JSON bytes."""
     return value.model_dump_json().encode()
 
 

@@ -74,7 +74,7 @@ class Segment:
     _artifacts: _ByMessage[str] = field(default_factory=_ByMessage[str])
 
     def add_text(self, message_id: str, text: str) -> None:
-        """Add a piece of the answer's text."""
+        """Add a piece of the answer's text, which belongs to a message."""
         _add(self._texts, message_id, text)
 
     def add_reasoning(self, message_id: str, text: str) -> None:
@@ -90,7 +90,7 @@ class Segment:
         self._data.append((message_id, data))
 
     def add_citation(self, message_id: str, citation: JsonObject) -> None:
-        """Add a citation."""
+        """Add a citation of a message, as a JSON object."""
         self._citations.append((message_id, citation))
 
     def add_tool(self, message_id: str | None, tool: JsonObject) -> None:
@@ -210,7 +210,7 @@ class StepProgress:
                 pass
 
     def copy(self) -> "StepProgress":
-        """Return an independent copy."""
+        """Return a copy that can be updated independently."""
         return StepProgress(self.steps, self.marked, self.ended, dict(self._open))
 
     def is_over(self, number: int) -> bool:

@@ -94,7 +94,7 @@ class TaskView:
             self.apply(record)
 
     def copy(self) -> "TaskView":
-        """Return an independent copy."""
+        """Return a copy that can be updated independently. The steps of ended runs are shared."""
         copied = TaskView(self.thread_id, self.agent)
         copied.fold = self.fold.copy()
         copied._run_steps = {

@@ -1,8 +1,8 @@
 """Resumable SSE streams (reconnect, Last-Event-ID): the frames of one run, each exactly once, over several connections.
 
-A stream that breaks is resumed after the last event received. Ids of events may repeat: langgraph-api 0.16.7 in memory
-counts them by the millisecond. So the client requests the events after the last but one id, and skips as many events as
-it already received with the last id.
+A stream that breaks is resumed after the last event received. Several events may have the same id: langgraph-api 0.16.7
+in memory counts ids by the millisecond. So the client requests the events after the previous, different id, and skips
+as many events as it already received with the last id.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,10 +41,10 @@ smaller than all; Babelgate servers accept it, too."""
 ACTIVE: Final = frozenset({"pending", "running"})
 """Statuses of a run that has not stopped."""
 _MAX_ID_LENGTH: Final = 1024
-"""Maximum length of an id, in characters. Chosen: the ids of langgraph-api 0.16.7 have 15, and servers refuse headers
-of 8 KiB."""
+"""Maximum length of an event id that the client sends as Last-Event-ID, in characters. Chosen: the ids of langgraph-api
+0.16.7 have 15, and servers refuse headers of 8 KiB."""
 NOT_THERE: Final = frozenset({404, 405, 501})
-"""Statuses of the response for a path that a server does not have."""
+"""HTTP statuses with which servers respond to a path that they do not have."""
 
 
 class _Cursor:
@@ -53,7 +53,7 @@ class _Cursor:
 
     def __init__(self) -> None:
         self.total = 0
-        """Number of events received."""
+        """Number of different events received over all connections."""
         self._previous_id = START
         """Newest received id that differs from `_last_id`, or `START`. Each reconnect requests the events after this
         id."""
@@ -69,7 +69,7 @@ class _Cursor:
         return self._last_id != ""
 
     def rewind(self) -> str:
-        """Prepare for a new connection, and return the id to send as Last-Event-ID."""
+        """Prepare to skip the events that the next connection will repeat. Return the id to send as Last-Event-ID."""
         self._skip = self.total if self._previous_id == START else self._count
         return self._previous_id
 
@@ -129,7 +129,7 @@ class ResumableStream:
         self._can_join = True
         """True unless the server has no stream for existing runs."""
         self._earlier_frames = 0
-        """Number of frames received on earlier connections."""
+        """Number of new frames received before the current connection."""
         self._is_accepted = False
         """True if the server has accepted the request of this connection."""
         self._has_frame = False

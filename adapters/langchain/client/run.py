@@ -1,4 +1,4 @@
-"""One run of an agent on a LangGraph server or on a server of the Agent Protocol."""
+"""Execution of one run on a LangGraph server or on a server of the Agent Protocol."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
@@ -77,7 +77,7 @@ class LangGraphRun(UpstreamRun):
         self._has_accepted_modes = server.accepts_modes
         """True if the server has accepted an earlier run with the current list of stream modes."""
         self._refusal: FaultError | None = None
-        """The server's refusal to create the run, if it refused before the first frame."""
+        """Fault with which the server refused to create the run before its first frame; None if it did not."""
 
     @property
     def is_cancellable(self) -> bool:
@@ -157,8 +157,8 @@ class LangGraphRun(UpstreamRun):
         work.is_sent = True
 
     async def _prepare_to_join(self) -> None:
-        """Set the route and the reader of an existing run. Raises agent_invalid if the server never reported the run's
-        id."""
+        """Set up the route and the frame reader for an existing run. Raises agent_invalid if the server never reported
+        the run's id."""
         server, call = self._server, self._call
         run_id = call.upstream.get("run")
         if run_id is None:

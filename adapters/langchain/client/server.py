@@ -1,4 +1,4 @@
-"""Properties and capabilities of a server. Each is detected once, when it is first needed."""
+"""Detection of the properties and capabilities of an upstream server, each once, when it is first needed."""
 
 import asyncio
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class UpstreamServer:
         self.accepts_modes = False
         """True if the server has accepted a run with the stream modes of `modes`."""
         self.is_gateway: bool | None = None
-        """True if the server is a Babelgate, which reports tools in the mode `debug`. None: not known yet."""
+        """True if the server is a Babelgate, whose stream mode `debug` reports tool calls. None: not known yet."""
         self.has_extension = False
         """True if the server has the Babelgate extension and the client activates it."""
         self.input_schema: InputSchema | None = None
@@ -68,7 +68,8 @@ class UpstreamServer:
         return self.layout or "openapi"
 
     async def detect_dialect(self) -> Dialect:
-        """Return the server's dialect. If it is not configured, it is LangGraph on servers that have assistants."""
+        """Return the server's dialect: the configured one, or else LangGraph if the server has assistants. Raises the
+        fault of a failed request."""
         if self.dialect is None:
             try:
                 await self.http.post("/assistants/search", {"limit": 1})
@@ -80,7 +81,8 @@ class UpstreamServer:
         return self.dialect
 
     async def recognize(self) -> None:
-        """Detect whether the server is a Babelgate, which names itself in a header of each response."""
+        """Set `is_gateway`, from a response header that every Babelgate sends. If the request fails, the value stays
+        unknown."""
         if self.is_gateway is not None:
             return
         path = f"/agents/{quote(self.agent, safe='')}"

@@ -1,4 +1,4 @@
-"""URLs of a server: LangGraph's paths, and those of the Agent Protocol in both of its layouts."""
+"""Paths of an upstream server: those of LangGraph, and those of the Agent Protocol in its two layouts."""
 
 import re
 from typing import Final, Literal
@@ -6,8 +6,8 @@ from typing import Final, Literal
 from babelgate.canonical import FaultCode, FaultError
 
 Layout = Literal["langgraph", "readme", "openapi"]
-"""Layout of a server's URLs. `readme` is the Agent Protocol with the thread in the path of a run, as in LangGraph.
-`openapi` is the Agent Protocol with the thread in the body."""
+"""Layout of a server's paths. `langgraph` and `readme` (of the Agent Protocol's README) have the thread in the path of
+a run; `openapi` (of its OpenAPI 0.1.6) has the thread in the body."""
 
 _RUN: Final = re.compile(r"/runs/([^/?#]+)(/stream)?$")
 
@@ -23,8 +23,8 @@ _ID: Final = re.compile(r"(?=.*[A-Za-z0-9])[-A-Za-z0-9_.:~]{1,255}")
 
 
 def check_id(text: str) -> str:
-    """Return an id of the server if it is safe as part of a path. Raises agent_invalid for an id that would lead to
-    another path."""
+    """Return the server's id unchanged if it is safe as a segment of a path. Raises agent_invalid for an id that would
+    lead to another path."""
     if not _ID.fullmatch(text):
         raise FaultError(
             FaultCode.AGENT_INVALID, f"The agent's server sent an id that cannot be part of a URL: {text[:50]!r}"

@@ -16,7 +16,7 @@ from babelgate.canonical.value import Json, JsonObject
 _NO: Final = frozenset(("", "no", "n", "false", "reject", "rejected", "deny", "denied", "decline", "cancel", "ignore"))
 """Lowercase answers that reject a call without giving a reason."""
 _DECISIONS: Final = ("approve", "edit", "reject", "respond")
-"""Types of decisions in langchain 1.5.0."""
+"""Types of decisions that approvals accept in langchain 1.5.0."""
 
 
 def decode_approval(value: Json) -> tuple[JsonObject, str] | None:

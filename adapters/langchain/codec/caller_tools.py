@@ -21,9 +21,9 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _CALL_MEMBERS: Final = ("tool_call", "toolCall")
-"""Possible names of the interrupt's member that holds the call."""
+"""Spellings of the member of an interrupt's value that contains the tool call."""
 DECLINED: Final = "The caller declined to run the tool."
-"""Result of a call that the caller declined."""
+"""Content of the tool message for a call that the caller declined to run."""
 
 
 def encode_declared(config: JsonObject) -> list[JsonObject]:
@@ -61,7 +61,8 @@ def encode_input(config: JsonObject, members: Container[str], input_members: Jso
 
 
 def decode_call(value: Json) -> ToolCallPart | None:
-    """Return the tool call that an interrupt asks for, or None if it asks for something else."""
+    """Return the tool call in the value of an interrupt that asks the caller to run a tool. Return None for any other
+    value."""
     if not isinstance(value, dict) or value.get("type") != "tool":
         return None
     call: Any = next((value[name] for name in _CALL_MEMBERS if isinstance(value.get(name), dict)), None)
@@ -97,7 +98,8 @@ def encode_tool_message(call: JsonObject, answer: InterruptAnswered) -> JsonObje
 
 
 def encode_call(question: Interrupt) -> JsonObject | None:
-    """Return the value of the interrupt for a question that calls a caller's tool, or None for any other question."""
+    """Return the value of the interrupt that asks the caller to run one of its tools. Return None if the question asks
+    something else."""
     part = find_caller_call(question.message)
     if part is None:
         return None
@@ -135,7 +137,7 @@ def decode_result(message: Message, value: Json) -> Json:
 
 
 def _is_object(arguments: str) -> bool:
-    """Return True if the arguments are a JSON object, or empty."""
+    """Return True if the JSON text of a call's arguments is an object, or empty."""
     try:
         return not arguments or isinstance(json.loads(arguments), dict)
     except ValueError:

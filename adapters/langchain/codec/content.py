@@ -31,8 +31,9 @@ _THOUGHTS: Final = frozenset({"reasoning", "thinking"})
 """Types of reasoning blocks: `reasoning` of langchain-core, `thinking` of Anthropic (langchain-core 1.7.2,
 block_translators/anthropic.py)."""
 REASONING_CONTENT: Final = "reasoning_content"
-"""Member of `additional_kwargs` in which some integrations keep the reasoning of a model (langchain-core 1.7.2,
-messages/base.py: Ollama, DeepSeek, XAI and Groq). A part decoded from it has this as its `type`."""
+"""Member of `additional_kwargs` in which some integrations store the reasoning of a model (langchain-core 1.7.2,
+messages/base.py: Ollama, DeepSeek, XAI and Groq). A reasoning part that was decoded from there has this as `type` in
+its `extra`."""
 _CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "server_tool_call", "server_tool_use"})
 """Types of blocks that are tool calls. langchain-core 1.7.2: `tool_call` and `server_tool_call` are its own
 (messages/content.py), `tool_use` and `server_tool_use` Anthropic's. `function_call` is from OpenAI's Responses API

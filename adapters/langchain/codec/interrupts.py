@@ -1,4 +1,4 @@
-"""Interrupts ↔ questions, both LangGraph's own and those of agents that are not graphs."""
+"""Interrupts of LangGraph ↔ questions. Questions of agents that are not graphs are shown as interrupts, too."""
 
 from collections.abc import Sequence
 from typing import Final

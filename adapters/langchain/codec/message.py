@@ -49,7 +49,7 @@ TYPES: Final[Mapping[Role, str]] = {"user": "human", "agent": "ai", "system": "s
 _FUNCTIONS: Final = frozenset({"function", "FunctionMessage", "FunctionMessageChunk"})
 """Roles and types of function messages, a legacy form of tool messages."""
 _REMOVES: Final = frozenset({"remove", "RemoveMessage"})
-"""Roles and types of messages that remove an earlier message."""
+"""Roles and types of a remove message, which deletes an earlier message from the state."""
 
 _KNOWN: Final = frozenset({"role", "type", "content", "id", "name", "tool_calls", "invalid_tool_calls", "metadata"})
 """Fields of a message that are decoded to canonical fields. All others are stored in `extra`."""
@@ -99,7 +99,8 @@ def _unwrap_envelope(wire: JsonObject) -> JsonObject:
 
 
 def removed_id(value: Json) -> str | None:
-    """Return the id of the message that a remove message removes, or None for any other message. Raises invalid."""
+    """Return the id in a remove message, which is that of the message to delete. Return None for any other message.
+    Raises invalid."""
     if not isinstance(value, dict):
         return None
     wire = _unwrap_envelope(value)
@@ -318,7 +319,7 @@ def unknown_fields(message: Message) -> JsonObject:
 
 
 def encode_content_of(message: Message) -> Any:
-    """Return the content of a message: a string or a list of blocks."""
+    """Return the content of a message in LangChain's form: a string, or a list of content blocks."""
     parts = message.parts
     if message.role == "tool" and len(parts) == 1 and isinstance(parts[0], ToolResultPart):
         return _encode_output(parts[0].output)

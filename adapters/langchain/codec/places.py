@@ -108,8 +108,8 @@ class Places:
 
 
 def _tool_call_id(task_input: Json) -> str:
-    """Return the call id of a task whose input is exactly one tool call, as LangChain's `ToolNode` starts it; else an
-    empty string."""
+    """Return the call id if a task's input is exactly one tool call, as LangChain's `ToolNode` starts its tasks.
+    Otherwise return ""."""
     calls = task_input if isinstance(task_input, list) else [as_object(task_input).get("tool_call")]
     ids = [as_object(call).get("id") for call in calls]
     return ids[0] if len(ids) == 1 and isinstance(ids[0], str) else ""

@@ -40,9 +40,9 @@ _LAST_MICROSECOND: Final = 253_402_300_799_999_999
 """Largest time that `datetime` can express, in microseconds since 1970. Later times, such as a far start of a scheduled
 run, are shown as this one."""
 _ASSISTANT_NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
-"""Namespace in which LangGraph derives the id of a graph's own assistant from the graph's name."""
+"""UUID namespace with which LangGraph derives the id of a graph's own assistant from the graph's name."""
 _REMOVE_ALL: Final = "__remove_all__"
-"""Id of the remove message that removes all messages."""
+"""Id in a remove message that deletes all messages of the state."""
 
 STATUSES: Final[Mapping[RunStatus, str]] = {
     RunStatus.PENDING: "pending",
@@ -78,7 +78,7 @@ def run_status(run: Run) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StateInput:
-    """Input of a run: messages and other data."""
+    """Decoded input of a run: messages, and other data."""
 
     messages: tuple[Message, ...] = ()
     data: Json = None
@@ -104,7 +104,7 @@ def decode_input(value: Json) -> StateInput:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A caller's update of a thread's state."""
+    """Decoded update of a thread's state, as a caller requests it."""
 
     values: JsonObject
     """Members to set, without `messages`."""

@@ -26,14 +26,14 @@ _MODES: Final[Mapping[Dialect, tuple[str, ...]]] = {
     "agent-protocol": ("values", "messages", "messages-tuple", "updates", "debug", "custom"),
 }
 THREAD_MODES: Final = ("run_modes", "lifecycle", "state_update")
-"""Modes of a stream that follows a thread over its runs. `run_modes` shows each run in the modes it was created with,
-`lifecycle` shows only starts and ends of runs, and `state_update` shows the states that callers create."""
+"""Modes of a stream that follows a thread from run to run. `run_modes` shows each run in the modes with which it was
+created, `lifecycle` only starts and ends of runs, and `state_update` the states that callers create."""
 
 RECORDS: Final = "babelgate"
 """Name of the stream event with records in an envelope of the Babelgate extension. It is sent in every mode if the
 caller activated the extension."""
 EVENTS: Final = "events"
-"""Mode of LangChain's own events (`astream_events`)."""
+"""Stream mode with LangChain's own events (`astream_events`), which only graphs behind a LangGraph server send."""
 _SEQ_LIMIT: Final = 2**63
 """Exclusive upper bound of a seq: both databases store it as a signed 64-bit integer."""
 
@@ -58,7 +58,8 @@ class StreamParameters:
 
 
 def parse_modes(value: Json, dialect: Dialect = "langgraph") -> tuple[str, ...]:
-    """Return the modes in a request: one mode, or a list of them. None means `values`. Raises invalid."""
+    """Return the stream modes in the member `stream_mode` of a request: one mode, or a list of them. None means
+    `values`. Raises invalid."""
     return _parse(value, _MODES[dialect], "values")
 
 
@@ -70,7 +71,8 @@ def has_events_mode(run_input: RunInput) -> bool:
 
 
 def parse_thread_modes(value: Json) -> tuple[str, ...]:
-    """Return the modes in a request for a thread's stream. None means `run_modes`. Raises invalid."""
+    """Return the stream modes in a request that follows a thread: one of `THREAD_MODES`, or a list of them. None means
+    `run_modes`. Raises invalid."""
     return _parse(value, THREAD_MODES, "run_modes")
 
 

@@ -37,7 +37,7 @@ class Subscription:
 
     channels: frozenset[str]
     namespaces: tuple[tuple[str, ...], ...] | None = None
-    """Paths into the agent. An event matches if its namespace begins with one of them. None: all namespaces match."""
+    """Prefixes of namespaces. An event matches if its namespace begins with one of them. None: all namespaces match."""
     depth: int | None = None
     """Maximum number of levels between an entry of `namespaces` and the namespace of a matching event. None: no
     limit."""
@@ -60,8 +60,8 @@ class Subscription:
 
 
 def _is_below(ns: Sequence[str], path: Sequence[str]) -> bool:
-    """Return True if a namespace is at or below a path. A segment of the path without a task id matches all tasks of
-    its node."""
+    """Return True if the namespace `ns` begins with the segments of `path`. A segment of the path without a task id
+    matches all tasks of its node."""
     if len(path) > len(ns):
         return False
     return all(

@@ -50,10 +50,10 @@ _MODE: Final = re.compile(r"stream[ _-]?mode|messages-tuple|[\"'`](tasks|checkpo
 
 
 def is_mode_refusal(status: int, answer: Json) -> bool:
-    """Return True if an error response is about the stream modes of a request.
+    """Return True if the server refused a request because of its stream modes, as far as its error response shows.
 
-    @langchain/langgraph-api before 1.0 responds with 400, the path and the value (zod), FastAPI with 422 and the
-    location.
+    @langchain/langgraph-api before 1.0 responds with 400, and an error of zod that names the member. FastAPI responds
+    with 422, and names the location in the body.
     """
     return status in (400, 422) and _MODE.search(json_text(answer)) is not None
 

@@ -9,14 +9,14 @@ from babelgate.canonical.fault import BUSY
 from babelgate.canonical.value import JsonObject
 
 BAD_REQUEST: Final = "bad_request"
-"""`details.reason` of malformed requests for which LangGraph responds with 400 and not 422, such as a resume without a
-thread."""
+"""Value of `details.reason` in faults for malformed requests to which LangGraph responds with 400 and not 422, such as
+a resume without a thread."""
 
 _STATUSES: Final[Mapping[FaultCode, int]] = {**STATUSES, FaultCode.EXPIRED: 409}
 
 
 _BUSY: Final = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
-"""Text of langgraph-api 0.16.7 for a busy thread, which clients look for."""
+"""Message for a busy thread, with the words of langgraph-api 0.16.7, because clients search for them."""
 
 
 def fault_text(fault: Fault) -> str:

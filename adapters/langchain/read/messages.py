@@ -66,7 +66,7 @@ _PLACE_MEMBERS: Final = (
     "langgraph_path",
     "langgraph_checkpoint_ns",
 )
-"""Members of a message's metadata that tell its place in the graph (langgraph 1.2.22, pregel/_algo.py)."""
+"""Members of a message's metadata that describe its position in the graph (langgraph 1.2.22, pregel/_algo.py)."""
 _KEPT_MEMBERS: Final = (*_PLACE_MEMBERS, "tags")
 """Members of a message's metadata that the log stores for callers of LangGraph. Members whose name begins with `ls_`
 are stored, too: langchain-core describes the model there, for example in `ls_model_name`."""

@@ -11,7 +11,8 @@ from babelgate.canonical.json import as_list, as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _STRUCTURED: Final = "structured_response"
-"""Member in which agents of langchain 1 (`create_agent`) and of langgraph-prebuilt put their structured output."""
+"""Member of the state in which agents of langchain 1 (`create_agent`) and of langgraph-prebuilt store their structured
+output."""
 
 
 class OutputReader:

@@ -80,7 +80,7 @@ class EventReader:
         tools: frozenset[str] = frozenset(),
     ) -> None:
         self.fault: Fault | None = None
-        """Fault of the run, if it has failed."""
+        """Fault of the run, from a frame `error`. None: the run has not failed."""
         self.status: str | None = None
         """Final status of the run, from servers whose last frame contains it. None: not received."""
         self.messages = MessageDecoder()

@@ -1,4 +1,4 @@
-"""Helpers for HTTP responses: status, body and headers."""
+"""Helpers that build HTTP responses: status, body and headers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,14 +13,14 @@ from babelgate.canonical.value import JsonObject
 
 
 def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
-    """Return a JSON response."""
+    """Return an HTTP response with `value` as JSON."""
     if status == 200:
         return json_response(value, headers)
     return Response(to_json(value), status_code=status, media_type="application/json", headers=dict(headers or {}))
 
 
 def empty_answer(status: int, headers: Mapping[str, str] | None = None) -> Response[Any]:
-    """Return a response without a body."""
+    """Return an HTTP response without a body."""
     return Response(b"", status_code=status, media_type="application/json", headers=dict(headers or {}))
 
 

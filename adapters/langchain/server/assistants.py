@@ -1,5 +1,5 @@
-"""Routes for agents, as the Agent Protocol and LangGraph describe them. In LangGraph each agent is a graph, with its
-own assistant and those that its callers have configured."""
+"""Routes for agents of the Agent Protocol, and for graphs and assistants of LangGraph. Each agent is shown as a graph,
+with its own assistant and those that callers have configured."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -123,7 +123,7 @@ class AssistantHandlers(Handlers):
         return answer(encode_schemas(self._agent(request)))
 
     def _agent(self, request: AnyRequest) -> AgentInfo:
-        """Return the agent in the path. Raises not_found."""
+        """Return the agent that the path of an Agent Protocol request names. Raises not_found."""
         text = request.path_params["agent_id"]
         agent = self._find(request, text)
         if agent is None:
@@ -165,7 +165,7 @@ class AssistantHandlers(Handlers):
         return answer(_encode_assistant(assistant))
 
     async def change(self, request: AnyRequest) -> Response[Any]:
-        """Create the next version of an assistant. Raises invalid, not_found, too_large."""
+        """Create the next version of the assistant in the path. Raises invalid, not_found, too_large."""
         current = await self._path_assistant(request)
         body = await read_body(request, w.AssistantPatch)
         if body.graph_id is not None and self._find(request, body.graph_id) is None:
@@ -189,7 +189,7 @@ class AssistantHandlers(Handlers):
         return answer(_encode_assistant(changed))
 
     async def use_version(self, request: AnyRequest) -> Response[Any]:
-        """Make a version of an assistant the current one. Raises invalid, not_found."""
+        """Make an existing version the current one of the assistant in the path. Raises invalid, not_found."""
         current = await self._path_assistant(request)
         body = await read_body(request, w.Latest)
         if not await self._hub.assistants.versions(principal_of(request), current.assistant_id) and body.version == 1:
@@ -272,7 +272,7 @@ class AssistantHandlers(Handlers):
         return await list_response(b"[]", _encode_versions(versions, body))
 
     async def graph(self, request: AnyRequest) -> Response[Any]:
-        """Return the graph of an agent. An agent that is not a graph is shown as one node."""
+        """Return the nodes and edges of the assistant's graph. An agent that is not a graph is shown as one node."""
         depth, info = _depth(request.query_params.get("xray") or "false"), await self._path_agent(request)
         agent = self._hub.introspectable_agent(principal_of(request), info.name)
         if agent is not None and (graph := await agent.draw(depth)) is not None:

@@ -135,8 +135,8 @@ class CancelHandlers(Handlers):
         return list(active_ids)
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Delete a run. In LangGraph's dialect an active run is cancelled first. Raises not_found, invalid, and
-        conflict for an active run in the Agent Protocol."""
+        """Delete the run in the path. In LangGraph's dialect an active run is cancelled first. Raises not_found,
+        invalid, and conflict for an active run in the Agent Protocol."""
         principal = principal_of(request)
         run = await find_path_run(self._hub, request)
         if run.has_ended:

@@ -247,7 +247,7 @@ class _Common:
     body: RunCreate
     thread_id: str | None
     assistant: str | None
-    """The agent's name or the assistant's id, as the caller sent it."""
+    """Name of the agent or id of the assistant, as the caller sent it. None: the request names neither."""
     assistant_id: str
     run_id: str | None
     extension: Request
@@ -316,7 +316,7 @@ class _Common:
         return {"langgraph": request_extra}
 
     def webhook(self, run_id: str) -> Webhook | None:
-        """Return the webhook of the request for a run, or None."""
+        """Return the webhook that the request demands for the run `run_id`, or None."""
         url = self.body.webhook
         if url is None:
             return None

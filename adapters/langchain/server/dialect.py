@@ -1,4 +1,4 @@
-"""Dialect selection by path prefix: paths below the prefix use the Agent Protocol's own dialect, all others that of
+"""Dialect selection by path: paths below `/agent-protocol` use the Agent Protocol's dialect, all others that of
 LangGraph Platform."""
 
 from typing import Any, Final

@@ -72,7 +72,7 @@ def error_reply(command_id: Any, code: str, message: str) -> JsonObject:
 
 
 def _is_id(value: Any) -> TypeGuard[int]:
-    """Return True if the value is a js-uint (CDDL, section 1)."""
+    """Return True if the value is a valid command id: an integer from 0 to 2**53 - 1 (CDDL, section 1, js-uint)."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 

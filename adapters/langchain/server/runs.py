@@ -1,7 +1,7 @@
 """Routes that create runs and read them.
 
-LangGraph Platform and the README of the Agent Protocol have them below a thread, OpenAPI 0.1.6 of the Agent Protocol
-has them without one.
+LangGraph Platform and the README of the Agent Protocol have these routes below a thread. OpenAPI 0.1.6 of the Agent
+Protocol has them at `/runs`.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -172,7 +172,7 @@ class RunHandlers(Handlers):
         return body
 
     async def list_runs(self, request: AnyRequest) -> Response[Any]:
-        """Return a page of a thread's runs. Raises invalid, not_found."""
+        """Return a page of the runs on the thread in the path, newest first. Raises invalid, not_found."""
         principal, thread_id = principal_of(request), path_id(request, "thread")
         limit, offset = number(request, "limit", 10, 1, MAX_PAGE), number(request, "offset", 0, 0)
         names = check_selection(words(request, "select"), _FIELDS, "select")

@@ -1,4 +1,4 @@
-"""Store API (long-term memory): items by namespace and key, and the list of namespaces."""
+"""Routes of the store, which is memory outside of threads: items by namespace and key, and the list of namespaces."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -51,7 +51,8 @@ class StoreHandlers(Handlers):
         return empty_answer(204)
 
     async def get(self, request: AnyRequest) -> Response[Any]:
-        """Return an item. Raises invalid, not_found."""
+        """Return the item that the query names. An item that does not exist is null, or not_found in the Agent
+        Protocol. Raises invalid, not_found."""
         key = request.query_params.get("key")
         if not key:
             raise FaultError(FaultCode.INVALID, "key: required query parameter")

@@ -15,7 +15,7 @@ _CRON_MEMBERS: Final = frozenset(
 
 
 class CronFields(BaseModel):
-    """Members that configure a cron and its runs. None means that the caller did not send the member."""
+    """Body members that configure a cron and its runs. None: the caller did not send the member."""
 
     model_config = ConfigDict(extra="ignore")
 

@@ -1,7 +1,7 @@
 """Records → the events of a thread, run after run, in the Agent Protocol's event streaming (CDDL 0.0.13).
 
-The events have the form that LangGraph Platform sends: its names are in snake_case, those of the CDDL in camelCase. The
-dialect decides the spelling.
+Events have the form that LangGraph Platform sends. Names are in snake_case in its dialect, and in camelCase, as in the
+CDDL, in that of the Agent Protocol.
 """
 
 from collections.abc import Callable, Sequence

@@ -73,7 +73,8 @@ class Form:
 
 
 def method_of(question: Question) -> str:
-    """Return the method of the request that asks the question, as a key of `CAPABILITIES`."""
+    """Return the key in `CAPABILITIES` for the request that asks the question: `FORM`, `PAGE`, or another method of
+    MCP."""
     call = _call_of(question)
     if call is None:
         return FORM if page_of(question) is None else PAGE

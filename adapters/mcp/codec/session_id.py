@@ -11,11 +11,11 @@ from uuid import uuid4
 SESSION: Final = "mcp-session-id"
 """Name of the header that holds the session id."""
 _LENGTH: Final = 32
-"""Length of the random part, and of the checksum, in characters."""
+"""Length of the random part, and also of the digest, in characters."""
 
 
 def make_session_id(subject: str) -> str:
-    """Return a new session id for a subject."""
+    """Return a new session id that is valid for a subject only."""
     random = uuid4().hex
     return random + _digest(random, subject)
 

@@ -20,7 +20,7 @@ METADATA_PATHS: Final = (METADATA, f"{METADATA}/mcp")
 """Paths of the metadata. Clients look at the longer one first (SPEC/basic/authorization, Protected Resource Metadata
 Discovery Requirements)."""
 _MAX_AGE: Final = 300
-"""Seconds for which a client may cache the metadata, which change only with the configuration."""
+"""Seconds for which a client may cache the metadata. Chosen: they change only with the configuration."""
 
 
 async def get_metadata(request: AnyRequest) -> Response[Any]:

@@ -69,7 +69,7 @@ MOST_OF_FILES: Final = 32 * 2**20
 precedence. Chosen."""
 
 _DONE: Final = b"[DONE]"
-"""End marker of a stream, which openai-python accepts in either API (`_streaming.py`)."""
+"""Data of the last event of a stream. openai-python accepts it in either API (`_streaming.py`)."""
 
 
 class Client(DrivenClient[HttpClient]):
@@ -166,8 +166,8 @@ class _Run(UpstreamRun):
         self._records = RecordsReader(binds=False)
         """Reader of the records that a server sends if the Babelgate extension is active."""
         self._refused: Literal["previous", "responses", "counts"] | None = None
-        """Part of the last request that the server refused before any event: the previous response, the API, or
-        `stream_options`."""
+        """Part of the last request that the server refused before any event: `previous` (the response to continue),
+        `responses` (the API) or `counts` (`stream_options`). None: nothing was refused."""
         self._is_answered = False
         """True if the JSON body of a response that is not a stream was read."""
         self._is_other = False

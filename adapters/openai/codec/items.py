@@ -59,10 +59,10 @@ class ItemAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ItemConversation:
-    """Input of a request, split into history, new items and answers to questions."""
+    """Input of a request for a response, split into history, new items, and answers to questions."""
 
     before: Sequence[w.Item]
-    """History: the items up to the assistant's last one."""
+    """History: the items up to and including the assistant's last one."""
     others: Sequence[w.Item]
     """New items of the caller, without those in `answers`."""
     answers: Sequence[ItemAnswer]
@@ -105,7 +105,8 @@ class ItemConversation:
 
 
 def unknown_call(call_id: str, where: str) -> FaultError:
-    """Return the invalid fault for an answer to a call that does not exist. `where` names the field of the request."""
+    """Return the fault invalid for an answer that names a call which does not exist. `where` is the field of the
+    request."""
     words = f"No call was made with the id {call_id[:80]!r}."
     return FaultError(
         FaultCode.INVALID,
@@ -406,7 +407,7 @@ def _output(kind: str, call_id: str, message_id: str, output: str | list[JsonObj
 
 
 def text_in(part: Part) -> str:
-    """Return the text of a text or refusal part, and an empty string for any other part."""
+    """Return the text of a text or refusal part, and "" for any other part."""
     return part.text if isinstance(part, TextPart | RefusalPart) else ""
 
 

@@ -61,12 +61,12 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ChatConversation:
-    """Messages of a request, split into history and new messages."""
+    """Messages of a request for a chat completion, split into history and new messages."""
 
     before: Sequence[w.ChatMessage]
     """History: the messages up to the assistant's last one, which the agent has answered or sent."""
     new_messages: Sequence[w.ChatMessage]
-    """Messages after the history."""
+    """Messages after the history, to which the agent is to respond."""
     answers: Sequence[ToolAnswer]
     """Answers to questions that the gateway showed as tool calls; they are among the new messages, too."""
 

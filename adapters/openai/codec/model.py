@@ -101,12 +101,12 @@ def shown_text(part: Part, losses: Losses) -> str:
 
 
 def text_of_json(value: Json) -> str:
-    """Return JSON as text for a model. A string is returned as it is."""
+    """Return JSON as text for a model. A string is returned unchanged."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def data_url(part: FilePart) -> str:
-    """Return the bytes of a file as a `data:` URL."""
+    """Return the inline bytes of a file as a `data:` URL in Base64."""
     media_type = part.media_type or "application/octet-stream"
     return f"data:{media_type};base64,{b64encode(part.inline or b'').decode()}"
 

@@ -168,7 +168,7 @@ class ResponseReader:
         return self._decoder.take()
 
     def end(self) -> None:
-        """Raise agent_unreachable if the stream has ended before the response did."""
+        """Check the end of the stream. Raises agent_unreachable if the response had not ended."""
         if not self.stopped:
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
 

@@ -55,7 +55,7 @@ class SocketMemory(Container[str]):
             self._readers.pop(thread_id).cancel()
 
     def close(self) -> None:
-        """Stop all readers."""
+        """Stop all readers, when the WebSocket is closed."""
         for reader in self._readers.values():
             reader.cancel()
 

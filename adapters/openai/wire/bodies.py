@@ -89,7 +89,7 @@ class Conversation(TypedDict):
 
 
 class ObjectPage(TypedDict):
-    """A page of messages or items."""
+    """One page of a list of messages or items."""
 
     object: Literal["list"]
     data: list[JsonObject]

@@ -50,13 +50,13 @@ class CallItemWriter:
             self._items.add_arguments(item, _ARGUMENTS, part.arguments, ends=not is_open)
 
     def extend_arguments(self, call_id: str, text: str) -> None:
-        """Add text to the arguments of a call."""
+        """Add text to the arguments of a call whose item has begun."""
         item = self._waiting.get(call_id)
         if item is not None:
             self._items.add_arguments(item, _ARGUMENTS, text, ends=False)
 
     def end_arguments(self, call_id: str) -> None:
-        """End the arguments of a call."""
+        """Mark the arguments of a call as complete."""
         item = self._waiting.get(call_id)
         if item is not None:
             self._items.add_arguments(item, _ARGUMENTS, "")

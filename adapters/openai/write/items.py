@@ -26,7 +26,7 @@ class OutputItem:
     closed: list[JsonObject] = field(default_factory=list[JsonObject])
     """Complete content or summary parts."""
     open: Literal[""] | PartKind = ""
-    """Type of the open part, or an empty string."""
+    """Type of the open part, or "" if no part is open."""
     pieces: GrowingText = field(default_factory=GrowingText)
     """Text of the open part so far."""
     annotations: list[JsonObject] = field(default_factory=list[JsonObject])

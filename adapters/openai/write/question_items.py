@@ -25,7 +25,7 @@ class QuestionItemWriter:
         self._losses = losses
 
     def write_open(self) -> None:
-        """Write each open question as an output item of the response."""
+        """Write each open question as an output item: a call, or a message with its text."""
         for question in self.open:
             if self.open.is_call(question):
                 self._write_call(question)

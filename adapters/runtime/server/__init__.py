@@ -289,7 +289,7 @@ class Server(Handlers):
         return run
 
     async def _task(self, who: Caller, run: Run) -> Task:
-        """Return the task of a run."""
+        """Return the task that a run belongs to."""
         return await self._hub.reads.task(who.principal, run.task_id)
 
     async def _run_response(self, who: Caller, task: Task, log: RunLog, *, status: int = 200) -> Response[Any]:
