@@ -252,8 +252,8 @@ def _json_in(text: str) -> Json:
 
 
 def _fault(error: Mapping[str, Any]) -> Fault:
-    """Return the fault for the member `error` of a step. Codes that do not blame the agent become agent_failed, because
-    for this gateway the other gateway is part of the agent."""
+    """Return the fault for the member `error` of a step. A code that does not blame the agent becomes agent_failed: if
+    the server is another Babelgate that failed, this gateway counts that as a failure of the agent."""
     code = error.get("code")
     is_agent_code = isinstance(code, str) and code in _AGENT_CODES
     return Fault(code=FaultCode(code) if is_agent_code else FaultCode.AGENT_FAILED, message=error["message"])

@@ -67,7 +67,7 @@ EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
         Feature.FORK: whole("the request names its starting point", f"{_EXTENSION_PAGE}, Requests"),
     },
 }
-"""Like `CARRIES`, for callers that activated the Babelgate extension."""
+"""Carry of each feature by dialect, for callers that activated the Babelgate extension."""
 
 CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "langgraph": _LANGGRAPH,

@@ -594,8 +594,8 @@ class _StepInput:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """The `extra` of the run's input: the input that the step shows. If those of task and step differ, also both
-        separately, for an AIEF server behind the gateway."""
+        """The `extra` of the run's input, with the input that the step shows. If the inputs of the task and the step
+        differ, it also has each of them separately, for an AIEF server behind the gateway."""
         extra = _input_extra(self.shown, self.data)
         return extra if self._first is None else {"aief": {**extra["aief"], "first": self._first}}
 

@@ -49,8 +49,8 @@ _ByMessage = list[tuple[str | None, T]]
 """List of items, each with the id of the message that it belongs to. None: no message."""
 
 _AUTOGPT_MEMBERS: Final = {"reasoning": "thoughts", "tools": "last_action"}
-"""Members of AutoGPT's classic agent with the same content as members that the gateway adds. If a step has the former,
-the gateway's are left out."""
+"""Member of AutoGPT's classic agent by the member of the gateway with the same content. If a step has AutoGPT's member,
+the gateway's is left out."""
 
 
 @dataclass(slots=True)

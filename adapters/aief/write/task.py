@@ -446,7 +446,7 @@ class TaskView:
         return self.fold.tasks[self.fold.runs[run_id].task_id]
 
     def losses(self, run_id: str) -> tuple[Loss, ...]:
-        """Return the losses of a run: those in its log, and those of AIEF's form."""
+        """Return the losses of a run: those that its log reports, and those of AIEF's form of a step."""
         return (*self.fold.runs[run_id].loss, *self._run_steps[run_id].losses)
 
 

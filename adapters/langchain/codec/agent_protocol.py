@@ -1,5 +1,8 @@
-"""The Agent Protocol's own dialect ↔ canonical. One body satisfies both layouts: the README's, with the thread in the
-path, and that of OpenAPI 0.1.6. The member `messages` is next to `values`, not in it."""
+"""Values of the Agent Protocol's own dialect ↔ canonical.
+
+A body is valid in both layouts of the protocol: that of the README, with the thread in the path, and that of OpenAPI
+0.1.6. The member `messages` is next to `values`, not in it.
+"""
 
 from typing import Final
 

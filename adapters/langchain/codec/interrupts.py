@@ -24,8 +24,8 @@ _QUESTION_MEMBERS: Final = ("question", "message", "prompt", "text", "descriptio
 
 
 def question_text(value: Json) -> str:
-    """Return the human-readable text of a question, from the value of a graph's interrupt. Any other value is returned
-    as JSON text, and None as an empty text."""
+    """Return the human-readable text in the value of a graph's interrupt. A value without such a text is returned as
+    JSON text, and None as ""."""
     if isinstance(value, str):
         return value
     if (approval := decode_approval(value)) is not None:

@@ -289,11 +289,8 @@ def encode_agent_protocol_message(message: Message) -> JsonObject:
 
 
 def encode_request(messages: Sequence[Message], encode: Callable[[Message], JsonObject]) -> list[JsonObject]:
-    """Return the input messages of a run, for the description of the run, in the form of `encode`.
-
-    Without the marks that report a file as too large to be inline, because the thread's state contains the same message
-    and reports it.
-    """
+    """Return the input messages of a run, each encoded by `encode`, for the description of the run. Marks that report a
+    file as too large are removed, because the thread's state has the same message with the mark."""
     wire = [encode(message) for message in messages]
     return [{**message, "content": _without_losses(message["content"])} for message in wire]
 

@@ -116,7 +116,7 @@ class Update:
 
 def decode_update(values: Json, message_ids: Iterable[str] = ()) -> Update:
     """Decode an update of a thread's state: an object or a list of objects, applied in order. `message_ids` are the ids
-    of the thread's messages, which a message that removes all messages expands to. Raises invalid."""
+    of the thread's messages; an update that removes all messages removes these. Raises invalid."""
     new_values: JsonObject = {}
     messages: dict[object, Message] = {}
     removed_ids: dict[str, None] = {}
@@ -209,7 +209,7 @@ def encode_checkpoint(thread_id: str, checkpoint_id: str | None, ns: tuple[str, 
 
 def graph_task_id(checkpoint_id: str, node: str) -> str:
     """Return the UUID of a task, which in LangGraph is one node that continues from one checkpoint. It is derived from
-    both, so that it is the same in every response."""
+    the node and the checkpoint, so that every response has the same id."""
     return str(uuid5(NAMESPACE_OID, f"{checkpoint_id}/{node}"))
 
 
@@ -348,7 +348,7 @@ def _thread_interrupts(view: ThreadView, history: StateHistory | None, head: Rev
 
 def thread_error(history: StateHistory) -> JsonObject | None:
     """Return the error of the newest started run as `{error, message}`. Return None if that run did not fail, time out
-    or get cancelled."""
+    or get cancelled, or if another run superseded it."""
     runs = [run for run in history.fold.runs.values() if run.started_at is not None]
     last = runs[-1] if runs else None
     if last is None or last.reason is RunReason.SUPERSEDED:

@@ -33,7 +33,7 @@ RECORDS: Final = "babelgate"
 """Name of the stream event with records in an envelope of the Babelgate extension. It is sent in every mode if the
 caller activated the extension."""
 EVENTS: Final = "events"
-"""Stream mode with LangChain's own events (`astream_events`), which only graphs behind a LangGraph server send."""
+"""Stream mode with LangChain's own events (`astream_events`), which only LangGraph graphs produce."""
 _SEQ_LIMIT: Final = 2**63
 """Exclusive upper bound of a seq: both databases store it as a signed 64-bit integer."""
 
@@ -64,8 +64,8 @@ def parse_modes(value: Json, dialect: Dialect = "langgraph") -> tuple[str, ...]:
 
 
 def has_events_mode(run_input: RunInput) -> bool:
-    """Return True if the run was created with the stream mode `events` (LangChain's `astream_events`). The request to a
-    LangGraph server includes this mode only then."""
+    """Return True if the run was created with the stream mode `events` (LangChain's `astream_events`). Only then does
+    the gateway request these events from the graph, or from its server."""
     modes: Any = as_object(as_object(run_input.extra.get("langgraph")).get("kwargs")).get("stream_mode")
     return modes == EVENTS or (isinstance(modes, list) and EVENTS in modes)
 

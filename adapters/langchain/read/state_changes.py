@@ -37,8 +37,8 @@ class StateChanges:
     def find(self, ns: Place, values: Json, parent_id: str | None = None) -> StateChange | None:
         """Return a state as its difference to an earlier one, or None if no difference is much shorter.
 
-        Tries the state `parent_id`, if any. Then the newest states of the namespace and of those around it, with which
-        a subgraph often begins.
+        Tries the state `parent_id`, if any, and then the newest states of the namespace and of the namespaces around
+        it, with which a subgraph often begins.
         """
         if not isinstance(values, dict):
             return None

@@ -591,8 +591,8 @@ def _answer_messages(value: Json) -> Sequence[Message]:
 
 
 async def _next_run(common: _Common, stopped: str) -> str:
-    """Return the id of the run that an answer will start. `stopped` is the run that asked. Its successors already exist
-    if earlier answers were to other questions of the same stop."""
+    """Return the id of the run that an answer will start, derived from `stopped`, the id of the run that asked. Derived
+    ids that are in use are skipped: earlier answers to other questions of the same stop have started those runs."""
     run_id = next_run_id(stopped)
     while True:
         try:

@@ -163,7 +163,7 @@ class _Messages:
     @staticmethod
     def mark(revision: Revision) -> JsonObject | None:
         """Return the values of a revision with the placeholder `MARK` as their `messages`. Return None if the revision
-        has no messages, or has both those of the log and those in its values."""
+        has no messages, or if it has some in the log and others in its values."""
         if bool(revision.messages) == isinstance(revision.values.get("messages"), list):
             return None
         return {**revision.values, "messages": MARK}

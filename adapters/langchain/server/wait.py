@@ -152,7 +152,8 @@ async def outcome(
 
 
 async def body_of(pending: Awaitable[tuple[JsonObject, object]]) -> JsonObject:
-    """Return only the body of an `outcome`. The losses would belong into a header, and the headers were sent before."""
+    """Return the body of an `outcome` without its losses. The losses would be in a header, and the headers were sent
+    before."""
     body, _ = await pending
     return body
 

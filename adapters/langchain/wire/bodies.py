@@ -32,7 +32,7 @@ class Thread(TypedDict):
     config: NotRequired[JsonObject]
     values: Json
     interrupts: NotRequired[JsonObject]
-    """Open questions, in a list by the id of the task that asks them."""
+    """Lists of open questions, by the id of the task that asks them."""
     error: NotRequired[Json]
     messages: NotRequired[list[JsonObject]]
     ttl: NotRequired[JsonObject | None]

@@ -55,8 +55,8 @@ _CHANNELS: Final = {
     "tasks": "tasks",
     "custom": "custom",
 }
-"""Channel by stream mode, for frames that have the same payload in both. The other channels have payloads with a
-different form."""
+"""Channel by stream mode, for events that have the same payload as the frame of the stream mode. Events of all other
+channels have a payload of a different form."""
 _LIFECYCLE_ENDS: Final = {
     RunStatus.SUCCESS: "completed",
     RunStatus.ERROR: "failed",

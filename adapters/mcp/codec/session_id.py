@@ -1,7 +1,7 @@
-"""Session ids that every process can verify without stored sessions. An id consists of a random part, and a digest
-(SHA-256, without a key) of it and the subject, the caller who opened the session.
+"""Session ids that every process can verify without stored sessions. An id consists of a random part and a digest
+(SHA-256, without a key) of that part and the subject, which is the caller who opened the session.
 
-Request ids are unique only within a session, so a cancel names its call by both.
+Request ids are unique only within a session, so a cancel names its call by the session id and the request id.
 """
 
 from hashlib import sha256

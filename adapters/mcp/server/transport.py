@@ -345,8 +345,8 @@ class _Exchange:
             self.disconnect.fire()
 
     def refuse(self, fault: Fault) -> None:
-        """Replace the response by a challenge with this fault. Without effect if the response has begun, or if more
-        scopes cannot be requested."""
+        """Replace the response by a challenge with this fault, unless the response has begun or the caller cannot get
+        more scopes."""
         self._fault = fault
 
     async def send(self, message: Message) -> None:

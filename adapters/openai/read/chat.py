@@ -32,8 +32,8 @@ servers report `stop` with them."""
 _NOT_KEPT: Final = frozenset({"object", "created", "error", "obfuscation"})
 """Members of a server's completion that are dropped, because the gateway writes these members itself."""
 _MOST_BYTES: Final = 64_000
-"""Maximum size of the stored unknown members of a completion, in bytes. Those of its choices and deltas have a limit of
-the same size together. Chosen."""
+"""Maximum size of the stored unknown members of a completion, in bytes. The unknown members of its choices and deltas
+have a second limit of this size. Chosen."""
 _MOST_LOGPROBS: Final = 256_000
 """Maximum size of the stored `logprobs` of one chunk, in bytes. Chosen, because the size of one event in the log is
 limited."""

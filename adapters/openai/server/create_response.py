@@ -117,8 +117,8 @@ class CreateResponse(Handlers):
         self._hub = hub
         self._references = ItemReferences(hub)
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        """Lock by owner and thread. If two requests continue the same response, the second one must see the run of the
-        first, because it becomes a branch."""
+        """Lock by owner and thread id. If two requests continue the same response, the second request must see the run
+        of the first one, because its own run then becomes a branch."""
 
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Start or resume a run, and respond with it as a response: whole, streamed, or unfinished if it is in the

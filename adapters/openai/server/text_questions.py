@@ -97,11 +97,10 @@ async def find_question_on(hub: Hub, principal: Principal, agent: str, thread_id
 async def find_question_in(
     hub: Hub, principal: Principal, agent: str, before: Sequence[Message]
 ) -> TextQuestion | None:
-    """Return the text question that the last message of a history asked, for a request that names no thread. Return
-    None if there is none.
+    """Return the text question at the end of the history `before`, for a request that names no thread. Return None if
+    the history does not end with an open question.
 
-    `before` is the history. If an owner has several waiting conversations with the same messages, the newest one is
-    used.
+    If an owner has several waiting conversations with the same messages, the newest one is used.
     """
     history_end = len(before)
     while history_end and before[history_end - 1].role == "agent":

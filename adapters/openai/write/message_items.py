@@ -281,7 +281,8 @@ class MessageItemWriter:
 
 
 def _logprobs_of(event: PartAdded | PartDelta) -> list[Any] | None:
-    """Return the logprobs of a piece of text, or None. Chat completions and responses have the same form of them."""
+    """Return the logprobs of a piece of text, or None if there are none. Their form is the same in chat completions and
+    responses."""
     if not event.extra or PIECE_EXTRAS not in event.extra:
         return None
     return event.extra[PIECE_EXTRAS].get("logprobs", {}).get("content")

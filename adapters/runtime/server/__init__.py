@@ -88,8 +88,9 @@ def routes(hub: Hub) -> Sequence[Router]:
 
 
 async def refuse_assistants(request: AnyRequest) -> None:
-    """Refuse requests of OpenAI's Assistants API, which has other resources at the same paths. Its clients send an own
-    header (openai 3.52.0, resources/beta/threads), and would misread the responses. Raises not_found."""
+    """Refuse requests of clients for OpenAI's Assistants API, which has other resources at the same paths. They are
+    recognized by a header (openai 3.52.0, resources/beta/threads), and would misread the responses. Raises
+    not_found."""
     if request.headers.get("openai-beta", "").startswith("assistants"):
         raise FaultError(
             FaultCode.NOT_FOUND, "The Assistants API is not served: use /v1/chat/completions or /v1/responses."
@@ -311,8 +312,8 @@ class Server(Handlers):
         return json_response(body, {**run_headers(task, run.run_id), **loss_header(run.loss)}, status=status)
 
     async def _questions(self, who: Caller, run: Run) -> Sequence[Interrupt]:
-        """Return the open questions of a run's task that were raised before the run stopped. Those of earlier runs are
-        among them, because an answer to one question leaves the others open."""
+        """Return the open questions of a run's task that were raised before the run stopped. They include questions of
+        earlier runs, because an answer to one question leaves the others open."""
         questions = await self._hub.reads.open_interrupts(who.principal, run.task_id)
         return [each for each in questions if run.ended_at is not None and each.raised_at <= run.ended_at]
 
