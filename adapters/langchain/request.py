@@ -86,8 +86,8 @@ def _takes_text(schema: JsonObject) -> bool:
 
 
 def encode_input(call: Invocation, schema: InputSchema, history: Sequence[Message] = ()) -> Json:
-    """Return the input of a LangGraph run: an object with the caller's data, messages and tools, as far as the graph's
-    schema has members for them.
+    """Return the input of a LangGraph run: an object with the caller's data, messages and tools, under the members that
+    the graph's schema has for them.
 
     `history` are the messages of the conversation that the server does not have. Returns None for a run without an
     input. An empty object starts the graph from its beginning (langgraph-api 0.16.7).
@@ -284,8 +284,8 @@ def callers_configurable(configurable: JsonObject) -> JsonObject:
 def encode_command(call: Invocation) -> JsonObject:
     """Return the caller's command for a graph: changes of the state (`update`) and the next nodes (`goto`).
 
-    `resume` is included only in a run that does not answer the hub's open questions. The graph will ask such a question
-    during the run.
+    `resume` is included only if the run does not answer open questions of the hub: it then answers a question that the
+    graph will ask during this run.
     """
     command = as_object(call.config.get("command"))
     members = {name: command[name] for name in ("update", "goto") if command.get(name)}

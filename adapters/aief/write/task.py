@@ -69,7 +69,8 @@ class StepPosition:
     number: int = 0
     """Number of the step in its run, counted from 0."""
     after: str | None = None
-    """Run whose questions a step would answer that has not begun. None: it would be the first step of the task."""
+    """Id of the run whose questions the step would answer, for a step that has not begun. None: it would be the first
+    step of the task."""
 
 
 class TaskView:

@@ -88,8 +88,8 @@ class StateInput:
 def decode_input(value: Json) -> StateInput:
     """Decode the input of a run.
 
-    A string is one message of the caller. A list of messages, or the member `messages` of an object, is the messages.
-    All else is data. Only null means no input: an empty object is empty data. Raises invalid.
+    A string is one message of the caller. A list of messages, or the member `messages` of an object, holds the
+    messages. All else is data. Only null means no input: an empty object is empty data. Raises invalid.
     """
     if isinstance(value, str):
         return StateInput(messages=(decode_message(value),))
@@ -400,8 +400,8 @@ def encode_run(run: Run, created: RunCreated) -> JsonObject:
 
 
 def run_metadata(run: Run, created: RunCreated | None = None) -> JsonObject:
-    """Return the metadata of a run: the caller's, and members that LangGraph's client added to those of the extension
-    (`created`; None if not loaded).
+    """Return the metadata of a run: the caller's and, if `created` was loaded, those that LangGraph's client added to a
+    request with the Babelgate extension.
 
     The member `babelgate` has the ids that identify the run in every other protocol, and the run's usage, losses and
     names of output members.

@@ -61,10 +61,7 @@ def _contains(audience: str, url: str) -> bool:
 
 def challenge_headers(fault: Fault, request: AnyRequest) -> dict[str, str]:
     """Return the headers of the response to a refused request. If a token could help, `WWW-Authenticate` contains the
-    URL of the metadata.
-
-    (SPEC/basic/authorization, Access Token Usage and Scope Challenge Handling.)
-    """
+    URL of the metadata (SPEC/basic/authorization, Access Token Usage and Scope Challenge Handling)."""
     headers, accepted = fault_headers(fault), authentication(request)
     is_about_origin = fault.details.get("reason") == ORIGIN
     if "WWW-Authenticate" in headers and accepted.issuers and not is_about_origin:

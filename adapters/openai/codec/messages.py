@@ -64,7 +64,8 @@ class ChatConversation:
     """Messages of a request for a chat completion, split into history and new messages."""
 
     before: Sequence[w.ChatMessage]
-    """History: the messages up to the assistant's last one, which the agent has answered or sent."""
+    """History: all messages before `new_messages`. It ends with the assistant's last message, unless that is to be
+    continued."""
     new_messages: Sequence[w.ChatMessage]
     """Messages after the history, to which the agent is to respond."""
     answers: Sequence[ToolAnswer]
