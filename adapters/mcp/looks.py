@@ -10,11 +10,12 @@ from babelgate.canonical.value import JsonObject
 
 _METHOD: Final = "tasks/get"
 _META: Final = "io.modelcontextprotocol/"
-"""Prefix of the members of `_meta` that replace the handshake (2026-07-28)."""
+"""Prefix of the members of `_meta` with which a request of version 2026-07-28 says what a handshake would say."""
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the task with its result. Without the tasks extension, MCP returns a result once, to its call."""
+    """Return one read of the run, as a task of the tasks extension. Without this extension, a result can be read only
+    by the call that produced it."""
     task_id = target.task.task_id
     headers = {
         "Content-Type": "application/json",

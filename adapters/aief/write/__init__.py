@@ -1,1 +1,1 @@
-"""Records of a thread → the messages that AIEF callers receive."""
+"""Records of a thread → the tasks and steps that AIEF callers receive."""

@@ -1,4 +1,4 @@
-"""Endpoints of conversations, which are threads of any protocol."""
+"""Routes of conversations. Every thread, of any protocol, is shown as a conversation."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -27,7 +27,7 @@ from babelgate.canonical.value import JsonObject
 
 
 class Conversations(Handlers):
-    """Endpoints of conversations and their items."""
+    """Handlers of the routes for conversations and their items."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -45,7 +45,7 @@ class Conversations(Handlers):
         return json_response(_encode(thread))
 
     async def get_conversation(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a conversation. Raises not_found."""
+        """Return the conversation in the path. Raises not_found."""
         return json_response(_encode(await self._find(caller(request), request)))
 
     async def _find(self, who: Caller, request: AnyRequest) -> Thread:
@@ -72,7 +72,7 @@ class Conversations(Handlers):
     # Items
 
     async def list_items(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a page of items. Raises not_found, invalid."""
+        """Return a page of a conversation's items. Raises not_found, invalid."""
         who = caller(request)
         thread = await self._find(who, request)
         return json_response(await self._pages.read(who.principal, thread.thread_id, request.query_params))
@@ -86,7 +86,7 @@ class Conversations(Handlers):
         return writer.items()
 
     async def add_items(self, request: AnyRequest) -> Response[Any]:
-        """Add items. Raises not_found, invalid, unsupported, conflict (a run is active)."""
+        """Add items to a conversation. Raises not_found, invalid, unsupported, and conflict while a run is active."""
         who = caller(request)
         thread = await self._find(who, request)
         body = validate(w.ItemsCreate, await read_json(request))
@@ -99,7 +99,7 @@ class Conversations(Handlers):
         return json_response(page_of(added, {"order": "asc", "limit": "100"}))
 
     async def get_item(self, request: AnyRequest) -> Response[Any]:
-        """Answer with one item. Raises not_found, too_large."""
+        """Return one item of a conversation. Raises not_found, too_large."""
         who = caller(request)
         return json_response((await self._find_item(who, await self._find(who, request), request)).item)
 
@@ -111,7 +111,8 @@ class Conversations(Handlers):
         raise FaultError(FaultCode.NOT_FOUND, f"Item with id {item_id[:100]!r} not found.")
 
     async def delete_item(self, request: AnyRequest) -> Response[Any]:
-        """Delete an item that is a message. Raises not_found, unsupported, conflict (a run is active)."""
+        """Delete an item of a conversation, which must be a message. Raises not_found, unsupported, and conflict while
+        a run is active."""
         who = caller(request)
         thread = await self._find(who, request)
         item = await self._find_item(who, thread, request)
