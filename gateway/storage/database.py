@@ -162,9 +162,9 @@ class Database(Protocol):
         ...
 
     def make_way(self, connection: Connection, error: Exception) -> None:
-        """End other sessions that hold the locks this gateway waited for in vain.
+        """End stalled sessions of other gateways after this gateway has waited in vain for a lock.
 
-        Called after a lost race, outside of transactions, before the retry."""
+        Called after a lost race, outside of transactions, before the retry. Does nothing for other kinds of races."""
         ...
 
     def make_room(self, connection: Connection) -> None:

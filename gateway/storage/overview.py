@@ -78,9 +78,10 @@ class Overview:
         return _require_found(found[0] if found and not found[0].run.removed else None, f"Run {run_id} not found")
 
     async def count_runs(self, owner: str | None, since: int) -> tuple[Mapping[str, RunCount], bool]:
-        """Return the number of runs by status for each agent, of runs created since a time in microseconds since 1970.
+        """Return, for each agent, the number of runs and of failed runs that were created since a time.
 
-        The second value is True if there were too many runs to count all of them."""
+        `since` is in microseconds since 1970. The second value is True if there were too many runs to count all of
+        them."""
         return await self._journal.query(count_runs, owner, since)
 
     async def threads(self, owner: str, query: ThreadQuery) -> ThreadList:

@@ -1,4 +1,5 @@
-"""Publisher of commits on the event loop: cached rows, readers, and the results of commands, in this order."""
+"""Publication of commits on the event loop: first to the row cache, then to the readers, then to the callers of the
+commands."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,19 +11,21 @@ from babelgate.gateway.storage.write_queue import Commit
 
 
 class Publisher:
-    """Publisher of this gateway's commits."""
+    """Publisher of the commits of this gateway's writer. Used only on the event loop."""
 
     def __init__(
         self, channels: Channels, changes: ChangeFeed, on_commit: Callable[[Sequence[Published]], None] | None
     ) -> None:
-        """Publish to channels, then to `on_commit`, unless it is None. Changed rows are hints of the feed `changes`."""
+        """Create a publisher that passes records to `channels` and then to `on_commit`, and changed rows to the feed
+        `changes`."""
         self.rows = RowCache()
         self._channels = channels
         self._changes = changes
         self._on_commit = on_commit
 
     def publish(self, commit: Commit) -> None:
-        """Publish the outcome of a group, and resolve the futures of its commands. Called on the event loop."""
+        """Publish the outcome of a committed group, and resolve the futures of its commands. Called on the event
+        loop."""
         self.rows.apply(commit.changed)
         if commit.published:
             for each in commit.published:
