@@ -1,4 +1,5 @@
-"""Row counts of all tables, for an export. They work with the schema of any release."""
+"""Row counts of all tables and the schema revision, for commands of the CLI. They work with the schema of any
+release."""
 
 from collections.abc import Mapping
 
