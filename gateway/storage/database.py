@@ -130,7 +130,9 @@ class Database(Protocol):
         ...
 
     def leave(self, connection: Connection) -> None:
-        """Delete the rows that other gateways need only while this one runs. Called when the journal closes."""
+        """Delete the rows that this gateway has stored only for itself, such as the number of its last commit.
+
+        Called when the journal closes."""
         ...
 
     def abort(self, engine: Engine) -> None:

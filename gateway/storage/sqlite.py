@@ -248,7 +248,7 @@ class Sqlite:
         return False
 
     def leave(self, connection: Connection) -> None:
-        """Do nothing: SQLite stores no rows that only other gateways need."""
+        """Do nothing: with SQLite, a gateway stores no rows only for itself."""
 
     def abort(self, engine: Engine) -> None:
         for driver in self._sessions.get(engine, ()):
