@@ -74,9 +74,10 @@ class DisabledAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Administration(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that operators have set through the administration API: API keys, agents and disabled agents.
+    """Content of the administration, the same for all nodes that share the database: API keys, agents and disabled
+    agents.
 
-    It is the same for all nodes that share the database."""
+    Operators set it through the administration API."""
 
     revision: int = 0
     keys: tuple[StoredKey, ...] = ()
@@ -165,7 +166,7 @@ def rotate_key(tx: Transaction, key_id: str, new_digest: str, grace: int, origin
 
 
 def revoke_key(tx: Transaction, key_id: str, origin: ActOrigin) -> StoredKey:
-    """Revoke a key, and return it with its time of revocation. A key that is already revoked is unchanged. Raises
+    """End the validity of a key, and return the key with its time of revocation. A revoked key is unchanged. Raises
     not_found."""
     lock_audit(tx)
     key = read_key(tx.connection, key_id)
@@ -246,8 +247,8 @@ def put_agent(
 ) -> StoredAgent:
     """Create an agent, or replace its settings (`spec`). `subject` is the operator.
 
-    `expected` lists acceptable current revisions, from the request's If-Match: 0 stands for "does not exist", -1 for
-    any existing revision. None skips the check. Raises conflict with the reason `revision` if none matches, and
+    `expected` lists acceptable current revisions, from the request's If-Match: 0 means that the agent must not exist,
+    and -1 any existing revision. None skips the check. Raises conflict with the reason `revision` if none matches, and
     queue_full if there are already `_MAX_AGENTS` agents."""
     lock_audit(tx)
     row = _find(tx, _AGENT, name)

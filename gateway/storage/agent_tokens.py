@@ -38,14 +38,13 @@ class Sealer:
         self._cipher = AESGCM(derive.derive(key.encode()))
 
     def seal(self, content: bytes, context: str) -> bytes:
-        """Encrypt `content`, and authenticate `context` with it: only `open` with the same context decrypts the
-        result."""
+        """Return `content` encrypted. Only `open` with the same `context` can decrypt the result."""
         nonce = secrets.token_bytes(_NONCE)
         return nonce + self._cipher.encrypt(nonce, content, context.encode())
 
     def open(self, sealed: bytes, context: str) -> bytes | None:
-        """Decrypt the result of `seal`. Return None if it was sealed with another key or context, or was changed
-        since."""
+        """Return the content that `seal` encrypted. Return None if it used another key or context, or `sealed` was
+        changed."""
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context.encode())
         except (InvalidTag, ValueError):
@@ -110,7 +109,7 @@ class AgentTokenStore:
         return None if content is None else msgspec.json.decode(content, type=GrantedTokens)
 
     async def write(self, subject: str, agent: str, purpose: str, tokens: GrantedTokens) -> None:
-        """Encrypt and store the tokens of a user for an agent, in the place of earlier ones. Without a key, store
+        """Store the tokens of a user for an agent, encrypted. They replace earlier ones. Without a key, store
         nothing."""
         sealer = self._current_sealer()
         if sealer is not None:
@@ -166,8 +165,8 @@ class AgentTokenStore:
         return await self._journal.query(_list_expired, now)
 
     async def next_expiry(self) -> int | None:
-        """Return the time at which the next request for consent expires, in microseconds since 1970, or None if there
-        is none."""
+        """Return the time at which the next request for consent expires, in microseconds since 1970. Return None
+        without requests."""
         return await self._journal.query(_next_expiry)
 
 

@@ -1,7 +1,7 @@
 """Audit log: one row per change of the gateway, and one per refused call. Rows are never changed.
 
 The row of a change is written in the same transaction as the change, so neither exists without the other. Each row
-contains the hash of the previous row, and a hash of its own content. `ChainVerifier` finds a row that was changed,
+contains the hash of the previous row, and a hash over its content. `ChainVerifier` finds a row that was changed,
 inserted or removed later. It cannot find the removal of the newest rows, so keep the last hash in another place.
 
 Old rows are pruned from the beginning. The pruning writes a row with the number and the hash of the last pruned row. So

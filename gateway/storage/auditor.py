@@ -1,4 +1,4 @@
-"""Audit of acts that have no transaction of their own: refused calls, failed logins, reloads of the settings."""
+"""Audit of acts that happen outside of a transaction: refused calls, failed logins, reloads of the settings."""
 
 import asyncio
 import logging

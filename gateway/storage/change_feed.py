@@ -228,7 +228,7 @@ class ChangeFeed:
         self._add(owner, Hint("thread", thread_id, "erased", None, self._clock.now()))
 
     def note_agent(self, name: str | None) -> None:
-        """Add a hint for a changed agent to all streams. None as the name stands for several agents."""
+        """Add a hint for a changed agent to all streams. If the name is None, several agents have changed."""
         hint = Hint("agent", name, None, name, self._clock.now())
         for stream in self._streams:
             stream.add(hint)

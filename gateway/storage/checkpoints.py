@@ -92,8 +92,8 @@ class StoredCheckpoint:
     form: str
     body: bytes
     channels: Mapping[str, str] | None = None
-    """For each channel, the id of the checkpoint that last changed it, with which its value is stored. None if all
-    values are in the body."""
+    """Id of the checkpoint that last changed a channel and has its value, by channel. None if all values are in the
+    body."""
     values: Sequence[ChannelValue] = ()
     """Values of the channels. A checkpoint to be written has only the changed ones. One that was read has all, and each
     difference is followed by the values that it is based on."""

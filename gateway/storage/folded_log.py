@@ -87,7 +87,8 @@ class RecordFolder:
         self.records: list[FoldedRecord] = []
         self._folds = folds
         self._open: dict[_Part, FoldedRecord] = {}
-        """For each part, the joined deltas that a further delta extends. Any record of another event empties it."""
+        """Joined deltas that a further delta of the same part extends, by part. Any record of another event empties
+        it."""
         self._last: FoldedRecord | None = None
         """Joined deltas of the part that the last added event belongs to. None if that was no delta."""
         self._head = b""

@@ -54,7 +54,7 @@ _ROW_READS: Final[Mapping[type, Callable[[Connection, str, str], object]]] = {
     Task: queries.task,
     Run: queries.run,
 }
-"""For each type of row, the function that reads one row by owner and id."""
+"""Functions that read one row by owner and id, by type of the row."""
 log = logging.getLogger("babelgate.journal")
 
 _NOTICES: Final = 2.0

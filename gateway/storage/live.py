@@ -96,8 +96,7 @@ class Channel:
         return records[begin:end]
 
     def forget(self) -> None:
-        """Clear the ring, because its records have changed or nobody needs them soon. Readers read the journal
-        instead."""
+        """Clear the ring, because its records have changed or are not needed soon. Readers read the journal instead."""
         self._records.clear()
         self._sizes.clear()
         self._bytes = 0

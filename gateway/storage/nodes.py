@@ -112,13 +112,13 @@ def list_nodes(connection: Connection) -> list[ListedNode]:
 
 @dataclass(slots=True)
 class Watch:
-    """This node's observations of the heartbeats of the other nodes, by its own monotonic clock."""
+    """Observations of the other nodes' heartbeats by this node, timed by its own monotonic clock."""
 
     _observed_at: float = float("-inf")
     """Time of the last call of `find_dead`, in seconds of the monotonic clock."""
     _last_heartbeats: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
-    """For each node id, its last known heartbeat by the database's clock, and the time at which this node first saw
-    that heartbeat, by the monotonic clock."""
+    """Last known heartbeat of each node by the database's clock, and the time at which this node first saw that
+    heartbeat, by the monotonic clock. The key is the node id."""
 
     def find_dead(self, now: float, nodes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int]]:
         """Return id and last heartbeat of each node that is gone: its heartbeat is too old, and no newer one was

@@ -11,10 +11,10 @@ _THREADS_PER_NOTICE: Final = 100
 
 
 ADMINISTRATION: Final = 0
-"""Key in a notice, in the place of a thread's, that API keys, agents or disabled agents have changed."""
+"""Key in a notice that reports a change of API keys, agents or disabled agents. No thread has this key."""
 
 GRANTS: Final = -1
-"""Key in a notice, in the place of a thread's, that a grant was given to a new grantee."""
+"""Key in a notice that reports a grant to a new grantee. No thread has this key."""
 
 
 class Remote(msgspec.Struct, frozen=True, array_like=True):

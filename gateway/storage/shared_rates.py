@@ -80,7 +80,7 @@ class SharedRates:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._take, demands)
 
     async def give_back(self, demands: Sequence[Demand]) -> None:
-        """Undo a charge of `take`, for a run that was not started. Raises unavailable."""
+        """Reverse a charge of `take`, for a run that was not started. Raises unavailable."""
         values = ([each.key for each in demands], [each.cost for each in demands])
         await asyncio.get_running_loop().run_in_executor(self._pool, self._execute, _GIVE_BACK, values)
 

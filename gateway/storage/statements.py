@@ -43,7 +43,7 @@ from babelgate.gateway.storage.tables import (
 PAGE: Final = 2 * 2**20
 """Maximum stored size of the events in one page, in bytes. Chosen: decoded events take several times as much memory."""
 _JSON: Final = b"{"
-"""First byte of every event that an early release has stored, whatever its kind."""
+"""First byte of every event that an early release has stored, of any kind."""
 
 
 def table_of(model: Any) -> Table:

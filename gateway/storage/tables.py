@@ -218,7 +218,7 @@ class InterruptRow(TableRow, table=True):
 
 
 class AliasRow(TableRow, table=True):
-    """Name that a protocol uses for a thread with an agent, in the place of its id."""
+    """Name that a protocol uses for a thread with an agent, instead of the thread's id."""
 
     __table_args__ = (Index("alias_thread", "owner", "thread_id"),)
 

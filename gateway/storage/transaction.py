@@ -73,8 +73,7 @@ class ThreadState:
     interrupts: dict[tuple[str, str], Interrupt] = field(default_factory=dict[tuple[str, str], Interrupt])
     """Open questions by task id and question id, the oldest first."""
     references: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    """For the id of each open task and active run, the short reference such as `#17` that the log stores instead of
-    it."""
+    """Short reference such as `#17` that the log stores instead of an id, by id of each open task and active run."""
     newest_run: tuple[int, bool] | None = None
     """Sequence number at which the newest run that is not removed begins, and True if that run failed. None if not read
     yet."""

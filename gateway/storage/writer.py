@@ -117,7 +117,7 @@ class JournalWriter:
             self._thread.join()
 
     def note_ended(self) -> None:
-        """Forget the thread after it has ended, so that `is_started` is False."""
+        """Drop the reference to the ended thread, so that `is_started` is False."""
         self._thread = None
 
     def give_up(self) -> None:

@@ -76,8 +76,7 @@ _ROWS_OF_THREAD: Final = {
     table: _select(table, (table.c.owner == bindparam("its_owner")) & (table.c.thread_id == bindparam("its_thread")))
     for table in (_ALIAS, _HOOK, _CHECKPOINT, _VALUE, _WRITE)
 }
-"""For each table, the query for the rows of a thread. Built once: building a statement takes longer than executing
-it."""
+"""Queries for the rows of a thread, one per table. Built once: building a statement takes longer than executing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

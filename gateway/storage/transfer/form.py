@@ -83,7 +83,7 @@ class RecordLine(_Line, tag="record"):
 
 
 class AliasLine(_Line, tag="alias"):
-    """Name that a protocol uses for the thread with an agent, in the place of its id."""
+    """Name that a protocol uses for the thread with an agent, instead of the thread's id."""
 
     protocol: str
     agent: str

@@ -386,7 +386,7 @@ class _Thread:
         self._owner = owner
         self._thread_id = thread_id
         self._references: dict[str | None, str | None] = {None: None}
-        """For each id of a task or run, the short reference such as `#17` that the log stores instead of it."""
+        """Short reference such as `#17` that the log stores instead of an id, by id of each task and run."""
         self._rows: list[tuple[Any, ...]] = []
         self._size = 0
 

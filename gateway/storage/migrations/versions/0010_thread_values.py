@@ -1,4 +1,4 @@
-"""Values of threads, for searches by them."""
+"""Table of the values of thread states, an index for searches by them."""
 
 import sqlalchemy as sa
 from alembic import op
