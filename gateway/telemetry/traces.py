@@ -152,7 +152,7 @@ class OtelRequestSpan:
         """Start the span of the protocol operation that the request calls, and make it the current span of the task.
 
         `context` has trace headers from the body. For a trusted caller, they name the parent, and the request's span is
-        linked. For any other caller, the request's span is the parent."""
+        linked. For any other caller, the request's span is the parent, and the span that they name is linked."""
         parent, links = set_span_in_context(self._span, self._parent), list[Link]()
         sent = {name: value for name in _HEADERS if isinstance(value := context.get(name), str)}
         if sent:
