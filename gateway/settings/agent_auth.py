@@ -122,7 +122,7 @@ class TokenExchange(TokenRequest):
     8693)."""
 
     subject_token_type: Literal["access_token", "jwt"] = "access_token"
-    """Type by which the caller's token is sent to the provider."""
+    """Type that the request states for the caller's token (RFC 8693, 3)."""
     requested_token_type: Annotated[str, Field(min_length=1)] | None = None
     """Type of the requested token, as a URI. By default it is not sent, as some providers refuse it."""
     actor: bool = False

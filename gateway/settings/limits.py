@@ -31,7 +31,7 @@ AgentPattern = Annotated[str, AfterValidator(_check_pattern)]
 
 
 class RateLimit(SettingsSection):
-    """One rule of `limits.rate`: the number of runs that may start in a time."""
+    """One rule of `limits.rate`: the number of runs that may start in a period."""
 
     per: RateScope
     """Scope of the count: `key` (the caller, which is an API key or a user with tokens), `owner` or `agent`."""

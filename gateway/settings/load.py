@@ -235,7 +235,7 @@ def _check_aliases(content: JsonObject) -> None:
 
 
 class _Filler:
-    """Replacement of `${VAR}` and `${file:…}` in all values of a file."""
+    """Replacement of `${VAR}` and `${file:…}` in the values of a file."""
 
     def __init__(self) -> None:
         self.missing: list[tuple[tuple[str, ...], str]] = []

@@ -40,7 +40,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     digest: str
-    """SHA-256 digest of the secret, in hex digits."""
+    """SHA-256 digest of the key's secret, in hex digits."""
     created_at: int
     created_by: str
     """Subject of the caller that created the key."""

@@ -43,8 +43,8 @@ class Sealer:
         return nonce + self._cipher.encrypt(nonce, content, context.encode())
 
     def open(self, sealed: bytes, context: str) -> bytes | None:
-        """Return the content that `seal` encrypted. Return None if it used another key or context, or `sealed` was
-        changed."""
+        """Return the content that `seal` has encrypted. Return None if `seal` used another key or context, or `sealed`
+        was changed."""
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context.encode())
         except (InvalidTag, ValueError):

@@ -57,7 +57,7 @@ class CountingAuditor(Auditor):
     So a caller that is refused in a loop does not fill the database."""
 
     def __init__(self, journal: Journal, clock: Callable[[], float] = time.monotonic) -> None:
-        """Create the auditor. `clock` is a steady clock, in seconds."""
+        """Create the auditor. `clock` returns the time of a monotonic clock, in seconds."""
         self._journal = journal
         self._clock = clock
         self._counts: dict[Act, int] = {}

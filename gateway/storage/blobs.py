@@ -197,7 +197,7 @@ class FolderBlobs(Blobs):
         return self.folder / check_hash(blob)[:2] / blob
 
     def put_file(self, file: IO[bytes], blob: str) -> None:
-        """Store the rest of an open file, unless the folder has it already. Raises unavailable if the disk fails."""
+        """Store the rest of an open file, unless the folder has it. Raises unavailable if the disk fails."""
         if self._touch(blob):
             return
         try:

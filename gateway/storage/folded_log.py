@@ -17,7 +17,7 @@ from babelgate.gateway.storage.short_form import lengthen, refer
 from babelgate.gateway.storage.statements import sql_of
 
 PIECE: Final = 8192
-"""Maximum number of records that one query reads. Chosen: 30 ms of a reader."""
+"""Maximum number of records that one query reads. Chosen: 30 ms of a reader thread."""
 _Part = tuple[str | None, int | None]
 """Id of a message, and index of a part in it."""
 
@@ -92,7 +92,7 @@ class RecordFolder:
         self._last: FoldedRecord | None = None
         """Joined deltas of the part that the last added event belongs to. None if that was no delta."""
         self._head = b""
-        """First bytes of the stored form of a delta of that part, up to and including `"text":`."""
+        """First bytes of the stored form of a delta of the part in `_last`, up to and including `"text":`."""
 
     def add(self, added: FoldedRecord) -> None:
         """Add the next record. A delta is joined to the open deltas of its part, if there are any."""

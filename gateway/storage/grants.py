@@ -95,7 +95,10 @@ class GrantStore:
     async def give(
         self, owner: str, thread_id: str, grantee: str, level: GrantLevel, by: str, expires: int | None
     ) -> Grant:
-        """Implement `babelgate.canonical.grant.Grants.give`. Raises not_found, invalid, queue_full."""
+        """Share a thread of an owner with a grantee, or replace the existing grant, as
+        `babelgate.canonical.grant.Grants.give` specifies.
+
+        Raises not_found, invalid, and queue_full if the thread has `_MAX_GRANTS` grants."""
         now = self._clock.now()
         if not _GRANTEE.fullmatch(grantee):
             raise FaultError(FaultCode.INVALID, "grantee: expected owner:NAME or group:NAME.")

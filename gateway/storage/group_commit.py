@@ -171,5 +171,6 @@ class SharedGroupCommit:
 
 
 def _join(part: list[QueuedCommand], parts: Sequence[list[QueuedCommand]]) -> list[QueuedCommand]:
-    """Return the commands of a part and of the parts that remain on the stack after it, in order."""
+    """Return the commands of `part` and of all remaining `parts`, in order. `parts` is a stack: its last element is
+    next."""
     return [write for each in (part, *reversed(parts)) for write in each]

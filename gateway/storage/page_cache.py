@@ -4,7 +4,8 @@ A reader has a cursor. It requests the next few records, and stores no others wh
 pages of all readers together have one limit, however many readers there are and however slow they are.
 
 Only complete pages are cached: existing records do not change, but more may follow at the end of a log. Two events do
-change records, the erasure of a thread and the removal of a run. Both call `forget`."""
+change records: a thread is erased, or its log is rewritten because a run was removed or states were pruned. Both call
+`forget`."""
 
 import asyncio
 from bisect import bisect_right
@@ -162,7 +163,7 @@ class PageCache:
         self._size -= sum(page.weight for page in self._blocks.pop(block))
 
     def forget(self, pk: int) -> None:
-        """Drop the pages of a thread that was erased, or whose log was rewritten."""
+        """Drop the pages of a thread that was erased, or whose earlier records have changed."""
         for block in [block for block in self._blocks if block[0] == pk]:
             self._drop(block)
         for key in [key for key in self._loading if key[0] == pk]:

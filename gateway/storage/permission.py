@@ -1,5 +1,4 @@
-"""File permissions of everything that the gateway stores: 0600 for files and 0700 for folders, independent of the
-umask."""
+"""File permissions of all that the gateway stores: 0600 for files and 0700 for folders, independent of the umask."""
 
 import os
 import stat

@@ -300,8 +300,8 @@ class Postgres:
             )
 
     def claim(self, connection: Connection) -> None:
-        """Record this gateway as the last writer. Raises conflict if another gateway has used the database since this
-        one did."""
+        """Record this gateway as the one that last used the database. Raises conflict if another one was recorded
+        since."""
         meta = table_of(MetaRow)
         if self._shared:  # tells a gateway that used the database alone, and lost it, that its memory is out of date
             self._claim_with_others(connection)

@@ -24,8 +24,7 @@ class Publisher:
         self._on_commit = on_commit
 
     def publish(self, commit: Commit) -> None:
-        """Publish the outcome of a committed group, and resolve the futures of its commands. Called on the event
-        loop."""
+        """Publish the outcome of a group, and resolve the futures of its commands. Called on the event loop."""
         self.rows.apply(commit.changed)
         if commit.published:
             for each in commit.published:

@@ -53,7 +53,7 @@ _THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
 _EVENT, _NODE, _INTERRUPT = table_of(EventRow), table_of(NodeRow), table_of(InterruptRow)
 
 SCANNED: Final = 5000
-"""Maximum number of rows that one page examines to find those that match. Chosen: 10 ms."""
+"""Maximum number of rows that one page reads to find those that match. Chosen: 10 ms."""
 COUNTED: Final = 10_000
 """Maximum number of runs that `count_runs` counts. Chosen: 20 ms."""
 _TEXTS_SCANNED: Final = 1000

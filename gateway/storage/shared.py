@@ -85,10 +85,11 @@ class _TouchedThread:
 
     state: ThreadState
     start: int
-    """Sequence number of its newest record when the transaction first read it. 0 if the transaction creates it."""
+    """Sequence number of the thread's newest record when the transaction first read the thread. 0 if the transaction
+    creates it."""
     end: int
-    """Sequence number that its newest record must have in the database before the commit, if no other gateway has
-    written."""
+    """Sequence number that the thread's newest record must have in the database before the commit, if no other gateway
+    has written."""
 
 
 class SharedTransaction(Transaction):
@@ -110,7 +111,7 @@ class SharedTransaction(Transaction):
         """Number of pending runs in the database by agent, owner, and whether they are delayed. None until it is
         counted."""
         self._queueing: Counter[tuple[str, str, bool]] = Counter()
-        """Changes of these numbers by the transaction that are not written to the database yet."""
+        """Changes of the numbers in `_queued` by this transaction that are not written to the database yet."""
         self._behind: OrderedDict[int, int] = OrderedDict()
         """Newest sequence number of each thread in the notices of other gateways, by database key."""
 

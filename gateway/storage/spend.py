@@ -163,8 +163,9 @@ def prune_spend(connection: Connection, before: int, active: Sequence[str], acti
 
 
 def list_questions(connection: Connection, prefix: str) -> list[tuple[str, Interrupt]]:
-    """Return the open questions whose ids begin with `prefix`, each with its owner. The ids of a budget's questions
-    do."""
+    """Return the open questions whose ids begin with `prefix`, each with its owner.
+
+    The gateway finds its own questions about budgets by such a prefix."""
     is_open = _INTERRUPT.c.action.is_(None) & _INTERRUPT.c.interrupt_id.startswith(prefix, autoescape=True)
     rows = connection.execute(select(_INTERRUPT.c.owner, _INTERRUPT.c.body).where(is_open))
     return [(owner, decode_row(Interrupt, body)) for owner, body in rows]

@@ -191,8 +191,8 @@ class RunRow(TableRow, table=True):
     the database."""
     body: bytes = Field(sa_type=LargeBinary)
     crashes: int = Field(default=0, sa_column=Column(Integer, server_default=text("0"), nullable=False))
-    """Number of gateway processes that were killed or crashed during the run. Writing the row after a record does not
-    change it."""
+    """Number of gateway processes that were killed or crashed during the run. Only `run_rows.count_crashes` changes
+    it."""
 
 
 class InterruptRow(TableRow, table=True):
@@ -230,8 +230,8 @@ class AliasRow(TableRow, table=True):
 
 
 class BlobUseRow(TableRow, table=True):
-    """Stored file that a thread refers to. A caller can read a file only through such a thread. The sweep deletes files
-    without any."""
+    """Stored file to which a thread refers. A caller can read a file only through such a thread. The sweep deletes a
+    file to which no thread refers."""
 
     __table_args__ = (Index("blob_use_blob", "blob"),)
 
@@ -411,7 +411,7 @@ class ApiKeyRow(TableRow, table=True):
     created_by: str
     """Subject of the caller that created the key."""
     digest: str = Field(unique=True)
-    """SHA-256 digest of the secret, in hex digits."""
+    """SHA-256 digest of the key's secret, in hex digits."""
     expires_at: int | None = Field(default=None, sa_type=BigInteger)
     revoked_at: int | None = Field(default=None, sa_type=BigInteger)
     last_used_at: int | None = Field(default=None, sa_type=BigInteger)

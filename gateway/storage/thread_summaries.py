@@ -42,7 +42,7 @@ _THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
 _EVENT, _INTERRUPT, _USE = table_of(EventRow), table_of(InterruptRow), table_of(BlobUseRow)
 
 _SCANNED: Final = 1000
-"""Maximum number of rows that one page examines to find those that match. Chosen: 10 ms."""
+"""Maximum number of rows that one page reads to find those that match. Chosen: 10 ms."""
 MAX_RUNS: Final = 1000
 """Maximum number of runs of a thread that are read, the newest ones. Chosen: 1 ms."""
 _MAX_QUESTIONS: Final = 100

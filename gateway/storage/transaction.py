@@ -69,11 +69,12 @@ class ThreadState:
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
     """Tasks that have not ended, by id."""
     runs: dict[str, Run] = field(default_factory=dict[str, Run])
-    """Pending and running runs by id, the oldest first."""
+    """Pending and running runs by id, oldest first."""
     interrupts: dict[tuple[str, str], Interrupt] = field(default_factory=dict[tuple[str, str], Interrupt])
     """Open questions by task id and question id, the oldest first."""
     references: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    """Short reference such as `#17` that the log stores instead of an id, by id of each open task and active run."""
+    """Map from the id of each open task and active run to the short reference, such as `#17`, that the log stores
+    instead of the id."""
     newest_run: tuple[int, bool] | None = None
     """Sequence number at which the newest run that is not removed begins, and True if that run failed. None if not read
     yet."""
@@ -400,7 +401,7 @@ class Transaction:
     ) -> None:
         """Append events of an agent with their JSON. All get the same time, task, run and attempt.
 
-        Each event must be the one that decoding its JSON gives."""
+        Each event must be equal to the result of decoding the JSON next to it."""
         if not events:
             return
         self.touched += 1
@@ -473,7 +474,7 @@ class Transaction:
                 pass
 
     def _advance(self, state: ThreadState, record: Record) -> None:
-        """Apply a record to the thread, and to its task and run if these are open.
+        """Apply a record to its thread, and to its task and run if they are open.
 
         Raises AssertionError for a transition that the state machine forbids."""
         thread = thread_after(state.thread, record)
@@ -543,8 +544,7 @@ class Transaction:
             statement.run_many(self.connection, rows)
 
     def _write_threads(self, rows: _Rows) -> None:
-        """Write the changed rows of threads. Called last, because the status of a thread depends on the rows of its
-        runs."""
+        """Write the rows of threads. Called last, because the status of a thread depends on the rows of its runs."""
         new: list[tuple[Any, ...]] = []
         changed: list[tuple[Any, ...]] = []
         only_touched: list[tuple[Any, ...]] = []

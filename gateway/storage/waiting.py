@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Waiting(NamedTuple):
     """Numbers of waiting runs, as they concern one owner and one agent.
 
-    A run with a later start time is delayed until then, and only then waits."""
+    A run with a start time in the future counts as delayed, and not as waiting, until that time."""
 
     agent: int
     """Number of runs of all owners that wait for the agent."""

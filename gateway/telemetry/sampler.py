@@ -1,4 +1,4 @@
-"""Sampler of the gauges: it reads the state of the gateway's parts periodically, and before each scrape."""
+"""Sampler of the gauges: it reads the state of the gateway's parts at intervals, and before each scrape."""
 
 import asyncio
 import threading

@@ -16,10 +16,8 @@ from babelgate.gateway.storage.database import HEAD, REVISIONS
 
 FORMAT: Final = "babelgate-export"
 VERSION: Final = 1
-"""Version of the format. This release reads all versions up to it.
-
-It is incremented with every change of the lines, except for changes of events, which the revision of the database
-covers."""
+"""Version of the format. This release reads all versions up to it. It is incremented with every change of the lines,
+except for changes of events, which the revision of the database covers."""
 LINE: Final = 256 * 2**20
 """Maximum size of a line, in bytes. Chosen: the longest lines contain one event, or one state of a graph in base64."""
 _HEADER: Final = 4096

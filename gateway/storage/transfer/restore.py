@@ -91,8 +91,8 @@ class Restored:
 
     outcome: Outcome
     live: int = 0
-    """Number of its pending and running runs. The next gateway that opens the database recovers them, as after a
-    crash."""
+    """Number of the thread's pending and running runs. The next gateway that opens the database recovers them, as after
+    a crash."""
 
 
 @dataclass(slots=True)
@@ -386,7 +386,8 @@ class _Thread:
         self._owner = owner
         self._thread_id = thread_id
         self._references: dict[str | None, str | None] = {None: None}
-        """Short reference such as `#17` that the log stores instead of an id, by id of each task and run."""
+        """Map from the id of each task and run to the short reference, such as `#17`, that the log stores instead of
+        the id."""
         self._rows: list[tuple[Any, ...]] = []
         self._size = 0
 
