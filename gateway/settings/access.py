@@ -92,7 +92,7 @@ class AccessRule(SettingsSection):
 def scopes_of(rules: Sequence[AccessRule]) -> Sequence[str]:
     """Return the scopes in `who` of all rules that allow something, each once, in the order of the rules.
 
-    Clients request these scopes to be allowed."""
+    The gateway's metadata for OAuth clients lists them as the scopes to request."""
     return list(dict.fromkeys(scope for rule in rules if rule.allow for scope in rule.names_of("scope")))
 
 

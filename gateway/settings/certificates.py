@@ -33,7 +33,8 @@ class CertificateError(Exception):
 
 
 def sections_of(settings: "Settings") -> Iterator[tuple[tuple[str, ...], CertificateFiles]]:
-    """Yield each section with certificate files, after its location, such as `("agents", "planner", "tls")`."""
+    """Yield the location of each section with certificate files, such as `("agents", "planner", "tls")`, and the
+    section."""
     if settings.tls is not None:
         yield ("tls",), settings.tls
     for name, agent in settings.agents.items():

@@ -134,7 +134,7 @@ def check_distinct(keys: Mapping[str, Sequence[ApiKey]]) -> None:
 
 
 def is_trusted_url(url: str) -> bool:
-    """Return True if only the owner of the host in a URL can respond to it: https, or http on this machine."""
+    """Return True if a URL leads only to its host, even on a hostile network: https, or http on this machine."""
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -10,7 +10,9 @@ ADMIN: Final = "admin.listen"
 
 
 def listens_of(settings: Settings) -> Mapping[str, str | None]:
-    """Return the address of each further listener by the name of its setting, or None if the setting has no value."""
+    """Return the address of each further listener by the name of its setting, that of the metrics first.
+
+    The address is None if the setting has no value."""
     return {METRICS: settings.telemetry.metrics.listen, ADMIN: settings.admin.listen}
 
 

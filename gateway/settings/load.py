@@ -37,7 +37,7 @@ _VARIABLE: Final = re.compile(r"\$\$\{|\$\{file:([^}]*)(\}?)|\$\{([A-Za-z_][A-Za
 
 
 class ConfigError(Exception):
-    """Errors in the settings, one line of text each, all found in one pass."""
+    """Errors in the settings. `problems` has one line of text for each."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))

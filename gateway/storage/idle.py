@@ -24,7 +24,7 @@ class Idle:
     seq: int
     """Sequence number of the thread's newest record."""
     unfinished: bool
-    """True if one of its tasks has not ended."""
+    """True if one of the thread's tasks has not ended."""
 
 
 def idle_threads(connection: Connection, after: int, finished: int, unfinished: int) -> tuple[list[Idle], int | None]:

@@ -60,8 +60,9 @@ class Adopted:
     """Runs and webhooks that one heartbeat has taken over, because they belonged to no living node."""
 
     runs: Sequence[tuple[str, str, str | None]] = ()
-    """Owner and id of each run, and the name of its previous node: its id if this node never saw it, None if there was
-    none."""
+    """Owner and id of each run, and the name of the node that had it before.
+
+    Instead of the name, the node's id if this node never saw that node, and None if no node had the run."""
     webhooks: Sequence[tuple[str, str, str]] = ()
     """Owner, task id and webhook id of each webhook."""
 

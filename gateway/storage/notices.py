@@ -38,7 +38,7 @@ class Remote(msgspec.Struct, frozen=True, array_like=True):
 
 class Notice(msgspec.Struct, frozen=True, array_like=True):
     node: str
-    """Id of the gateway whose commits these are."""
+    """Id of the gateway that made the commits in `threads`."""
     threads: tuple[Remote, ...]
 
 

@@ -44,7 +44,7 @@ _IS_USED: Final = (
     "OR EXISTS (SELECT FROM remnant WHERE thread_pk >= {first} AND thread_pk < {end})"
 )
 _LATER: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation, psycopg.errors.DuplicateTable)
-"""Errors after which the change is retried later:
+"""Database errors after which a change of the partitions is retried later:
 
 - another session has locked the log;
 - the default partition has received rows of the new partition meanwhile;

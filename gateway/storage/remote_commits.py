@@ -11,7 +11,7 @@ from babelgate.gateway.storage.notices import Remote
 log = logging.getLogger("babelgate.journal")
 
 Note = Callable[[Remote], None]
-"""Function that marks a thread as out of date in the writer's memory, for a notice about it."""
+"""Function that receives a notice, and marks its thread as out of date in the writer's memory."""
 ReadEnds = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]
 """Function that returns the newest sequence number of threads, by database key, from the database. It raises
 FaultError."""

@@ -75,7 +75,10 @@ def _names(tasks: Iterable[Any]) -> set[str | None]:
 
 
 def _of_tasks(tasks: Sequence[Any]) -> ColumnElement[bool]:
-    """Return the SQL condition for the records of these tasks, between the first record of any and the last of any."""
+    """Return the SQL condition for the records of these tasks.
+
+    It limits the search to records after the beginning of the earliest task and, if all tasks have ended, before the
+    end of the latest."""
     conditions = [_EVENT.c.seq >= min(task.first_seq for task in tasks), _EVENT.c.task_id.in_(_names(tasks))]
     if all(task.state in _TERMINAL for task in tasks):
         conditions.append(_EVENT.c.seq <= max(task.last_seq for task in tasks))

@@ -165,7 +165,8 @@ class SharedTransaction(Transaction):
         return any(ends.get(pk) != (look.end or None) for pk, look in self._touched_threads.items())
 
     def forget(self) -> None:
-        """Discard the changes of the transaction in memory, and drop the threads it used from the cache.
+        """Discard the changes of the transaction in memory, and drop from the cache the threads that the transaction
+        used.
 
         All other threads stay cached, because races against other gateways are frequent."""
         threads, self._touched_threads = self._touched_threads, {}

@@ -126,7 +126,7 @@ class TurnRecords:
     tasks: frozenset[str | None]
     """Texts by which rows of the log may refer to the tasks of the runs: their ids and short references."""
     tasks_begun: frozenset[int]
-    """Sequence numbers of the records that created these tasks."""
+    """Sequence numbers of the records that created the tasks of the runs."""
     message_ranges: Sequence[tuple[int, int]]
     """Ranges of sequence numbers, first and last, that contain the messages outside of runs: those of the turns, and
     later ones that replace them."""
@@ -174,7 +174,8 @@ def find_records(connection: Connection, pk: int, owner: str, turns: Sequence[Tu
 
 
 def _find_spans(connection: Connection, pk: int, turns: Sequence[Turn]) -> Sequence[tuple[int, int]]:
-    """Return the range of these messages, and the range of the newest message that replaces each of them.
+    """Return the range of sequence numbers of the turns' messages, and that of the newest message that replaces each of
+    them.
 
     A later message with the same id replaces an earlier one."""
     if not turns:

@@ -17,7 +17,7 @@ _FAULT_DETAILS: Final = ("status", "body", "reason", "retry_after")
 """Names of the details of a fault that a line shows: the response of an agent's server. The client of the server has
 redacted and shortened their values."""
 _CALL: Final = ("trace_id", "span_id", "owner", "subject", "credential", "protocol", "operation", "agent")
-"""Names of the request's fields that every line contains which was written during the request."""
+"""Names of the request's fields in each line that was written during the request."""
 REQUESTS: Final = "babelgate.request"
 """Name of the logger for access lines. Only these lines contain the status and duration of the request."""
 
@@ -90,8 +90,9 @@ def _add(line: dict[str, Any], request: RequestContext, names: tuple[str, ...]) 
 
 
 def _fault_of(record: logging.LogRecord) -> Fault | None:
-    """Return the fault that a log record reports: its `extra={"fault": …}`, or the fault of its exception. Return None
-    without."""
+    """Return the fault that a log record reports: its `extra={"fault": …}`, or the fault of its exception.
+
+    Return None if there is no fault."""
     fault = getattr(record, "fault", None)
     if isinstance(fault, Fault):
         return fault

@@ -16,7 +16,7 @@ _TIMEOUT: Final = 10.0
 _MAX_CLIENTS: Final = 8
 """Maximum number of concurrent connections. Chosen: Prometheus needs one, and each takes a thread."""
 _POLL: Final = 1.0
-"""Seconds between two checks of the server's thread for the shutdown. Chosen."""
+"""Seconds between two checks of the server's thread whether it must stop. Chosen."""
 
 
 class MetricsListener(ThreadingHTTPServer):

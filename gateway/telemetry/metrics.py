@@ -25,7 +25,7 @@ from prometheus_client.exposition import generate_latest
 from babelgate.gateway.observe import GatewayObserver
 
 OTHER: Final = "other"
-"""Label value that agents and protocols share which exceed the limit on label values."""
+"""Shared label value of all agents, protocols and issuers beyond their limit."""
 MAX_AGENTS: Final = 199
 """Maximum number of agents that are label values themselves. Chosen: a scrape stays below 3,000 lines for 30 active
 agents, and prometheus-client needs 7 ms per 1,000 lines."""

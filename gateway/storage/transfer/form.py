@@ -159,7 +159,7 @@ class SectionEnd(_Line, tag="section_end"):
     lines: int
     """Number of lines in the section, not counting this one."""
     sha256: str
-    """SHA-256 of these lines with their line ends, in hex digits."""
+    """SHA-256 of the lines of the section with their line ends, in hex digits."""
 
 
 class End(_Line, tag="end"):

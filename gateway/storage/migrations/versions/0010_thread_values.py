@@ -1,4 +1,4 @@
-"""Table of the values of thread states, an index for searches by them."""
+"""Table of the values of thread states, which is an index for searches by value."""
 
 import sqlalchemy as sa
 from alembic import op
