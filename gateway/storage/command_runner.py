@@ -41,7 +41,7 @@ class CommandRunner:
         """Run a command without a savepoint, and return its result, or the fault that it raised before it changed
         anything.
 
-        Raises Spoiled if it failed after a change, and the driver's error if the database failed."""
+        Raises Spoiled if it failed after a change, and the error of SQLAlchemy or the driver if the database failed."""
         touched = self._tx.touched
         try:
             return write.run(self._tx), None
@@ -58,7 +58,7 @@ class CommandRunner:
         """Run a command in a savepoint, and return its result or fault. A failure rolls back only the changes of this
         command.
 
-        Raises the driver's error if the database failed."""
+        Raises the error of SQLAlchemy or the driver if the database failed."""
         tx = self._tx
         tx.seal()
         published, changed = len(tx.published), len(tx.changed)

@@ -61,7 +61,7 @@ _SAVED: Final = beginnings("state_saved")
 _WITH_STATES: Final = _SAVED + beginnings("step_started") + beginnings("native")
 """First bytes of the stored form of events that may contain a `StateChange`."""
 _RECORDS: Final = 1000
-"""Maximum number of log records that one transaction deletes. Chosen: other commands do not wait long for it."""
+"""Maximum number of log records that one transaction deletes. Chosen: other commands wait for the transaction."""
 _BYTES: Final = 4 * 2**20
 """Maximum total size of the log records that one transaction deletes, in bytes. Chosen. A larger record is deleted
 alone."""

@@ -20,7 +20,8 @@ _MAX_BYTES: Final = 32 * 1024 * 1024
 _OVERHEAD: Final = 4 * 1024
 """Estimated size, in bytes, of a snapshot's objects without their content. Chosen."""
 _NEAR: Final = 256
-"""Number of records within which a newer snapshot does not replace the second, older one of a name. Chosen."""
+"""Distance in records up to which a later snapshot does not replace the older of the two that are cached per name.
+Chosen."""
 _EARLIER: Final = "earlier"
 """Marker that distinguishes the key of the second, older snapshot of a name from that of the newest."""
 
@@ -52,7 +53,8 @@ class SnapshotCache:
         page: Page,
         until: int | None,
     ) -> S:
-        """Return a snapshot of a thread: the records up to `until`, or all committed ones if it is None, folded.
+        """Return the snapshot that results from a thread's records up to `until`, or from all committed ones if it is
+        None.
 
         `pk` is the thread's database key, and `name` identifies the kind of snapshot. `empty` creates a snapshot of no
         records, and `page` reads records. The result is a copy that the caller may change. Raises too_large if the

@@ -122,7 +122,8 @@ class GrantStore:
     async def find(self, grantees: Collection[str], kind: Kind, shared_id: str) -> Grant | None:
         """Return the grant by which one of the grantees may use a thread, task or run, or None if there is none.
 
-        If several apply, the oldest thread precedes, and then the level `write`."""
+        If several threads have the id, the oldest is used. Of several grants of one thread, one with the level `write`
+        is returned."""
         return await self._journal.query(_find, grantees, kind, shared_id, self._clock.now())
 
     async def find_threads(self, owner: str, grantees: Collection[str], thread_ids: Collection[str]) -> Set[int]:

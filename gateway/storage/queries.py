@@ -239,7 +239,7 @@ class Due:
     delivered_seq: int
     """Sequence number of the last delivered record."""
     node: str | None = None
-    """Id of the node that delivers to the webhook. None without a cluster."""
+    """Id of the node that delivers to the webhook. None if no node has taken it yet, or without a cluster."""
     failures: int = 0
     """Number of failed attempts to deliver the next body."""
     next_try: int | None = None

@@ -243,8 +243,9 @@ class SharedTransaction(Transaction):
         return state
 
     def begin_keys(self, latest: int) -> None:
-        """Advance the sequence of thread keys beyond `latest`, the highest key that was assigned while the database was
-        not shared."""
+        """Advance the sequence of thread keys beyond `latest`, the highest key in use.
+
+        While the database was not shared, a gateway assigned keys without the sequence."""
         self._ask(_SKIP_KEYS, latest, latest, latest)
 
     def new_key(self) -> int:

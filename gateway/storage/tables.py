@@ -187,8 +187,8 @@ class RunRow(TableRow, table=True):
     last_seq: int
     removed: bool = Field(sa_column_kwargs={"server_default": false()})
     node: str | None = None
-    """Id of the node that executes the run, or on which it waits. None if its node is gone, or if only one gateway uses
-    the database."""
+    """Id of the node that executes the run, or on which it waits. None if no node has taken the run yet, or if only one
+    gateway uses the database."""
     body: bytes = Field(sa_type=LargeBinary)
     crashes: int = Field(default=0, sa_column=Column(Integer, server_default=text("0"), nullable=False))
     """Number of gateway processes that were killed or crashed during the run. Only `run_rows.count_crashes` changes
@@ -269,7 +269,8 @@ class WebhookRow(TableRow, table=True):
     delivered_seq: int
     done: bool
     node: str | None = None
-    """Id of the node that delivers to the webhook. None as in `RunRow`."""
+    """Id of the node that delivers to the webhook. None if no node has taken it yet, or if only one gateway uses the
+    database."""
     body: bytes = Field(sa_type=LargeBinary)
     failures: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
     """Number of failed attempts since the last successful delivery."""
