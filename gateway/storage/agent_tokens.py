@@ -165,8 +165,8 @@ class AgentTokenStore:
         return await self._journal.query(_list_expired, now)
 
     async def next_expiry(self) -> int | None:
-        """Return the time at which the next request for consent expires, in microseconds since 1970. Return None
-        without requests."""
+        """Return the time at which the next request for consent expires, in microseconds since 1970, or None if there
+        are no requests."""
         return await self._journal.query(_next_expiry)
 
 

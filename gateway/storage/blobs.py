@@ -141,8 +141,8 @@ class Blobs(ABC):
     async def load(self, part: FilePart, limit: int | None = None) -> FilePart:
         """Return the file part with its bytes in `inline`.
 
-        Return it unchanged if it refers to no stored file, or if its size is above `limit` (None: no limit). Raises as
-        `get`."""
+        Return it unchanged if it refers to no stored file, or if its size is above `limit` (None: no limit). Raises the
+        same faults as `get`."""
         if part.blob is None or part.inline is not None or (limit is not None and (part.size or 0) > limit):
             return part
         held = self._held.get(part.blob)

@@ -328,6 +328,6 @@ class Journal:
     async def sized_page(self, pk: int, after: int, until: int) -> tuple[Sequence[Record], Sequence[int], bool]:
         """Return the records of a thread with a sequence number above `after` and up to `until`.
 
-        Also return their sizes in bytes, and True if the page ends before `until` because of `_ROOM`. Raises as
-        `query`."""
+        Also return their sizes in bytes, and True if the page ends before `until` because of `_ROOM`. Raises the same
+        faults as `query`."""
         return await self.query(read_sized_page, pk, after, until, _ROOM, self._created)

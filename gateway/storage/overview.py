@@ -62,7 +62,7 @@ class ThreadContent:
 
 
 class Overview:
-    """Reads for the console, by owner. For lists, the owner None stands for all owners."""
+    """Reads for the console, by owner. For lists, None as the owner means all owners."""
 
     def __init__(self, journal: Journal, reads: JournalReads) -> None:
         self._journal = journal

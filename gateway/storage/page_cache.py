@@ -67,7 +67,7 @@ class RecordPage:
 
 
 def fitting(sizes: Sequence[int], begin: int, end: int, room: int) -> int:
-    """Return the end index of the longest slice of `sizes` from `begin` whose sum is at most `room`, and at most `end`.
+    """Return the end index, at most `end`, of the longest slice of `sizes` from `begin` whose sum is at most `room`.
 
     The slice has at least one item."""
     for place in range(begin, end):

@@ -76,7 +76,8 @@ class SharedRates:
     async def take(self, demands: Sequence[Demand]) -> tuple[bool, Sequence[float]]:
         """Charge a run to the counters of all its demands, or to none if one of them lacks room. Raises unavailable.
 
-        Return True if it was charged, and for each demand the used time of its counter before, in seconds."""
+        Return True if it was charged, and for each demand the time that earlier runs have used of its counter, in
+        seconds."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._take, demands)
 
     async def give_back(self, demands: Sequence[Demand]) -> None:

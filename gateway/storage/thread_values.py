@@ -68,7 +68,9 @@ class ValueMatches:
 
 
 def find(connection: Connection, owner: str, values: JsonObject) -> ValueMatches:
-    """Search an owner's threads for those whose state has all members of `values`."""
+    """Search an owner's threads for those whose state has all members of `values`.
+
+    Return them, and the threads for which the index has no current row."""
     matching: set[int] = set()
     unknown: list[tuple[int, str]] = []
     decode = msgspec.json.Decoder(dict[str, Any]).decode
