@@ -63,7 +63,7 @@ from babelgate.gateway.settings.tls import MTLS, AgentTls, TlsSettings
 from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
-"""Password in the query of a database URL."""
+"""Pattern of the password in the query of a database URL."""
 
 
 class Timeout(SettingsSection):
@@ -85,8 +85,10 @@ def _timeout(value: object) -> object:
 
 
 class _Protocols:
-    """Protocols by their names in `adapters.UPSTREAMS`. They are imported lazily: importing the web framework takes
-    longer than the rest of `babelgate validate`."""
+    """Validator of the name of an upstream protocol, for a Pydantic field.
+
+    The protocols in `adapters.UPSTREAMS` are imported lazily: importing the web framework takes longer than the rest of
+    `babelgate validate`."""
 
     @staticmethod
     def names() -> list[str]:
@@ -96,7 +98,7 @@ class _Protocols:
 
     @classmethod
     def check(cls, name: str) -> str:
-        """Return the name if there is such a protocol. Raises PydanticKnownError."""
+        """Return the name unchanged if a protocol has it. Raises PydanticKnownError."""
         if name not in cls.names():
             raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, cls.names()))})
         return name
@@ -158,12 +160,13 @@ class AgentSettings(SettingsSection):
 
     @property
     def networks(self) -> tuple[IPNetwork, ...] | None:
-        """Networks in which the agent's servers must be; None for an agent of the configuration, which may be
-        anywhere."""
+        """Networks in which the addresses of the agent's servers must be. None means any, as for agents in the
+        configuration file."""
         return self._networks
 
     def restrict(self, networks: Sequence[IPNetwork]) -> "AgentSettings":
-        """Return the settings of an agent whose servers must be in these networks."""
+        """Return a copy of the settings whose servers must be in these networks. Used for agents of the administration
+        API."""
         restricted = self.model_copy()
         restricted._networks = tuple(networks)
         return restricted
@@ -211,13 +214,13 @@ class AgentSettings(SettingsSection):
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """Headers to send with every request to the server."""
+        """Fixed headers to send with every request to the agent's server, from `headers` or `auth.headers`."""
         secrets = self.headers if self.auth is None or self.auth.headers is None else self.auth.headers
         return {name: secret.get_secret_value() for name, secret in secrets.items()}
 
     @property
     def consent(self) -> ConsentSettings | None:
-        """Authorization by the user; None if the agent needs none."""
+        """Settings of the user's consent in a browser; None if the agent needs no consent."""
         exchange = None if self.auth is None else self.auth.exchange
         return None if exchange is None else exchange.consent
 
@@ -228,7 +231,7 @@ class AgentSettings(SettingsSection):
 
     @property
     def target(self) -> str | None:
-        """Import target of an agent in this process."""
+        """Import path `module:name` of an agent in this process; None for an agent on a server."""
         return self.python or self.graph
 
     @property
@@ -237,7 +240,7 @@ class AgentSettings(SettingsSection):
 
 
 DEMO: Final = ("echo", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail")
-"""Names of the agents in `babelgate.gateway.demo`, which are served if no agents are configured."""
+"""Names of the agents in `babelgate.gateway.demo`, which the gateway serves if no agents are configured."""
 
 
 def _demo() -> dict[str, AgentSettings]:
@@ -384,7 +387,8 @@ Periods = Annotated[tuple[Period, ...], NoDecode, BeforeValidator(parse_list)]
 
 
 RETRY_JITTER: Final = 0.2
-"""Maximum jitter, as a fraction of the delay. Chosen: deliveries that failed together are not retried together."""
+"""Maximum random extension of a webhook's retry delay, as a fraction of the delay. Chosen: deliveries that failed
+together are not retried together."""
 
 
 class Webhooks(SettingsSection):
@@ -417,7 +421,8 @@ class TelemetrySettings(SettingsSection):
 
 
 class Settings(BaseSettings):
-    """babelgate.yaml. Every key can also be set by an environment variable: `limits.body` is BABELGATE_LIMITS__BODY."""
+    """Content of babelgate.yaml. Every key can also be set by an environment variable: `limits.body` is
+    BABELGATE_LIMITS__BODY."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -512,11 +517,11 @@ class Settings(BaseSettings):
 
     @property
     def references(self) -> FileReferences:
-        """References to files of secrets in the configuration. What comes from them is never shown."""
+        """References to secret files in the configuration. The contents of these files are never shown."""
         return self._references
 
     def with_references(self, references: FileReferences) -> "Settings":
-        """Return these settings with other references to files."""
+        """Return a copy of these settings with other references to secret files."""
         settings = self.model_copy()
         settings._references = references
         return settings
@@ -530,7 +535,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take only the arguments of the constructor: `babelgate.gateway.settings.load` reads the environment."""
+        """Return the constructor's arguments as the only source: `babelgate.gateway.settings.load` reads the
+        environment."""
         return (init_settings,)
 
     @field_validator("keys")
@@ -620,7 +626,7 @@ class Settings(BaseSettings):
 
     @property
     def database_path(self) -> Path:
-        """Path of the SQLite file. For PostgreSQL a default from which other paths are derived."""
+        """Path of the SQLite file. For PostgreSQL `babelgate.db`, from which the default folder of files is derived."""
         is_file = self.database.startswith("sqlite:")
         return Path(self.database.removeprefix("sqlite:///") if is_file else "babelgate.db")
 
@@ -648,7 +654,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def hide_password(url: str) -> str:
-    """Return the URL of a database without its password."""
+    """Return a database URL with `***` instead of its password."""
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite":
         return url

@@ -1,4 +1,6 @@
-"""Copy of the administration in memory, which follows the database: this gateway's own changes, and those of others."""
+"""In-memory copy of the API keys and agents that operators manage.
+
+It follows the database: changes by this gateway, and changes by other gateways on the same database."""
 
 import asyncio
 import logging
@@ -15,14 +17,17 @@ from babelgate.gateway.storage.notices import ADMINISTRATION, Remote
 log = logging.getLogger("babelgate.admin")
 
 _CHECK_INTERVAL: Final = 10.0
-"""Seconds between two checks for changes whose notice was lost. Chosen: as for the listener."""
+"""Seconds between two reads of the administration's revision, in case a notice of another gateway was lost. Chosen: the
+interval in which the database's listener yields without a notice."""
 
 Listener = Callable[[Administration], None]
-"""Function that applies the administration."""
+"""Function that applies a new administration to a part of the gateway, such as the verifier of API keys."""
 
 
 class AdministeredState:
-    """The administration as this gateway knows it."""
+    """In-memory copy of the administration (API keys, agents and disabled agents) on this gateway.
+
+    Its listeners are called whenever this gateway or another one has changed the database."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -36,12 +41,14 @@ class AdministeredState:
             journal.add_listener(self._handle_remotes)
 
     def add_listener(self, listener: Listener) -> None:
-        """Call a function with each later administration, and with the current one now."""
+        """Add a function, and call it now with the current administration, and later with each new one."""
         self._listeners.append(listener)
         self._apply(listener)
 
     async def start(self) -> None:
-        """Read the administration, and follow its changes. Raises the faults of the journal."""
+        """Read the administration, and on a shared database start a task that follows the changes of other gateways.
+
+        Raises shutting_down, and unavailable if the database cannot be reached."""
         await self.refresh()
         if self._journal.is_shared:
             self._tasks.spawn(self._follow(), "administration")
@@ -50,7 +57,10 @@ class AdministeredState:
         await self._tasks.stop(seconds)
 
     async def refresh(self) -> None:
-        """Read the administration again if it has changed, and apply it. Raises the faults of the journal."""
+        """Compare the revision in the database with the copy. If it differs, read the administration and call the
+        listeners.
+
+        Raises shutting_down, and unavailable if the database cannot be reached."""
         async with self._lock:
             if await self._journal.query(read_revision) == self.current.revision:
                 return

@@ -1,4 +1,5 @@
-"""Publisher of commits on the event loop: cached rows, readers, and the results of commands, in this order."""
+"""Publication of commits on the event loop: first to the row cache, then to the readers, then to the callers of the
+commands."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,12 +11,13 @@ from babelgate.gateway.storage.write_queue import Commit
 
 
 class Publisher:
-    """Publisher of this gateway's commits."""
+    """Publisher of the commits of this gateway's writer. Used only on the event loop."""
 
     def __init__(
         self, channels: Channels, changes: ChangeFeed, on_commit: Callable[[Sequence[Published]], None] | None
     ) -> None:
-        """Publish to channels, then to `on_commit`, unless it is None. Changed rows are hints of the feed `changes`."""
+        """Create a publisher that passes records to `channels` and then to `on_commit`, and changed rows to the feed
+        `changes`."""
         self.rows = RowCache()
         self._channels = channels
         self._changes = changes
