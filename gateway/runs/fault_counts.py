@@ -13,15 +13,15 @@ _MAX_COUNTS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class FaultCount:
-    """Number of one agent's runs that ended with one fault."""
+    """Number of one agent's runs that ended with one fault code."""
 
     count: int
     last_at: int
-    """Time of the last one, in microseconds since 1970, UTC."""
+    """Time at which the last of these runs ended, in microseconds since 1970, UTC."""
 
 
 class FaultCounts:
-    """Counts since the start of the gateway, by code of the fault and name of the agent."""
+    """Numbers of failed runs since the start of the gateway, by code of the fault and name of the agent."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -35,5 +35,5 @@ class FaultCounts:
             self._counts.popitem(last=False)
 
     def all(self) -> Mapping[tuple[str, str], FaultCount]:
-        """Return the counts by code and agent."""
+        """Return the counts, by fault code and name of the agent."""
         return dict(self._counts)

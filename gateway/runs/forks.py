@@ -17,14 +17,15 @@ from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 
 class Base(NamedTuple):
-    """A state of one thread, from which a run on another one starts."""
+    """State of one thread, from which a run on another thread starts."""
 
     thread_id: str
     revision: Revision
     origin: dict[str, str]
-    """Value of `StateSaved.origin`."""
+    """Ids of the upstream's run that ended with this state, to be stored as `StateSaved.origin` of the copy; empty if
+    unknown."""
     seq: int
-    """Seq of the newest record of the thread that starts from it; 0 if that thread has to be created."""
+    """Seq of the newest record of the thread on which the run starts; 0 if that thread has to be created."""
 
 
 async def find_base(reads: JournalReads, owner: str, ask: Submission) -> tuple[Submission, Base | None]:
@@ -61,9 +62,12 @@ async def find_base(reads: JournalReads, owner: str, ask: Submission) -> tuple[S
 
 
 def _origin(history: StateHistory, revision: Revision) -> dict[str, str]:
-    """Return the ids of the run on the agent's own server that a copy of the revision continues, with the agent's name
-    under `ORIGIN_AGENT`. Return an empty dict if the server does not have exactly this state. A copy of a copy keeps
-    the ids of the first original."""
+    """Return the ids by which the agent's own server knows the run that ended with a revision, and the agent's name
+    under `ORIGIN_AGENT`.
+
+    Return an empty dict if the server does not have exactly this state. A copy of a copy keeps the ids of the first
+    original.
+    """
     if revision.origin:
         return dict(revision.origin)
     task = history.task(revision.task_id)
@@ -131,8 +135,9 @@ def check_unused(state: ThreadState | None, base: Base | None) -> None:
 def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str, *, has_history: bool) -> str | None:
     """Append the state of another thread as the first state of a thread.
 
-    Return its checkpoint id if a graph in this process has to start from it, else None. `has_history` is true if the
-    submission adds a history that the agent's server does not know. Raises not_found.
+    If the state is the checkpoint of a graph in this process, copy it and return its id: the run starts from it.
+    Otherwise return None. `checkpoint_id` is the id of a state that is no such checkpoint. `has_history` is true if the
+    submission adds messages that the agent's server does not know. Raises not_found.
     """
     owner, revision = state.thread.owner, base.revision
     tx.need_thread(owner, base.thread_id)
@@ -160,8 +165,8 @@ def put_state(
 ) -> str:
     """Append a revision that changes members of the state from which a run will start, and return its checkpoint id.
 
-    The changed state is that of the checkpoint `parent`, or the newest one if it is None. `as_node` is the node that
-    the change is attributed to, if any. Raises conflict while another run is active.
+    The changed state is that of the checkpoint `parent`, or the thread's newest state if `parent` is None. `as_node` is
+    the node that the change is attributed to, if any. Raises conflict while another run is active.
     """
     if state.runs:
         raise FaultError(
