@@ -48,11 +48,11 @@ log = logging.getLogger("babelgate.registry")
 _NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 """Namespace in which LangGraph Platform derives the assistant id of each graph. Clients compute these ids, too."""
 _MIN_INTERVAL: Final = 5.0
-"""Minimum time between two detections of a broken agent that is not called, in seconds."""
+"""Minimum time between two detections of a broken agent that no run needs, in seconds. Chosen."""
 _DETECTION_TIMEOUT: Final = 30.0
 """Seconds that a call waits for a server to list its agents, if the agent has no `timeout.total`. Chosen."""
 _DESCRIPTION_DELAYS: Final = (0.0, 5.0, 30.0, 120.0, 600.0)
-"""Pause before each attempt to fetch the schemas of a working agent, in seconds. Chosen."""
+"""Pause before each attempt to fetch the schemas of an agent that works, in seconds. Chosen."""
 _MAX_DESCRIBED: Final = 50
 """Maximum number of agents of one server whose schemas are fetched. Chosen."""
 _CONNECTION: Final = (
@@ -70,13 +70,14 @@ _CONNECTION: Final = (
     "networks",
     "card",
 )
-"""Settings whose change needs a new client of an agent. Others are applied to the client that it has."""
+"""Settings of an agent whose change needs a new client. Changes of other settings are applied to the existing
+client."""
 _DESCRIPTION_TIMEOUT: Final = 60.0
 """Time limit of one attempt to fetch schemas, in seconds. Chosen."""
 
 
 def agent_uuid(name: str) -> str:
-    """Return the assistant id of an agent in LangGraph."""
+    """Return the assistant id of an agent, as LangGraph Platform derives it from the name of a graph."""
     return str(uuid5(_NAMESPACE, name))
 
 
@@ -95,15 +96,15 @@ class Registry:
         previous: "Registry | None" = None,
         cards: CardChecks | None = None,
     ) -> None:
-        """Create a registry. `default` names the agent of calls without a name; None means the first agent. `cards`
-        verifies the cards of the agents' servers.
+        """Create a registry. `default` names the agent of calls without an agent's name; None means the first agent.
+        `cards` verifies the cards of the agents' servers.
 
-        A registry that replaces a `previous` one takes over other names of agents, and the agents that are gone: their
-        committed runs may still start.
+        A registry that replaces a `previous` one takes over its aliases. It also takes over the agents that are not in
+        `agents`, because committed runs of them may still start.
         """
         self._agents = {each.info.name: each for each in agents}
         self._names = {agent_uuid(name): name for name in self._agents}
-        """Current names of agents, by UUID and by the former name of a stand-in that was replaced."""
+        """Names of agents by alias: the UUID of the agent, or the name of a placeholder that the agent has replaced."""
         self.default = next(iter(self._agents), None) if default is None else default
         self._instance: str | None = None
         self._detections: dict[str, asyncio.Future[None]] = {}
@@ -128,12 +129,13 @@ class Registry:
         self._connect_observer(self.all())
 
     def forget_removed(self, agents: Iterable[Agent]) -> None:
-        """Start no more runs of agents that a reload has removed."""
+        """Remove agents that are closed after a reload has removed them from the settings, so that no more runs of them
+        start."""
         closed_ids = {id(agent) for agent in agents}
         self._removed = {name: each for name, each in self._removed.items() if id(each.agent) not in closed_ids}
 
     def report_to(self, observer: GatewayObserver) -> None:
-        """Report failures of agents' servers to an observer."""
+        """Report failures of agents' servers, and results of card checks, to an observer."""
         self._observer = observer
         self.cards.report_to(observer)
         self._connect_observer(self.all())
@@ -154,26 +156,27 @@ class Registry:
         return registered
 
     def get_for_run(self, name: str) -> RegisteredAgent:
-        """Return the agent of a committed run: like `get`, but also one that a reload has removed. Raises not_found."""
+        """Return the agent of a committed run by its name, even if a reload has removed the agent. Raises not_found."""
         return self._agents.get(name) or self._removed.get(name) or self.get(name)
 
     def all(self) -> Sequence[RegisteredAgent]:
         return tuple(self._agents.values())
 
     def active_agents(self) -> Sequence[Agent]:
-        """Return the callable agents."""
+        """Return the clients of all agents that can be called."""
         return [each.agent for each in self._agents.values() if each.agent is not None]
 
     def all_agents(self) -> Sequence[Agent]:
-        """Return the callable agents, with those that a reload has removed and whose runs may not have ended."""
+        """Return the clients of all agents that can be called, and of those that a reload has removed and whose runs
+        may not have ended."""
         removed = [each.agent for each in self._removed.values() if each.agent is not None]
         return [*self.active_agents(), *removed]
 
     async def get_reachable(self, name: str) -> RegisteredAgent:
         """Return an agent by its name or UUID. An agent that cannot be called is detected on its server first.
 
-        Concurrent calls wait for the same detection. A broken agent that can be called is returned at once.
-        Raises not_found.
+        Concurrent calls wait for the same detection. A broken agent that can be called, because its settings suffice,
+        is returned at once. Raises not_found.
         """
         registered = self.get(name)
         detection = self._start_detection(registered, now=registered.agent is None)
@@ -183,8 +186,8 @@ class Registry:
         return self.get(registered.info.name)
 
     async def get_reachable_for_run(self, name: str) -> RegisteredAgent:
-        """Return the agent of a committed run: like `get_reachable`, but also one that a reload has removed. Raises
-        not_found."""
+        """Return the agent of a committed run, even if a reload has removed it. An agent that cannot be called is
+        detected on its server first. Raises not_found."""
         if name not in self._agents and name in self._removed:
             return self._removed[name]
         return await self.get_reachable(name)
@@ -195,7 +198,7 @@ class Registry:
             self._start_detection(each)
 
     def replace_when_detected(self, name: str, late: Detect) -> None:
-        """Replace a broken agent by the result of a detection that is still running."""
+        """Replace the broken agent `name` by the result of the detection `late`, when that ends."""
         self._detections[name] = asyncio.ensure_future(self._refresh_agent(name, late))
 
     def describe(self) -> None:
@@ -229,9 +232,10 @@ class Registry:
         await asyncio.gather(*self._detections.values(), return_exceptions=True)
 
     def _start_detection(self, registered: RegisteredAgent, *, now: bool = False) -> "asyncio.Future[None] | None":
-        """Return the running detection of a broken agent, and start it if necessary.
+        """Return the running detection of a broken agent, and start one if necessary.
 
-        Return None if the agent is not broken, or if its last detection was too recent; `now` ignores that.
+        Return None if the agent is not broken, or if its last detection ended less than 5 seconds ago. `now` ignores
+        the time of the last detection.
         """
         name, detect = registered.info.name, registered.detect
         if detect is None:
@@ -273,7 +277,8 @@ class Registry:
             self._describe(each)
 
     def disown(self, instance: str) -> None:
-        """Mark agents whose server is this gateway as broken, because a call would recurse without end."""
+        """Mark agents as broken if their server is this gateway, because a call would recurse without end. `instance`
+        is the id of this gateway."""
         self._instance = instance
         for name, each in self._agents.items():
             self._agents[name] = self._reject_loop(each)
@@ -284,14 +289,14 @@ class Registry:
         return replace(registered, agent=None, broken="its URL leads back to this gateway", detect=None)
 
     async def aclose(self) -> None:
-        """Close connections to upstreams, and agents that wait for answers."""
+        """Close all connections to agents' servers, and the paused calls of agents in this process."""
         await self.stop_detections()
         await self.cards.aclose()
         for agent in self.all_agents():
             await close_agent(agent)
 
     async def close_others(self, other: "Registry") -> None:
-        """Close the agents that another registry does not have."""
+        """Close the agents of this registry that another registry does not have."""
         await self.stop_detections()
         used_ids = {id(agent) for agent in other.all_agents()}
         for agent in self.active_agents():
@@ -307,7 +312,8 @@ class Registry:
 
 
 async def close_agent(agent: Agent | None) -> None:
-    """Close the connections of an agent, if it has any. None is an agent that could not be connected."""
+    """Close the connections of an agent, if it has any. Do nothing for None, which is an agent that could not be
+    connected."""
     aclose = getattr(agent, "aclose", None)
     if aclose is not None:
         await aclose()
@@ -324,11 +330,12 @@ async def connect(
 ) -> Registry:
     """Return a registry of the agents in the settings, all agents of `servers`, and the objects in `more`.
 
-    `headers` maps the URL of a server to the headers of requests to it. Servers are queried concurrently. After
-    `patience` seconds, a server that has not answered is listed as broken until it does; None waits for all servers.
+    `more` maps names to Python objects. `headers` maps the URL of a server to the headers of requests to it. Servers
+    are queried concurrently. A server that has not answered after `patience` seconds is listed as broken until it does;
+    None waits for all servers.
 
-    With `previous`, the registry replaces that one. Agents whose connection has the same settings are taken from it,
-    and so are all agents of servers and objects.
+    The registry replaces `previous`, if that is given. It takes over agents whose connections have the same settings,
+    and all agents that are not from the settings.
     """
     if (cwd := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, cwd)
@@ -381,9 +388,9 @@ def _keep(
     previous: Registry | None, settings: Settings, trusts: Mapping[str, CardTrust | None]
 ) -> dict[str, RegisteredAgent]:
     """Return the agents of the settings whose connections in the `previous` registry can stay, by name, with their new
-    settings. At the start, `previous` is None, and the result is empty.
+    settings. Return nothing if `previous` is None, at the start.
 
-    An agent in this process that could not be imported is not among them: it is imported again.
+    An agent in this process that could not be imported is left out, so that it is imported again.
     """
     reused: dict[str, RegisteredAgent] = {}
     for old in () if previous is None else previous.all():
@@ -400,23 +407,23 @@ def _keep(
 
 
 def _connection_of(settings: AgentSettings) -> Mapping[str, object]:
-    """Return the settings from which a client of the agent is built."""
+    """Return the settings of an agent from which its client is built."""
     values = {name: getattr(settings, name) for name in _CONNECTION}
     return {**values, "timeout": (settings.timeout.connect, settings.timeout.read)}
 
 
 class _LateDetections:
-    """Detections that continue after the startup, and the detector that they share."""
+    """Detections that continue after the startup, and the detector that they share until the last of them has ended."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
         self.running: dict[int, asyncio.Future[Sequence[RegisteredAgent]]] = {}
-        """Running detections, by the `id` of the `detect` function of the stand-in that each will replace."""
+        """Running detections, by the `id` of the `detect` function of the placeholder that each will replace."""
 
     def take(
         self, detection: "asyncio.Future[Sequence[RegisteredAgent]]", instead: Callable[[], RegisteredAgent]
     ) -> Sequence[RegisteredAgent]:
-        """Return the result of a detection, or a stand-in while it is running."""
+        """Return the result of a detection. If it is still running, return a placeholder, which `instead` creates."""
         if detection.done():
             return detection.result()
         stand_in = instead()
@@ -436,7 +443,7 @@ class _LateDetections:
 
 
 def _apart(agents: Iterable[RegisteredAgent], used_names: Container[str]) -> dict[str, RegisteredAgent]:
-    """Return the agents by unique names. An agent whose name is in use gets a number as suffix."""
+    """Return the agents by unique names. An agent whose name is taken gets a number as suffix, such as `weather-2`."""
     by_name: dict[str, RegisteredAgent] = {}
     for each in agents:
         name, number = each.info.name, 1
@@ -468,12 +475,13 @@ async def _front(
 
 
 def _wait_for(name: str, settings: AgentSettings, trust: CardTrust | None) -> RegisteredAgent:
-    """Return a stand-in for an agent whose server has not answered yet."""
+    """Return a placeholder for an agent whose server has not answered yet."""
     return _apply_settings(name, settings, _stand_in(name, settings, trust, _Broken("its server has not answered yet")))
 
 
 def _stand_in(name: str, settings: AgentSettings, trust: CardTrust | None, error: "_Broken") -> RegisteredAgent:
-    """Return a broken agent. It can be called if the settings give its protocol and its name."""
+    """Return a placeholder for an agent that is broken because of `error`. It can be called if the settings give its
+    protocol and name."""
     if settings.target is not None:
         return RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance)
     detect = _detect_again(name, settings, trust)
@@ -544,7 +552,7 @@ def _stand_in_for_all(url: str, headers: Mapping[str, str], error: "_Broken") ->
 
 
 class _Broken(Exception):
-    """An agent is not available. The message is the reason, in one line."""
+    """Agent that is not available. The message is the reason, in one line."""
 
     def __init__(self, reason: str, instance: str | None = None, *, may_work: bool = True) -> None:
         """Create the exception.
@@ -584,7 +592,7 @@ def _describe_place(place: str) -> str:
 
 
 def _module(place: str) -> Any:
-    """Return a module by its name or its file. A file is executed only once. Raises _Broken."""
+    """Import a module by its name or its file, and return it. A file is executed only once. Raises _Broken."""
     try:
         return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except (Exception, SystemExit) as error:  # a module can raise anything when it is executed
@@ -709,9 +717,9 @@ async def _detect_named(
 
 
 def _assume(name: str, settings: AgentSettings) -> AgentInfo | None:
-    """Return the description of an agent that the settings suffice to call, otherwise None.
+    """Return a description of the agent without asking its server, or None if the settings do not suffice.
 
-    They must give its protocol, and its name if a server of this protocol can have several agents.
+    The settings must give the protocol, and the agent's name if a server of this protocol can have several agents.
     """
     upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
     if upstream is None or upstream.assume is None or not (settings.agent or upstream.alone):
@@ -727,16 +735,17 @@ async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str
 
 
 class Clients(NamedTuple):
-    """Functions that create the HTTP clients of an agent."""
+    """Functions that create the HTTP clients of one agent."""
 
     discovery: ClientFactory
-    """Function for the clients of requests that no caller has caused."""
+    """Function that creates clients for detection and description, which run without a caller."""
     calls: ClientFactory
-    """Function for the clients of runs."""
+    """Function that creates the clients for runs."""
 
     @classmethod
     def of(cls, name: str, settings: AgentSettings) -> "Clients":
-        """Return the functions for an agent. If its servers get tokens, all its clients share them."""
+        """Return the functions for an agent with these settings. If `auth` makes the gateway send tokens, all clients
+        of the agent share the cached tokens."""
         request = None if settings.auth is None else settings.auth.token_request
         if request is None:
             return cls(httpx.AsyncClient, httpx.AsyncClient)
@@ -753,7 +762,7 @@ def _server(
     trust: CardTrust | None,
     make: ClientFactory = httpx.AsyncClient,
 ) -> FailoverServer:
-    """Return a server of an agent. Raises _Broken if the settings have invalid options."""
+    """Return a server of an agent with its protocol client. Raises _Broken if the settings have invalid options."""
     for option, value in settings.options.items():
         allowed = upstream.options.get(option)
         if allowed is None:
@@ -773,8 +782,8 @@ def _server(
 def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:
     """Return the agent of a server that the settings mean, and its URL.
 
-    This is the agent with the configured name or, without one, with the name that it has in the settings. If there is
-    none, it is the only agent of the server. Raises _Broken if no agent matches.
+    `agent` is the configured name of the agent on the server; without it, `name` is compared. If no agent has the name,
+    the only agent of the server is returned. Raises _Broken if no agent matches.
     """
     wanted, name_of = agent or name, detected.upstream.name_of
     for info, at in detected.agents:

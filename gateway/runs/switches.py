@@ -1,6 +1,6 @@
-"""Kill switches of agents: which agents are disabled, and what happens to their runs.
+"""Kill switches of agents: which agents an operator has disabled, and what happens to their runs.
 
-A disabled agent starts no runs. New ones are refused with the reason, and queued ones wait. Running ones end as usual
+A disabled agent starts no runs. New runs are refused with the reason, and queued ones wait. Running ones end as usual
 (`drain`), or are cancelled (`cancel`). Each node cancels the runs that it executes.
 """
 
@@ -31,7 +31,7 @@ class Switches:
         administration.add_listener(self.apply)
 
     def check(self, agent: str) -> None:
-        """Raise unavailable if the agent is disabled. Raises unavailable."""
+        """Raise unavailable, with the operator's reason, if the agent is disabled. Raises unavailable."""
         disabled = self._disabled.get(agent)
         if disabled is not None:
             raise FaultError(
@@ -41,11 +41,12 @@ class Switches:
             )
 
     def find(self, agent: str) -> DisabledAgent | None:
-        """Return how an agent is disabled, or None if it is not."""
+        """Return how and why an agent is disabled, or None if it is not."""
         return self._disabled.get(agent)
 
     def apply(self, administration: Administration) -> None:
-        """Hold the queues of disabled agents, release the others, and cancel runs."""
+        """Hold the queues of disabled agents, release those of all others, and cancel the runs of agents that are
+        disabled with `cancel`."""
         before, self._disabled = self._disabled, {each.name: each for each in administration.disabled}
         for name in self._disabled.keys() - before.keys():
             self._engine.slots.hold(name)
