@@ -26,14 +26,14 @@ def _steady() -> int:
 @dataclass(frozen=True, slots=True)
 class Clock:
     now: Callable[[], int] = _now
-    """Microseconds since 1970, UTC: for times that are stored and shown."""
+    """Function that returns the wall clock in microseconds since 1970, UTC: for times that are stored and shown."""
     steady: Callable[[], int] = _steady
-    """Microseconds since an arbitrary moment: for waiting. The clock is never set, and the event loop's timers use the
-    same one."""
+    """Function that returns a monotonic clock in microseconds since an arbitrary moment: for waiting. It does not jump
+    when the system's time is set, and the event loop's timers use the same clock."""
 
 
 def format_time(at: int | None) -> str | None:
-    """Return a time in RFC 3339, in UTC, with microseconds. `at` is in microseconds since 1970."""
+    """Return a time in RFC 3339, in UTC, with microseconds, or None for None. `at` is in microseconds since 1970."""
     return (
         None
         if at is None

@@ -15,7 +15,7 @@ _randomness: Iterator[int] = iter(())
 
 
 def new_id() -> str:
-    """Return a new id with 48 bits of the time in milliseconds, and 74 random bits.
+    """Return a new UUIDv7 as text, with 48 bits of the time in milliseconds, and 74 random bits.
 
     Randomness for many ids is read from the system at once, because that call costs more than the rest. Taking an item
     from the iterator is one step of the interpreter, so two threads never take the same one.
