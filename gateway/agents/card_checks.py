@@ -33,8 +33,7 @@ class CardChecks:
         """Key sets by their URLs."""
         self._observer: GatewayObserver | None = None
         self._results: list[tuple[str, str]] = []
-        """Agent and result of each check that was made before `report_to`: agents are connected before the observer
-        exists."""
+        """Results from before there was an observer: agents are connected first."""
         self._note: NoteCard | None = None
         self._early: list[tuple[str, str, bool]] = []
         """Arguments of the `NoteCard` calls that were due before `audit_to`: agents are connected before the audit log
@@ -59,7 +58,7 @@ class CardChecks:
             self._fetcher = self._open_fetcher()
 
     def report_to(self, observer: GatewayObserver) -> None:
-        """Report the result of each check to an observer, for metrics. This includes the checks before this call."""
+        """Report all results to an observer, for metrics, also those from before this call."""
         self._observer = observer
         results, self._results = self._results, []
         for each in results:

@@ -135,7 +135,7 @@ class Registry:
         self._removed = {name: each for name, each in self._removed.items() if id(each.agent) not in closed_ids}
 
     def report_to(self, observer: GatewayObserver) -> None:
-        """Report failures of agents' servers, and results of card checks, to an observer."""
+        """Report failures of agents' servers to an observer."""
         self._observer = observer
         self.cards.report_to(observer)
         self._connect_observer(self.all())
@@ -388,9 +388,9 @@ def _keep(
     previous: Registry | None, settings: Settings, trusts: Mapping[str, CardTrust | None]
 ) -> dict[str, RegisteredAgent]:
     """Return the agents of the settings whose connections in the `previous` registry can stay, by name, with their new
-    settings. Return nothing if `previous` is None, at the start.
+    settings. At the start, `previous` is None, and the result is empty.
 
-    An agent in this process that could not be imported is left out, so that it is imported again.
+    An agent in this process that could not be imported is not among them: it is imported again.
     """
     reused: dict[str, RegisteredAgent] = {}
     for old in () if previous is None else previous.all():
@@ -475,13 +475,12 @@ async def _front(
 
 
 def _wait_for(name: str, settings: AgentSettings, trust: CardTrust | None) -> RegisteredAgent:
-    """Return a placeholder for an agent whose server has not answered yet."""
+    """Return a stand-in for an agent whose server has not answered yet."""
     return _apply_settings(name, settings, _stand_in(name, settings, trust, _Broken("its server has not answered yet")))
 
 
 def _stand_in(name: str, settings: AgentSettings, trust: CardTrust | None, error: "_Broken") -> RegisteredAgent:
-    """Return a placeholder for an agent that is broken because of `error`. It can be called if the settings give its
-    protocol and name."""
+    """Return a broken agent. It can be called if the settings give its protocol and its name."""
     if settings.target is not None:
         return RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance)
     detect = _detect_again(name, settings, trust)
@@ -735,17 +734,16 @@ async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str
 
 
 class Clients(NamedTuple):
-    """Functions that create the HTTP clients of one agent."""
+    """Functions that create the HTTP clients of an agent."""
 
     discovery: ClientFactory
-    """Function that creates clients for detection and description, which run without a caller."""
+    """Function for the clients of requests that no caller has caused."""
     calls: ClientFactory
-    """Function that creates the clients for runs."""
+    """Function for the clients of runs."""
 
     @classmethod
     def of(cls, name: str, settings: AgentSettings) -> "Clients":
-        """Return the functions for an agent with these settings. If `auth` makes the gateway send tokens, all clients
-        of the agent share the cached tokens."""
+        """Return the functions for an agent. If its servers get tokens, all its clients share them."""
         request = None if settings.auth is None else settings.auth.token_request
         if request is None:
             return cls(httpx.AsyncClient, httpx.AsyncClient)
@@ -762,7 +760,7 @@ def _server(
     trust: CardTrust | None,
     make: ClientFactory = httpx.AsyncClient,
 ) -> FailoverServer:
-    """Return a server of an agent with its protocol client. Raises _Broken if the settings have invalid options."""
+    """Return a server of an agent. Raises _Broken if the settings have invalid options."""
     for option, value in settings.options.items():
         allowed = upstream.options.get(option)
         if allowed is None:
