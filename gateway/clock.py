@@ -1,9 +1,9 @@
-"""Wall clock and monotonic clock: one for points in time, and one for waiting.
+"""Wall clock for points in time, and monotonic clock for waiting.
 
-People and NTP set the system's clock forward and back. So nothing that waits within one life of the gateway uses it:
-delayed starts, times to live, questions that expire, retries, grace. Times that an earlier process stored can be
-compared with nothing else. They are compared with the wall clock once, when the gateway loads them. If the clock was
-set back meanwhile, the elapsed time counts as zero.
+People and NTP set the system's clock forward and back. So a timer within one process never uses it: delayed starts,
+times to live, expiring questions, retries, grace periods. Times that an earlier process stored can only be compared
+with the wall clock. This happens once, when the gateway loads them. If the clock was set back meanwhile, the elapsed
+time counts as zero.
 """
 
 import time

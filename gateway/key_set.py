@@ -135,7 +135,8 @@ class KeySet:
         return self._now() - self._fetched_at <= _MAX_AGE
 
     def refresh(self) -> None:
-        """Fetch the keys in the background if they are old. The current keys are used meanwhile."""
+        """Fetch the keys again in the background if they are older than five minutes. The cached keys are used
+        meanwhile."""
         age = self._now() - self._fetched_at
         if _TTL < age <= _MAX_AGE and self._now() - self._tried_at >= _COOLDOWN and not self._is_fetching:
             self._start()

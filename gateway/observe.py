@@ -27,7 +27,8 @@ class RequestSpan(Protocol):
         ...
 
     def end(self, route: str, status: int, attributes: Mapping[str, str]) -> None:
-        """End the spans of the request and of its operation, after the last byte of the response."""
+        """End the spans of the request and of its operation, after the last byte of the response. `route` is the path
+        with names of parameters."""
         ...
 
 

@@ -140,7 +140,7 @@ class AgentHandlers(Handlers):
         return Response({"ok": is_ok, **self._encode(registered.info.name), "servers": servers})
 
     def _need(self, name: str) -> str:
-        """Return the name of an agent that exists or is disabled. Raises not_found."""
+        """Return the name of an agent by its name or UUID, if it exists or is disabled. Raises not_found."""
         if self._hub.switches.find(name) is not None:
             return name
         return self._hub.registry.get(name).info.name

@@ -1,4 +1,4 @@
-"""Bodies of requests to the administration API, and the form of times in its responses."""
+"""Bodies and query parameters of requests to the administration API."""
 
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar

@@ -59,7 +59,7 @@ async def _check(request: AnyRequest) -> Response[Any] | None:
 
 
 def admin_routes(hub: GatewayHub, port: GatewayPort) -> Router:
-    """Return the routes of the administration API."""
+    """Return the routes of the administration API. `port` has the functions of the gateway that its handlers call."""
     keys, agents, audit = KeyHandlers(hub), AgentHandlers(hub, port), AuditHandlers(hub)
     configuration, usage, budgets = ConfigurationHandlers(port), UsageHandlers(hub), BudgetHandlers(hub)
     key, agent = "/keys/{key_id:str}", "/agents/{name:str}"

@@ -40,7 +40,7 @@ class Reach:
     tls: ClientTls | None = None
     """Certificates for https; None for those of the system."""
     make: ClientFactory = httpx.AsyncClient
-    """Function that creates the HTTP clients."""
+    """Function that creates the HTTP clients for these connections."""
 
     @classmethod
     def of(cls, settings: AgentSettings, make: ClientFactory = httpx.AsyncClient) -> "Reach":

@@ -191,7 +191,7 @@ class ServerPool:
 
 
 class _Reattaching(ServerPool):
-    """Pool of servers whose clients can reattach to a run after a restart of the gateway."""
+    """Pool of servers whose clients can read the rest of a run after a restart of the gateway."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         server = self._bound_server(call) or self._servers[0]
@@ -200,7 +200,7 @@ class _Reattaching(ServerPool):
 
 
 class _Keeping(_Reattaching):
-    """Pool of servers that keep the state of threads and can describe their graphs."""
+    """Pool of servers that keep the state of threads themselves, and that can describe their graphs."""
 
     async def update_state(self, call: Invocation, *, removed_ids: Sequence[str], as_node: str | None) -> StateSaved:
         server = self._bound_server(call) or self._servers[0]

@@ -193,7 +193,7 @@ class Registry:
         return await self.get_reachable(name)
 
     def detect_broken(self) -> None:
-        """Start to detect all broken agents."""
+        """Start to detect all broken agents again, in the background."""
         for each in self.all():
             self._start_detection(each)
 
@@ -202,7 +202,7 @@ class Registry:
         self._detections[name] = asyncio.ensure_future(self._refresh_agent(name, late))
 
     def describe(self) -> None:
-        """Start to fetch the schemas of agents that have none yet."""
+        """Start to fetch the schemas of agents that have none yet, in the background."""
         for each in self.all():
             self._describe(each)
 
@@ -304,7 +304,7 @@ class Registry:
                 await close_agent(agent)
 
     async def stop_detections(self) -> None:
-        """Cancel the detections and descriptions that are running."""
+        """Cancel the running detections, and the running fetches of schemas."""
         tasks = [*self._detections.values(), *self._describing]
         for task in tasks:
             task.cancel()

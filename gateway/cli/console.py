@@ -1,4 +1,4 @@
-"""`babelgate console`: open the console of a running gateway in a browser."""
+"""`babelgate console`: print the URL of a running gateway's console, and open it in a browser."""
 
 import webbrowser
 from typing import Final

@@ -31,8 +31,8 @@ def give_back_blocks() -> None:
 
 
 def trim() -> None:
-    """Return the free pages of the heap to the system. glibc itself only does so at the heap's end, where some memory
-    is always in use (malloc_trim(3))."""
+    """Return the free pages of glibc's heap to the system. glibc itself returns only pages at the heap's end, where
+    some memory is always in use (malloc_trim(3))."""
     with suppress(AttributeError, OSError, TypeError):  # another libc
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -47,7 +47,7 @@ class Trimmer:
         """Maximum number of open connections since the last trim."""
         self._trimmed_at = float("-inf")
         self._trimming: asyncio.Future[Any] | None = None
-        """Task of the last trim. asyncio itself holds no reference to it."""
+        """Future of the last trim, which is kept here because asyncio holds no reference to it."""
 
     def observe(self, open_connections: int) -> None:
         """Note the number of open connections. Trim the heap in a thread if at least 32 have closed since the last

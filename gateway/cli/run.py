@@ -70,7 +70,8 @@ async def _show(output: AsyncGenerator[Output]) -> list[OpenQuestion]:
 
 
 def ask_person(question: OpenQuestion) -> Json:
-    """Ask the person at the terminal until the answer is valid. Raises CliError if stdin ends."""
+    """Ask a question at the terminal until the typed answer is valid, and return its value. Raises CliError if stdin
+    ends."""
     click.echo(click.style(question.text or "The agent awaits an answer.", bold=True), err=True)
     hint, read = prompt_for(question.schema)
     while True:

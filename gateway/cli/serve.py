@@ -58,13 +58,13 @@ except ImportError:  # no wheel for this system: everything works, a little slow
 log = logging.getLogger("babelgate")
 
 _RESPONSE_GRACE: Final = 3.0
-"""Seconds that responses have to end after all runs have ended. Chosen, not measured."""
+"""Seconds that responses have to end, after all runs have ended at the shutdown. Chosen, not measured."""
 _POLL_INTERVAL: Final = 0.02
 """Seconds between checks for responses that have not ended. Chosen."""
 _HUB_GRACE: Final = 20.0
 """Maximum seconds in which the hub stops, even if `shutdown.grace` is longer. Chosen, not measured."""
 _CLOSE_GRACE: Final = 5.0
-"""Seconds that connections to agents' servers have to close. Chosen, not measured."""
+"""Seconds in which connections to agents' servers are closed at the shutdown. Chosen, not measured."""
 
 
 def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any]) -> None:

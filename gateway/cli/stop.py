@@ -80,7 +80,7 @@ class ShutdownController:
         self._deadline = monotonic() + (min(_HURRIED_GRACE, self._grace) if self._is_hurried else self._grace)
 
     def notify(self) -> None:
-        """Wake the coroutines that wait for a signal."""
+        """Wake the coroutines that wait for a signal, after `request`."""
         self._changed.set()
 
     async def wait(self, seconds: float) -> None:

@@ -109,8 +109,10 @@ class _Imported:
 
 
 def import_threads(path: Path, config: Path | None, database: str | None) -> int:
-    """Import threads from a file and return the exit code: 1 if there was a conflict. `config` and `database` select
-    the database as in `load_settings`. Raises CliError."""
+    """Import threads from the file `path`, and return the exit code: 1 if there was a conflict. Raises CliError.
+
+    `config` and `database` select the database as in `load_settings`.
+    """
     settings = load_settings(config, database)
     set_up_logging("error")
     done = _Imported()

@@ -24,8 +24,10 @@ _HEADINGS: Final = ("OWNER", "TASK", "WEBHOOK", "HOST", "FAILED", "STATE", "LAST
 
 
 def show_webhooks(config: Path | None, database: str | None) -> None:
-    """Print a table of pending and given-up webhooks. `config` and `database` select the database as in
-    `load_settings`. Raises CliError."""
+    """Print a table of the webhooks that are pending or were given up. Raises CliError.
+
+    `config` and `database` select the database as in `load_settings`.
+    """
     settings = load_settings(config, database)
     with connect_to_read(settings) as connection:
         try:

@@ -41,7 +41,8 @@ _MAX_EARLY_ENDS: Final = 5
 _RESTART_DELAY: Final = 0.5
 """Seconds until a worker is started again after an early end. They are doubled after each further early end. Chosen."""
 _KILL_DELAY: Final = 2.0
-"""Seconds after which a worker that should have ended is killed. Chosen, not measured."""
+"""Seconds after `shutdown.grace`, or after a second signal, until a worker that has not ended is killed. Chosen, not
+measured."""
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 _SET_PDEATHSIG: Final = 1
 """Number of the option PR_SET_PDEATHSIG in linux/prctl.h, by which a worker gets a signal when its parent ends."""

@@ -39,7 +39,7 @@ class OperatorAddress(Protocol):
     """Host and port on which the protocols are served; None if they are not known."""
 
     def is_called(self, scope: MutableMapping[str, Any]) -> bool:
-        """Return True if a request has arrived on this address."""
+        """Return True if the request with this ASGI scope has arrived on this address."""
         ...
 
 

@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 T = TypeVar("T", bound=msgspec.Struct)
 
 _Word = Annotated[str, Meta(pattern=r"^[\w.*?/ \[\]-]{1,100}$")]
-"""Name or pattern of a requirement, a scenario, a task or a category."""
+"""Name or pattern that selects requirements, scenarios, tasks or categories, such as `stream*`."""
 _Words = Annotated[tuple[_Word, ...], Meta(max_length=100)]
 _Text = Annotated[str, Meta(max_length=10_000)]
 _Seconds = Annotated[float, Meta(ge=1, le=7200)]

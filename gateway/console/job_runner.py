@@ -329,7 +329,7 @@ def _change_nothing(tx: Transaction) -> bool:
 
 
 def _kill(process: Process | None) -> None:
-    """Kill the processes of a command, if it has not ended."""
+    """Kill the process group of a command, if it has not ended."""
     if process is not None and process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -25,7 +25,7 @@ class LookHandlers(Handlers):
     """HTTP handlers of the console for looks at a run."""
 
     def __init__(self, hub: Hub, adapters: Sequence[Adapter] = ADAPTERS) -> None:
-        """Create the handlers. `hub` checks what a caller may read."""
+        """Create the handlers. `hub` checks what a caller may read, and `adapters` describe the looks."""
         self._hub = hub
         self._adapters = adapters
         self._features: OrderedDict[tuple[str, str], UsedFeatures] = OrderedDict()

@@ -17,7 +17,7 @@ class SnippetHandlers(Handlers):
     """HTTP handler of the console for an agent's snippets."""
 
     def __init__(self, hub: Hub, adapters: Sequence[Adapter] = ADAPTERS) -> None:
-        """Create the handlers. `hub` checks which agents a caller may see."""
+        """Create the handlers. `hub` checks which agents a caller may see, and `adapters` write the snippets."""
         self._hub = hub
         self._adapters = adapters
 

@@ -35,7 +35,7 @@ class AdminAddress:
             raise FaultError(FaultCode.NOT_FOUND, _ELSEWHERE if is_admin_path else _ONLY_ADMIN)
 
     def is_called(self, scope: Scope) -> bool:
-        """Return True if a request has arrived on this address."""
+        """Return True if the request with this ASGI scope has arrived on this address."""
         host, port = scope.get("server") or ("", None)
         if port != self._port:
             return False

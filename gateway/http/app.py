@@ -99,8 +99,8 @@ async def _submit_cron(
     cron: Cron,
     run_id: str,
 ) -> None:
-    """Submit a run of a cron through the guard, with the rights of the caller who changed it last. Raises the faults of
-    `submit`."""
+    """Submit a run of a cron through the guard, with the rights of the caller who last changed the cron. Raises the
+    faults of `submit`."""
     if hub.observer.traces is not None:
         hub.observer.traces.leave()  # that of the request which has created or changed a cron
     principal = cron.principal or Principal.of_owner(owner)

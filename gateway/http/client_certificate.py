@@ -12,7 +12,7 @@ from babelgate.canonical.fault import INVALID_TOKEN
 from babelgate.gateway.settings.tls import MTLS
 
 CERTIFICATE_KEY: Final = "babelgate.client_certificate"
-"""Key of the client certificate in the scope of a request or a WebSocket."""
+"""Key of the `ClientCertificate` in the ASGI scope of a request or a WebSocket."""
 _NAME_LENGTH: Final = 255
 """Maximum length of the caller's name in a certificate, in characters: that of `sub` in a token."""
 _OWNER_LENGTH: Final = 128
@@ -50,7 +50,7 @@ class ClientCertificate:
 
 
 def refuse(reason: str) -> FaultError:
-    """Return the error for a client certificate that is not accepted."""
+    """Return the error for a client certificate that is not accepted. `reason` is a clause of its text."""
     message = f"The client certificate is not accepted: {reason}."
     return FaultError(FaultCode.UNAUTHENTICATED, message, reason=INVALID_TOKEN)
 

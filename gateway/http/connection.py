@@ -68,7 +68,7 @@ If the gateway closed at once, TCP would reset the connection, and a client that
 _LINGER_BYTES: Final = 8 * 2**20
 """Maximum number of bytes that are read and discarded after the last response of a connection. Chosen."""
 _KEEP_ALIVE: Final = 75
-"""Seconds after which an idle connection is closed.
+"""Seconds after which an idle connection is closed. Chosen.
 
 Clients close idle connections after about 5 to 60 seconds. If the server closes last, no request races with the close.
 """

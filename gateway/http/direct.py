@@ -40,7 +40,7 @@ class _Plain(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """One segment in the tree of paths."""
+    """Node in the tree of paths, for one segment of a path."""
 
     named: "dict[str, _Node]" = field(default_factory=dict[str, "_Node"])
     parameter: "_Node | None" = None
@@ -51,7 +51,7 @@ class _Node:
 
 
 class DirectApp(Litestar):
-    """Litestar application that calls plain handlers directly."""
+    """Litestar application that calls plain handlers directly, without Litestar's own steps around a handler."""
 
     def __init__(self, *args: Any, answer: Callable[[AnyRequest, Exception], Response[Any]], **named: Any) -> None:
         """Create the application. All arguments except `answer` are passed on to Litestar.

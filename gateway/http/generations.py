@@ -133,7 +133,8 @@ class Generations:
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
         self.temporary_keys = TemporaryKeys()
-        """Keys of programs that the gateway has started. A reload revokes those whose caller is no longer accepted."""
+        """Temporary API keys of programs that the gateway has started. A reload revokes those whose caller is no longer
+        accepted."""
         self.key_ring = KeyRing(lambda changed: self._check_callers(lambda caller: changed.get(caller, caller)))
         """Keys of the administration API, which all generations share."""
         self.policy: Policy = CurrentPolicy(self)

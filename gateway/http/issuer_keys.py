@@ -33,7 +33,8 @@ class IssuerKeys(KeySet):
         now: Callable[[], float] = time.monotonic,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the cache. `now` is a steady clock, in seconds. Nothing is fetched before the first token."""
+        """Create the cache. `name` is that of the issuer, for the log. `now` is a steady clock, in seconds. Nothing is
+        fetched before the first token is to be verified."""
         fixed = settings.jwks if isinstance(settings.jwks, dict) else None
         super().__init__("issuer", name, self._read, fixed=fixed, now=now, observer=observer)
         self._settings = settings

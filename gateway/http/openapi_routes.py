@@ -19,7 +19,7 @@ from babelgate.gateway.http.grants import Share
 from babelgate.gateway.http.openapi import OpenApi, described_protocols
 
 _READER: Final = "console/#/api"
-"""Page of the console that shows the documents, relative to `/docs`."""
+"""Page of the console that shows the documents, as a URL relative to `/docs`."""
 
 
 class ErrorDetail(TypedDict):

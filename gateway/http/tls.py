@@ -24,7 +24,7 @@ _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Ciphers of TLS 1.2, all with forward secrecy and authenticated encryption (RFC 9325, section 4.2). TLS 1.3 has no
 others."""
 _WARN_EVERY: Final = 86_400.0
-"""Seconds between two warnings about a certificate that soon expires. Chosen."""
+"""Seconds between two warnings about a certificate that will expire soon. Chosen."""
 _MODES: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 

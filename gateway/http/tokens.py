@@ -40,7 +40,7 @@ _OVERAGE: Final = ("_claim_names", "hasgroups")
 
 
 def refusal(reason: str) -> FaultError:
-    """Return the error for a token that is not accepted."""
+    """Return the error for a token that is not accepted. `reason` is a clause of its text."""
     return FaultError(FaultCode.UNAUTHENTICATED, f"The token is not accepted: {reason}.", reason=INVALID_TOKEN)
 
 
@@ -231,7 +231,7 @@ def _has_permitted_type(header: JsonObject) -> bool:
 
 
 def _id_of(claims: JsonObject, token: bytes) -> str:
-    """Return the id of a token for logs: its `jti`, or the beginning of its digest."""
+    """Return the id by which logs name a token: its claim `jti`, or the beginning of its digest."""
     token_id = claims.get("jti")
     if isinstance(token_id, str) and 0 < len(token_id) <= _ID_LENGTH and token_id.isascii() and token_id.isprintable():
         return token_id

@@ -29,7 +29,7 @@ from babelgate.gateway.runs.event_check import AnyEvent, EventValidator
 from babelgate.gateway.runs.lifecycle import StartedRun
 
 Entry = tuple[Event, bytes]
-"""A validated event, and its JSON."""
+"""Event to be stored in the log, after its validation, and its JSON text."""
 
 _ENDED = (RunStatus.SUCCESS, RunStatus.PAUSED)
 
@@ -74,7 +74,8 @@ class AttemptFilter:
         self._cursor: ReplayCursor | None = None
         """Position of this attempt in the events of earlier attempts; None if it no longer repeats them."""
         self._logged_ids: frozenset[str | None] = frozenset()
-        """Ids of messages in the log. A reader merges events with the same message id, so no other message gets one."""
+        """Ids of messages in the log. A new message with one of these ids gets another id, because readers merge events
+        with the same message id."""
         if past is not None:
             self._before = agent_records(past.records)
             self._validator.replay(self._before)

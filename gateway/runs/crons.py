@@ -47,11 +47,11 @@ Submit = Callable[[str, Cron, str], Awaitable[object]]
 """Function that submits a run of a cron. Arguments: owner, cron, run id."""
 
 _MAX_WAIT: Final = 60.0
-"""Longest time between two checks for due crons, in seconds: the system clock may have been set."""
+"""Longest time between two checks for due crons, in seconds. Chosen: the system clock may be set meanwhile."""
 
 
 class CronScheduler:
-    """Scheduler and storage of crons."""
+    """Scheduler of crons, and commands that store them."""
 
     def __init__(
         self,

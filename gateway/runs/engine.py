@@ -469,7 +469,8 @@ class Engine:
     async def _end(self, pump: Pump, outcome: RunOutcome, releases: str | None = None) -> None:
         """Store the remaining events and the end of a run, and queue its thread's next run.
 
-        `releases` is the agent whose slot is released afterwards; None if the run has no slot.
+        `releases` is the agent whose slot is released afterwards; None if the slot stays taken, because the agent is
+        still running.
         """
         start = pump.start
         later: Later | None = None
@@ -635,9 +636,9 @@ class Engine:
             self._withdrawals.spawn(self._withdraw(lost), f"withdraw {lost.run.run_id}")
 
     async def _withdraw(self, lost: StartedRun) -> None:
-        """Cancel a run on its agent's server, where it continues although it has ended here.
+        """Cancel a run on its agent's server, where it continues although it has ended in the log.
 
-        Retries while the server does not answer.
+        Retries for an hour while the server does not answer.
         """
         RUN_CALLER.set(self.callers.find(lost))
         again = replace(lost, run=lost.run.replace(attempt=lost.run.attempt + 1))

@@ -1,4 +1,4 @@
-"""Event validation: `EventValidator` makes what an agent yields fit for the log.
+"""Event validation: `EventValidator` checks and completes the events of an agent before they are stored in the log.
 
 It fills in missing ids, and ends parts, messages, tools and steps that the agent left open. It refuses events that a
 log cannot hold:
@@ -156,11 +156,12 @@ class EventValidator:
         return entry
 
     def add_text(self, event: PartDelta) -> tuple[Event, bytes] | None:
-        """Return what `record` returns for a delta that only adds text to the newest part. Return None for any other.
+        """Return a delta for the log with its JSON, as `record` does, but only if it just adds text to the newest part.
+        Return None for any other event, which `record` may accept or refuse.
 
-        Nearly all deltas are like that. Everything except the text comes from the gateway then, and text that can be
-        encoded can be decoded. This takes 0.8 µs, and the checks for any event take 1.8 to 2.2 µs (Python 3.11.7,
-        msgspec 0.22.0, 2026-11-26). If this returns None, `record` may still refuse the delta.
+        This is a fast path for nearly all deltas. Everything except their text then comes from the gateway, and text
+        that can be encoded can be decoded. It takes 0.8 µs, and the checks for any event take 1.8 to 2.2 µs (Python
+        3.11.7, msgspec 0.22.0, 2026-11-26).
         """
         growing = self._growing or self._find_growing()
         if growing is None or self.ended is not None:
@@ -236,10 +237,11 @@ class EventValidator:
         return [(event, encode_event(event)) for event in closing]
 
     def _validate(self, event: AnyEvent) -> tuple[AnyEvent, bytes]:
-        """Return the event as it will be read from the log, and its JSON.
+        """Return the event as readers of the log will decode it, and its JSON. Raises agent_invalid.
 
-        It is decoded again at once: an event that was changed past the checks of its model could be stored, and would
-        make the log unreadable. For a token, this takes 0.3 of 0.73 µs (Python 3.11.7, msgspec 0.22.0, 2026-11-26).
+        The JSON is decoded again at once: an event that was changed past the checks of its model could be stored, and
+        would make the log unreadable. For a token, this takes 0.3 of 0.73 µs (Python 3.11.7, msgspec 0.22.0,
+        2026-11-26).
         """
         try:
             if isinstance(event, PartDelta):  # `_delta` has checked its size

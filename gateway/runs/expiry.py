@@ -26,7 +26,7 @@ from babelgate.gateway.storage.transaction import Published, Transaction
 log = logging.getLogger("babelgate.expiry")
 
 _RETRY_DELAY: Final = 60_000_000
-"""Microseconds until the next check of a thread that could not be erased."""
+"""Microseconds until the next check of a thread that could not be erased. Chosen: a minute."""
 
 
 class Expiry:
@@ -208,7 +208,7 @@ class Expiry:
 
 
 def _expire(tx: Transaction, owner: str, thread_id: str, pk: int) -> None:
-    """Fail the tasks of a thread whose questions were not answered in time."""
+    """Fail the tasks of a thread that wait for an answer, because the questions were not answered in time."""
     state = tx.need_thread(owner, thread_id)
     if state.pk != pk:
         return

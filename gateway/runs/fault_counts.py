@@ -8,7 +8,7 @@ from typing import Final
 from babelgate.gateway.clock import Clock
 
 _MAX_COUNTS: Final = 200
-"""Maximum number of counts in memory. Beyond it, those of the faults that occurred longest ago are dropped. Chosen."""
+"""Maximum number of counts in memory. Beyond it, the counts that were incremented longest ago are removed. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class FaultCounts:
         self._counts: OrderedDict[tuple[str, str], FaultCount] = OrderedDict()
 
     def note(self, code: str, agent: str) -> None:
-        """Count a run that ended with a fault."""
+        """Count a run of an agent that ended with a fault. `code` is that of the fault."""
         earlier = self._counts.pop((code, agent), None)
         self._counts[code, agent] = FaultCount(1 + (0 if earlier is None else earlier.count), self._clock.now())
         if len(self._counts) > _MAX_COUNTS:

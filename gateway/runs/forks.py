@@ -29,7 +29,7 @@ class Base(NamedTuple):
 
 
 async def find_base(reads: JournalReads, owner: str, ask: Submission) -> tuple[Submission, Base | None]:
-    """Resolve the fork of a submission.
+    """Find the state from which the fork of a submission starts. A submission without a fork is returned with None.
 
     If the fork is on the same thread, return the submission with the checkpoint that its run starts from, and None.
     Otherwise return the submission and the state that its thread begins with.
@@ -126,8 +126,11 @@ async def _need_unused(reads: JournalReads, owner: str, thread_id: str) -> int:
 
 
 def check_unused(state: ThreadState | None, base: Base | None) -> None:
-    """Raise conflict if the thread has changed since `find_base` has read it. The state is None if the thread does not
-    exist yet, and the base is None if the submission has none: then there is no conflict."""
+    """Check that the thread has not changed since `find_base` has read it. Raises conflict.
+
+    `state` is None if the thread does not exist yet, and `base` is None if the submission is no fork to another thread.
+    In both cases there is no conflict.
+    """
     if base is not None and state is not None and state.seq != base.seq:
         raise FaultError(FaultCode.CONFLICT, "The thread has changed meanwhile: try again.")
 

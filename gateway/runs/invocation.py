@@ -44,7 +44,7 @@ class ThreadTranscript:
     def __init__(self, thread_id: str, owner: str) -> None:
         self.fold = Fold(thread_id, owner)
         self.branches = False
-        """True if the thread has revisions or branches that callers created."""
+        """True if callers have created revisions of the thread, or started runs from earlier ones."""
         self.started: dict[str, int] = {}
         """Seq of the record with which each run started first, by run id."""
         self._turns: list[tuple[str | None, str]] = []
@@ -107,7 +107,7 @@ class Origin:
 
 
 class Invocations:
-    """Builder of invocations, and reader of the records that a run needs."""
+    """Builder of invocations, and reader of the log records that the engine needs for a run."""
 
     def __init__(self, journal: Journal, blobs: Blobs, reader: LogReader) -> None:
         self._journal = journal

@@ -105,8 +105,8 @@ def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> StartedRun
 def begin(
     tx: Transaction, state: ThreadState, run: Run, created: RunCreated | None = None, *, resumed: bool = False
 ) -> StartedRun:
-    """Append the start of a run's next attempt. `created` is the event that created the run, if the caller has it.
-    `resumed` is true if the start continues a lost attempt."""
+    """Append the start of a run's next attempt, and return the started run. `created` is the event that created the
+    run, if the caller has it. `resumed` is true if the start continues a lost attempt."""
     task = state.tasks[run.task_id]
     attempt = run.attempt + 1
     started = RunStarted(attempt=attempt, node=task.agent, resumed=resumed)
@@ -216,7 +216,7 @@ def _fence_attempt(tx: Transaction, start: StartedRun) -> ThreadState:
 
 
 def _check_unmoved(state: ThreadState, seq: int | None) -> None:
-    """Raise `Moved`, a conflict, if the log has grown past `seq`."""
+    """Check that the log has no records after `seq`. Raises `Moved`, which is a conflict. None checks nothing."""
     if seq is not None and state.seq != seq:
         raise Moved(FaultCode.CONFLICT, f"Thread {state.thread.thread_id} has been written to")
 

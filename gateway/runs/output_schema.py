@@ -83,7 +83,7 @@ async def find_schema_error(schema: Json, value: Json) -> str | None:
 
 
 _schemas: Final[OrderedDict[bytes, Json]] = OrderedDict()
-"""Cache of parsed schemas, by their JSON text. None marks a text that is not a valid schema."""
+"""Cache of parsed schemas, by their JSON text. The value None marks a text that is not a valid schema."""
 
 
 async def _schema(text: bytes) -> Any:

@@ -46,7 +46,7 @@ _MAX_BATCH_SIZE = 4 * 2**20
 writes wait. Chosen."""
 
 _WITH_FILES = (PartAdded, ArtifactAdded, InterruptRaised)
-"""Events that may contain files."""
+"""Types of events that may contain files."""
 
 
 @dataclass(slots=True, eq=False)
@@ -274,7 +274,7 @@ class Pump:
 
 
 async def close_events(events: AsyncIterator[Event], *, detach: bool) -> None:
-    """Close an agent's events, which need not be a generator.
+    """Close the iterator over an agent's events, which need not be a generator.
 
     With `detach`, raise `CancelledError(DETACH)` inside the generator first: a plain close would cancel the run.
     """

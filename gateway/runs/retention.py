@@ -106,7 +106,7 @@ class RetentionSweep:
         return erased
 
     async def erase_remnants(self) -> None:
-        """Erase the remaining logs of long threads that were erased."""
+        """Erase the rest of the logs of erased threads, which were too long to be erased in one transaction."""
         while await self._step(deletion.erase_remnant):
             pass
 

@@ -1,4 +1,4 @@
-"""Exchanges of runs with the servers of their agents, in memory."""
+"""HTTP exchanges of runs with the servers of their agents, which are kept in memory for the console."""
 
 from collections import OrderedDict
 from typing import Final
@@ -61,7 +61,7 @@ class RunExchanges:
         return next((self._recorders[key] for key in reversed(self._recorders) if key[1] == run_id), None)
 
     def forget_thread(self, pk: int) -> None:
-        """Remove the exchanges of an erased thread."""
+        """Remove the exchanges of all runs of an erased thread."""
         for name in [name for name in self._recorders if name[0] == pk]:
             self._drop(name)
 

@@ -40,7 +40,7 @@ _NO_OUTPUT: Final = frozenset(
 
 @dataclass(slots=True)
 class _Tracked:
-    """A run that this process executes. Times are in microseconds since 1970, UTC."""
+    """Run that this process executes and whose end it will report. Times are in microseconds since 1970, UTC."""
 
     agent: str
     protocol: str
@@ -49,7 +49,7 @@ class _Tracked:
 
 
 class RunReports:
-    """Reports the starts, first outputs and ends of this process's runs to the observer."""
+    """Reporter of the starts, first outputs and ends of this process's runs to the observer."""
 
     def __init__(self, observer: GatewayObserver, faults: FaultCounts | None = None) -> None:
         self._observer = observer
@@ -90,13 +90,13 @@ class RunReports:
             )
 
     def forget(self, pk: int, run_id: str) -> None:
-        """Drop a run that ends elsewhere, or was erased."""
+        """Remove a run from memory that ends on another node, or was erased. Its end is not reported."""
         self._runs.pop((pk, run_id), None)
         if self._silent.get(pk) == run_id:
             del self._silent[pk]
 
     def note_fault(self, agent: str, fault: Fault) -> None:
-        """Report that a run has ended with a fault."""
+        """Count a run of an agent that has ended with a fault."""
         self._faults.note(str(fault.code), agent)
 
     def handle_commit(self, commit: Published) -> None:

@@ -22,7 +22,7 @@ _MAX_LENGTH: Final = 256
 """Maximum length of a schedule, in characters. Chosen."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = 253_000_000_000_000_000
-"""Latest start of a search, in microseconds since 1970: later dates exceed the range of `datetime`."""
+"""Latest time from which a search may start, in microseconds since 1970: later dates exceed the range of `datetime`."""
 
 
 def find_next(schedule: str, timezone: str | None, after: int) -> int | None:

@@ -66,10 +66,10 @@ class Ids(msgspec.Struct, frozen=True):
 
 
 class RunStop(NamedTuple):
-    """A running run that has to be stopped, and the reason."""
+    """Running run that the engine has to stop after the commit, and the reason."""
 
     pk: int
-    """Key of the run's thread."""
+    """Database key of the run's thread."""
     run_id: str
     reason: RunReason
 
@@ -79,7 +79,7 @@ class Submitted(msgspec.Struct, frozen=True):
 
     receipt: Receipt
     pk: int
-    """Key of the thread."""
+    """Database key of the thread."""
     start: StartedRun | None
     stop: RunStop | None = None
     """Running run that the multitask strategy replaces and that the engine has to stop; None if there is none."""

@@ -94,11 +94,13 @@ class Submissions:
     ) -> None:
         """Create the commands.
 
-        `find_agent` and `reach_agent` raise not_found; the second one reconnects to a broken agent first.
-        `check_url` raises invalid for a webhook's URL that may not be called. `limits` returns the current limits.
-        `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for the name
-        of an agent that is disabled. `rates` limits how many runs may start in a time, and `budgets` what
-        they may cost. `chains` limits how deep agents call each other.
+        `find_agent` and `reach_agent` return an agent and raise not_found; the second one reconnects to a broken agent
+        first. `check_url` raises invalid for a webhook's URL that may not be called. `limits` returns the current
+        limits. `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for
+        the name of an agent that is disabled.
+
+        `rates` limits how many runs may start within a period, and `budgets` their cost. `chains` limits how deep
+        agents call each other.
         """
         self._journal = journal
         self._reads = reads

@@ -21,7 +21,8 @@ class Sweeper:
     def __init__(
         self, journal: Journal, blobs: Blobs, store: items.ItemStore, clock: Clock, leads: Callable[[], bool]
     ) -> None:
-        """Create the task. `leads` returns True on the node of a cluster that sweeps."""
+        """Create the task. `leads` returns True on the node of a cluster that sweeps. On the other nodes the task does
+        nothing."""
         self._journal = journal
         self._blobs = blobs
         self._store = store

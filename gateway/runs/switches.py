@@ -17,7 +17,7 @@ log = logging.getLogger("babelgate.engine")
 
 
 class Switches:
-    """Kill switches of all agents."""
+    """Kill switches of all agents: refuses, holds or cancels the runs of disabled agents."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -26,7 +26,8 @@ class Switches:
         self._tasks = Tasks()
 
     def start(self, administration: AdministeredState, cancel: Callable[[str, str], Awaitable[object]]) -> None:
-        """Follow the administration. `cancel` cancels a task, given by its owner and its id."""
+        """Apply the kill switches that are stored in the database, now and after each change. `cancel` cancels a task,
+        given its owner and its id."""
         self._cancel = cancel
         administration.add_listener(self.apply)
 

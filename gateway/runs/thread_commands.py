@@ -56,7 +56,8 @@ def create(
 
 
 def change(tx: Transaction, owner: str, thread_id: str, requested: ThreadChange, most: int) -> Thread:
-    """Apply a caller's change to a thread. Raises too_large if its metadata would exceed `most` bytes in total."""
+    """Apply a caller's change to a thread, and return the thread. Raises not_found, and too_large if its metadata would
+    exceed `most` bytes in total."""
     state = tx.need_thread(owner, thread_id)
     if requested.metadata:
         check_size(most, {**state.thread.metadata, **requested.metadata})
@@ -106,7 +107,8 @@ def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, af
 
 
 def update(tx: Transaction, owner: str, update: StateUpdate, checkpoint_id: str) -> None:
-    """Append the messages of a state update, and then its revision. Raises not_found, conflict."""
+    """Append the messages of a state update, and then a revision with the id `checkpoint_id`. Raises not_found,
+    conflict."""
     state = need_idle_thread(tx, owner, update.thread_id)
     append_messages(tx, state, update.messages)
     saved = StateSaved(

@@ -27,7 +27,7 @@ class PausedCalls(Protocol):
     """Agent in this process that keeps a paused call in memory while its question is open."""
 
     def forget(self, owner: str, task_id: str) -> None:
-        """Drop the paused call of a task that has ended."""
+        """Drop the paused call of a task that has ended, if there is one."""
 
 
 class ThreadCommands:

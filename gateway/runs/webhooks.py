@@ -207,7 +207,7 @@ class Deliverer:
         return delivery
 
     def forget(self, owner: str, task_id: str, webhook_id: str) -> None:
-        """Stop delivering to a webhook, without changing its row."""
+        """Stop delivering to a webhook, without a change of its database row."""
         delivery = self._deliveries.pop((owner, task_id, webhook_id), None)
         if delivery is not None:
             delivery.cancel()
@@ -415,7 +415,8 @@ class Deliverer:
     # Rows of the database
 
     async def _is_mine(self, due: Due) -> bool:
-        """Return False if another node has taken over the webhook, or if it was deleted or replaced there."""
+        """Return True if this node still has to deliver to the webhook. Return False if another node has taken it over,
+        or if it was deleted or replaced there."""
         if not self._journal.is_shared:
             return True
         hook = due.webhook

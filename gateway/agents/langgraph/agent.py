@@ -131,7 +131,7 @@ def _inspect_graph(graph: Any, schemas: Mapping[str, JsonObject]) -> _Inspected:
 
 
 class Graph:
-    """Agent that runs a graph of LangGraph."""
+    """Agent that runs a LangGraph graph in this process."""
 
     def __init__(self, maker: Maker, name: str, about: str = "", graph: Any = None) -> None:
         """Create an agent. `graph` was created by `maker`, and its description and schemas are read. If it is None,

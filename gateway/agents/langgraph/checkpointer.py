@@ -137,7 +137,7 @@ class Saver(BaseCheckpointSaver[int]):
             del self._cache[next(iter(self._cache))]
 
     def pending_writes(self, stored: StoredCheckpoint) -> list[tuple[str, str, Any]]:
-        """Return the writes of tasks that start from a checkpoint, each with task id, channel and value."""
+        """Return the writes of LangGraph tasks that started from a checkpoint, each as task id, channel and value."""
         return [
             (write.task_id, write.channel, self.serde.loads_typed((write.form, write.body))) for write in stored.writes
         ]

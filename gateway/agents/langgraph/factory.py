@@ -154,7 +154,8 @@ def _runtime(occasion: GraphAccess) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _User:
-    """Owner of the caller's API key, as a `langgraph_sdk.auth.types.BaseUser`."""
+    """Owner of the caller's API key, in the form of a `langgraph_sdk.auth.types.BaseUser`, which graph factories
+    read."""
 
     identity: str
     is_authenticated: bool = True

@@ -52,9 +52,9 @@ class PendingWrites:
     """
 
     tasks: frozenset[str]
-    """Ids of the finished tasks."""
+    """Ids of the LangGraph tasks that finished."""
     messages: Sequence[AIMessage]
-    """Messages that the finished tasks have written."""
+    """Messages that the finished LangGraph tasks have written to the state."""
 
     @classmethod
     def of(cls, writes: Iterable[tuple[str, str, Any]]) -> "PendingWrites":
@@ -95,7 +95,7 @@ class ResumedRun:
         pending: PendingWrites,
         log: StateHistory,
     ) -> "ResumedRun":
-        """Compare the log of a run with the checkpoint from which a graph continues.
+        """Return the comparison of an interrupted run's log with the checkpoint from which its graph continues.
 
         `records` are those of the task, and `log` has the states of its thread. The checkpoint may be older than the
         newest one in the log, because graphs write their checkpoints in the background.
@@ -127,11 +127,11 @@ class _RecordedRun:
         self.recorded: set[str] = set()
         """Ids of the saved checkpoints and of the complete messages."""
         self.messages: dict[str, list[_OfMessage]] = {}
-        """Events of each message, by its id."""
+        """Events of each message in the log, by message id."""
         self._open_tasks: set[str] = set()
         """Ids of the LangGraph tasks that have started and not ended."""
         self._places: dict[str, str] = {}
-        """Checkpoint namespace of each message, by its id."""
+        """Checkpoint namespace of the LangGraph node that sent each message, by message id."""
         self._redone: set[str] = set()
         """Ids of the messages that began after the checkpoint from which the graph continues."""
         self._has_state = False

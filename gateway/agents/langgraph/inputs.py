@@ -215,7 +215,7 @@ def configurable_of(call: Invocation) -> JsonObject:
 
 
 def options(call: Invocation, context: frozenset[str]) -> JsonObject:
-    """Return the keyword arguments with which the graph runs, besides its input and its `RunnableConfig`.
+    """Return the keyword arguments for the run of a graph, in addition to its input and its `RunnableConfig`.
 
     They are `context`, `durability`, `interrupt_before` and `interrupt_after`, from the caller's configuration.
 

@@ -22,7 +22,8 @@ class _Parameters:
     wanted: Mapping[str, Wanted]
     """Kinds of the parameters that a graph factory can have (config, runtime), by parameter name, in order."""
     named: Mapping[str, Wanted]
-    """Parameters that are recognized by their name, because their annotation is not a type of LangGraph."""
+    """Parameters that are recognized as config or runtime by their name, because their annotation is not a type of
+    LangGraph."""
     unknown: tuple[str, ...]
     """Required parameters that are not recognized."""
     makes: frozenset[str]

@@ -113,7 +113,7 @@ def _namespaces(op: ListNamespacesOp) -> canonical.NamespaceQuery:
 
 
 def _conditions(op: ListNamespacesOp) -> Sequence[MatchCondition]:
-    """Return the match conditions. Raises ValueError if there are two prefixes or two suffixes.
+    """Return the match conditions of a namespace search. Raises ValueError if there are two prefixes or two suffixes.
 
     LangGraph's own methods never send more than one of each.
     """

@@ -349,7 +349,8 @@ def _blocks(function: Callable[..., Any]) -> bool:
 
 
 def _first_call(call: Invocation, plan: ReplayPlan) -> Invocation:
-    """Return the call with which the history of a paused generator began."""
+    """Return the invocation of the run with which the history of a paused generator began. A replay starts the
+    generator with it."""
     first = plan.first
     return replace(
         call,

@@ -56,7 +56,7 @@ class Recording(Value):
     runs: tuple[RecordedRun, ...]
     """Runs of one task: the first one, and one for each answer."""
     files: Mapping[str, str] = {}
-    """Files in base64, by the hash in the parts that refer to them."""
+    """Content of the files in base64, by the hash by which file parts refer to them."""
     wire: JsonObject = {}
     """Recorded HTTP traffic (`babelgate.gateway.cli.wire`). Replays do not read it. Since format 2."""
 

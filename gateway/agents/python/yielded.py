@@ -54,7 +54,7 @@ _ENVELOPE = 4
 
 _PARTS = get_args(Part)
 _RAW: tuple[type[AgentEvent | RunEnded], ...] = (*get_args(AgentEvent), RunEnded)
-"""Events that an agent may yield."""
+"""Types of events that an agent may yield."""
 _OF_THE_GATEWAY = tuple(set(get_args(Event)) - set(_RAW))
 _QUESTION_TYPES = (Ask, UseTool, InterruptRaised)
 _SAYABLE = (Message, Artifact, Step, ToolCall, *_PARTS, *_RAW)
