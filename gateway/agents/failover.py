@@ -137,7 +137,7 @@ class FailoverServer:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """State of one server of an agent, for the console and the administration API."""
+    """State of one server of an agent, for the console."""
 
     url: str
     state: str

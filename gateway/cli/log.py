@@ -21,7 +21,7 @@ _CALLERS: Final = frozenset(
     {"ASGI callable returned without completing handshake.", "Invalid UTF-8 sequence received from client."}
 )
 """Messages in uvicorn's log about errors of callers: a WebSocket was refused, or received invalid text. They are not
-logged as errors."""
+logged."""
 
 DELAY: Final = 0.1
 """Maximum seconds that a line waits to be written together with others. Chosen."""

@@ -58,8 +58,7 @@ class ConfigSource:
         self._key_files: Sequence[Path] = ()
         """Files in `signing.keys` when the settings were last read."""
         self._secrets: Sequence[str] = ()
-        """Secrets that came from files or variables when the settings were last read without a mistake. The log hides
-        them."""
+        """Secrets that were read from files when the settings were last read without a mistake. The log hides them."""
 
     def load_for_start(self) -> Settings:
         """Read and check the settings for the start of a gateway. Raises ConfigError.

@@ -45,6 +45,7 @@ class CommitHandler:
         self._reads.trim()
 
     def handle_remotes(self, remotes: Sequence[Remote]) -> None:
-        """Pass the commits of other nodes to the parts that follow them: reads, expiry and the cluster."""
+        """Pass the commits of other nodes to the cluster, which applies them to this node's runs. Do nothing without a
+        cluster."""
         if self._cluster is not None:
             self._cluster.handle_remotes(remotes)

@@ -216,8 +216,8 @@ class EventValidator:
     def close(self, messages: Collection[str] | None = None) -> list[tuple[Event, bytes]]:
         """Return the events that end the open parts, messages, tools and steps, each with its JSON.
 
-        `messages` are the ids of the messages to end, with their parts; then no tools or steps end. None ends
-        everything.
+        `messages` are the ids of the messages to end, with their parts; None ends all messages. Tools and steps are
+        ended in any case.
         """
         closing: list[Event] = []
         for message in [each for each in self._messages.values() if messages is None or each.message_id in messages]:
@@ -272,7 +272,7 @@ class EventValidator:
         return event, body
 
     def _check_size(self, event: Event) -> None:
-        """Check the size of an event by its texts before it is encoded, because encoding takes longer. Raises
+        """Check that an event is within the size limit before it is encoded, because encoding takes longer. Raises
         agent_invalid."""
         try:
             check_size(self.limit, event)

@@ -273,8 +273,8 @@ def _charge_end(
     closing: Sequence[tuple[Event, bytes]],
     account: RunAccount,
 ) -> None:
-    """Charge a run's end to its budgets: the usage and price, or nothing if the gateway has paused the run with a
-    question."""
+    """Charge the budgets of a run for its end: its usage, and the price of a run. A run that the gateway has paused
+    with a question is not counted until it continues."""
     account.charge_events(tx, start.thread_id, start.run.run_id, closing)
     if outcome.question is not None:
         if not account.is_resumed:  # otherwise it is not counted yet
@@ -298,8 +298,8 @@ def _cancel_reason(state: ThreadState, run: Run) -> RunReason:
 
 
 def _settle_task(tx: Transaction, state: ThreadState, task_id: str, status: RunStatus, fault: Fault | None) -> None:
-    """Append the new state of a task after one of its runs has ended with `status`. `fault` is the reason of a failure;
-    None if the run did not fail."""
+    """Append the new state of a task after one of its runs has ended with `status`, unless the run succeeded and others
+    are active. `fault` is the reason of a failure; None if the run did not fail."""
     if status is RunStatus.PAUSED:
         tx.append(state, TaskChanged(state=waiting_state(state, task_id)), task_id=task_id)
         return

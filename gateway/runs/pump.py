@@ -97,7 +97,7 @@ class Pump:
     """True if the agent is stopped here without an end of the run, which the next start of the gateway or another node
     continues."""
     expired: RunOutcome | None = None
-    """Outcome of the run if it exceeded its time limit; None otherwise."""
+    """Outcome of a run that exceeded its time limit or whose agent was removed by a reload; None for any other run."""
     timer: asyncio.TimerHandle | None = None
     """Timer of the run's time limit, or of the grace period after a cancel."""
 
@@ -116,8 +116,8 @@ class Pump:
 
     @property
     def stop_outcome(self) -> RunOutcome | None:
-        """Outcome of a run that was cancelled, exceeded its time limit, or whose events were refused; None for any
-        other run."""
+        """Outcome of a run that was cancelled, exceeded its time limit, lost its agent by a reload, or whose events
+        were refused. None for any other run."""
         if self.reason is not None:
             return RunOutcome(RunStatus.CANCELLED, self.reason)
         if self.expired is None and self.refused is not None:

@@ -144,8 +144,8 @@ class Deliverer:
         """Create the deliverer.
 
         `rules` returns the rules of the current generation. `writers` maps a webhook dialect, such as `a2a-1.0`, to the
-        factory of its encoder. `protocols` maps a dialect to the protocol in which callers name threads by aliases, if
-        there is one.
+        factory of its encoder. `protocols` maps a dialect to its protocol, in which callers may know the thread by an
+        alias.
         """
         self._journal = journal
         self._reads = reads
