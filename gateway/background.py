@@ -17,8 +17,8 @@ STOPPING: Final = 5.0
 
 
 async def until_ended(act: Callable[[], None], give_up: Callable[[], None], seconds: float) -> bool:
-    """Run `act` in a thread. If it takes longer than `seconds`, call `give_up` once or twice, which should interrupt
-    it.
+    """Run `act` in a thread. If it takes longer than `seconds`, call `give_up` up to three times, which should
+    interrupt it.
 
     Return True if the thread ended. Otherwise it is left behind, and does not keep the process alive. Raises the
     exceptions of `act`.

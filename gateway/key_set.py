@@ -236,7 +236,8 @@ def parse_key_set(body: bytes, source: str = "the file") -> JsonObject:
 
 
 def find_public_keys(document: JsonObject) -> list[JsonObject]:
-    """Return the keys of a key set that may verify signatures, at most 100. Raises KeyFetchError if there are none."""
+    """Return those of the first 100 keys in a key set that may verify signatures. Raises KeyFetchError if there are
+    none."""
     listed: Any = document.get("keys")
     entries = cast("list[Any]", listed)[:_MAX_KEYS] if isinstance(listed, list) else []
     keys = [cast("JsonObject", key) for key in entries if _is_for_signatures(key)]

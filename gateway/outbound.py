@@ -115,8 +115,8 @@ class Fetcher:
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False)
 
     async def check(self, url: str) -> Pinned:
-        """Resolve the host of a URL, check every address, and return both. Raises invalid if the host is unknown or an
-        address is not allowed."""
+        """Resolve the host of a URL and check every address. Return the URL with the addresses. Raises invalid if the
+        host is unknown or an address is not allowed."""
         parsed = _parse_url(url)
         host = parsed.raw_host.decode("ascii")
         try:

@@ -15,8 +15,8 @@ class GatewayPort:
     settings: Callable[[], Settings]
     """Function that returns the settings in force."""
     sources: Callable[[], Mapping[str, str]]
-    """Function that returns the source of each setting that is not at its default, by its key: a file or an environment
-    variable."""
+    """Function that returns the source of each setting that is not at its default, by its key. A source is a file, an
+    environment variable or an option, for example."""
     reload: Callable[[], Awaitable[Mapping[str, Sequence[str]]]]
     """Function that reads the configuration again and applies it.
 

@@ -40,7 +40,7 @@ class CardChecks:
         is open."""
 
     def trust_of(self, agent: str, settings: AgentSettings) -> CardTrust | None:
-        """Return how the cards of an agent are verified, or None if its settings require no verification."""
+        """Return how the cards of an agent are verified, or None if its settings have no verification."""
         card = settings.card
         if not card.is_checked:
             return None

@@ -47,7 +47,7 @@ from babelgate.gateway.storage.blob_store import open_blobs
 log = logging.getLogger("babelgate")
 
 _JWKS_AGE: Final = 3600
-"""Seconds for which clients may cache the public keys. Chosen: a new key must be published for as long before it signs
+"""Seconds for which clients may cache the public keys. Chosen. A new key must be published for as long before it signs
 alone."""
 _VERSION: Final = version("babelgate")
 _STATUS: Final = {

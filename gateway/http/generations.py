@@ -151,8 +151,8 @@ class Generations:
         self._added: dict[str, AgentSettings] = {}
         """Settings of the agents that were added by the administration API, by name."""
         self.find_sources: Callable[[], Mapping[str, str]] = dict
-        """Function that returns the source of each setting that is not at its default, by its key: a file or an
-        environment variable."""
+        """Function that returns the source of each setting that is not at its default, by its key. A source is a file,
+        an environment variable or an option, for example."""
         self.observer = observer
         """Receiver of reports for metrics."""
         self.reloaded_at = time.time()

@@ -54,8 +54,8 @@ class GraphInputSchema(request.InputSchema):
         super().__init__(schema)
         self.is_object = bool(self.members) or self.schema.get("type") == "object"
         self.has_messages = "messages" in self.members
-        """True if the schema has a member `messages`. Without a schema, it is False: unlike a graph behind a URL, this
-        graph is known."""
+        """True if the schema has a member `messages`. Without it, a graph in this process gets no messages. An agent
+        behind a URL may accept messages even without a schema."""
 
     def input(self, call: Invocation, history: Sequence[Message] = ()) -> Json | dict[str, Any]:
         """Return the input of the graph for the caller's messages and data. Return None, which continues the graph from
