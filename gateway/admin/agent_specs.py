@@ -1,4 +1,5 @@
-"""Agents of the administration API: what their settings may contain, and the settings that follow from them.
+"""Agents of the administration API: checks of the settings that a request contains, and their conversion into
+`AgentSettings`.
 
 A caller of the API must not gain more than the operator has allowed. So such an agent is behind a URL in one of
 `admin.agent_networks`, and its headers refer to variables in `admin.agent_secrets`. A module name would execute code.
@@ -22,14 +23,15 @@ from babelgate.gateway.settings.administration import AdminSettings
 from babelgate.gateway.settings.model import AgentSettings
 
 _REFERENCE: Final = re.compile(r"(?:[A-Za-z]+ )?\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""Value of a header: a variable, with a scheme such as `Bearer` before it."""
+"""Allowed value of a header: a reference to a variable, optionally after a scheme, such as `Bearer
+${PLANNER_TOKEN}`."""
 _IN_PROCESS: Final = ("python", "graph")
 _LOOKUP: Final = 5.0
-"""Maximum seconds of the look-up of a host's addresses. Chosen."""
+"""Maximum duration of the resolution of a host name, in seconds. Chosen."""
 
 
 def check_name(name: str) -> None:
-    """Raise invalid if this is no name of an agent. Raises invalid."""
+    """Check that a text is a valid name of an agent. Raises invalid."""
     if not AGENT_NAME.fullmatch(name):
         raise FaultError(
             FaultCode.INVALID,
@@ -38,7 +40,7 @@ def check_name(name: str) -> None:
 
 
 async def check_spec(spec: JsonObject, admin: AdminSettings) -> None:
-    """Check the settings of an agent, as a caller has sent them. Raises invalid."""
+    """Check the settings of an agent in a request, including the addresses of its servers. Raises invalid."""
     for kind in _IN_PROCESS:
         if kind in spec:
             raise FaultError(
@@ -62,7 +64,7 @@ async def check_spec(spec: JsonObject, admin: AdminSettings) -> None:
 
 
 def resolve_spec(spec: JsonObject, admin: AdminSettings) -> AgentSettings:
-    """Return the settings of an agent, with its references replaced. Raises invalid."""
+    """Return the settings of an agent, with the values of the variables to which its headers refer. Raises invalid."""
     headers: object = spec.get("headers", {})
     if not isinstance(headers, dict):
         raise FaultError(FaultCode.INVALID, "headers: expected an object of names and references")
@@ -99,7 +101,7 @@ def _resolve(name: str, value: object, secrets: Sequence[str]) -> str:
 
 
 async def _check_host(url: str, networks: Networks) -> None:
-    """Raise invalid unless all addresses of the host are in the networks. Raises invalid."""
+    """Check that all addresses of a URL's host are in the networks. Raises invalid."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -117,5 +119,6 @@ async def _check_host(url: str, networks: Networks) -> None:
 def merge_agents(
     configured: Mapping[str, AgentSettings], added: Mapping[str, AgentSettings]
 ) -> dict[str, AgentSettings]:
-    """Return all agents. The names of the configuration win."""
+    """Return the agents of the configuration and the `added` ones of the administration API. If both have a name, that
+    of the configuration is used."""
     return {**configured, **{name: each for name, each in added.items() if name not in configured}}

@@ -28,14 +28,14 @@ from babelgate.gateway.storage import administration
 from babelgate.gateway.storage.administration import DisabledAgent, StoredAgent
 
 _MAX_REASON: Final = 500
-"""Maximum length of a reason, in characters. Chosen: it is part of every refusal."""
+"""Maximum length of the reason for which an agent is disabled, in characters. Chosen: it is part of every refusal."""
 
 
 _ETAG: Final = re.compile(r'"[0-9]{1,18}"')
 
 
 class AgentHandlers(Handlers):
-    """Handlers of agents."""
+    """HTTP handlers of the administration API for agents."""
 
     def __init__(self, hub: GatewayHub, port: GatewayPort, clock: Clock | None = None) -> None:
         self._hub = hub
@@ -84,7 +84,8 @@ class AgentHandlers(Handlers):
         await self._port.refresh_agents()
 
     def _check_own(self, name: str) -> None:
-        """Raise an error if this API may not change an agent. Raises forbidden, conflict."""
+        """Check that the administration API may change an agent. Raises forbidden if agents cannot be changed at all,
+        and conflict if the agent is from the configuration."""
         settings = self._port.settings()
         if not settings.admin.agents:
             raise FaultError(
@@ -139,13 +140,13 @@ class AgentHandlers(Handlers):
         return Response({"ok": is_ok, **self._encode(registered.info.name), "servers": servers})
 
     def _need(self, name: str) -> str:
-        """Return the name of an agent that exists or is disabled. Raises not_found."""
+        """Return the name of an agent by its name or UUID, if it exists or is disabled. Raises not_found."""
         if self._hub.switches.find(name) is not None:
             return name
         return self._hub.registry.get(name).info.name
 
     def _encode(self, name: str) -> dict[str, Any]:
-        """Return an agent as responses show it."""
+        """Return an agent as responses show it: name, status, and how it is disabled, if it is."""
         registered = {each.info.name: each for each in self._hub.registry.all()}.get(name)
         body: dict[str, Any] = {"name": name, "status": "unknown" if registered is None else "ok"}
         if registered is not None and registered.broken is not None:
@@ -165,7 +166,11 @@ def _encode_spec(agent: StoredAgent) -> dict[str, Any]:
 
 
 def _expected_revisions(request: AnyRequest) -> Sequence[int] | None:
-    """Return the revisions that an agent may have. 0 is that of none, -1 any. None = no condition. Raises invalid."""
+    """Return the revisions of an agent with which a request may change it, from `If-Match` and `If-None-Match`.
+
+    0 means that the agent must not exist, and -1 that it must exist. None means that there is no condition. Raises
+    invalid.
+    """
     if request.headers.get("if-none-match", "").strip() == "*":  # RFC 9110, 13.1.2
         return (0,)
     sent = request.headers.get("if-match")

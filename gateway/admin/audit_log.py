@@ -19,7 +19,7 @@ _PARAMETERS: Final = frozenset((*_TEXTS, *_TIMES, "limit", "before"))
 
 
 class AuditHandlers(Handlers):
-    """Handlers of the audit log."""
+    """HTTP handlers of the administration API for the audit log."""
 
     def __init__(self, hub: GatewayHub) -> None:
         self._hub = hub
@@ -52,7 +52,7 @@ class AuditHandlers(Handlers):
 
 
 def _encode(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a record as responses show it, without its empty members."""
+    """Return a record of the audit log as responses show it, without its empty members."""
     actor = {name: row[name] for name in ("subject", "owner", "issuer", "credential") if row[name]}
     target = {"kind": row["kind"], "id": row["target"], "agent": row["agent"], "owner": row["target_owner"]}
     request = {name: row[name] for name in ("node", "request_id", "trace_id", "protocol", "address") if row[name]}

@@ -1,4 +1,4 @@
-"""Certificates that a command trusts for https, by its option `--ca`."""
+"""Certificates that a command trusts for https because of its option `--ca`."""
 
 import ssl
 from pathlib import Path

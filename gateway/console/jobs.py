@@ -1,4 +1,4 @@
-"""Jobs of the console: checks, comparisons of protocols and benchmarks, which operators start."""
+"""Console API for jobs: checks, comparisons of protocols and benchmarks, which operators start."""
 
 import asyncio
 import os
@@ -40,32 +40,33 @@ _FILE_HEADERS: Final = {
     "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:",
     "Cache-Control": "no-store",
 }
-"""Headers of reports. They contain texts of agents, so no browser may run them in the origin of the gateway."""
+"""Headers of responses with a report. Reports contain texts of agents, so no browser may run them in the origin of the
+gateway."""
 _CHUNK: Final = 256 * 2**10
-"""Bytes of a file that are read at a time. Chosen."""
+"""Number of bytes of a file that are read at a time. Chosen."""
 _ANY: Final = frozenset({"0.0.0.0", "::", ""})
 
 
 def has_jobs(settings: Settings) -> bool:
-    """Return True if operators can start jobs."""
+    """Return True if the settings let operators start jobs: `console.jobs` is on, and there is one worker."""
     return settings.console.jobs and settings.workers == 1
 
 
 def jobs_folder(settings: Settings) -> Path | None:
-    """Return the folder of the jobs, next to the SQLite database. PostgreSQL has none."""
+    """Return the folder of the jobs, next to the SQLite database. Return None for PostgreSQL."""
     is_file = settings.database.startswith("sqlite:")
     return settings.database_path.with_suffix(".jobs").absolute() if is_file else None
 
 
 class JobHandlers(Handlers):
-    """Handlers of jobs. All are for operators."""
+    """HTTP handlers of the console for jobs. All are for operators."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> None:
         self._hub = hub
         self._guarded_hub = guarded_hub
         self._port = port
         self.store = JobStore(lambda: jobs_folder(port.settings()))
-        """Jobs of this process."""
+        """Store of the jobs that this process has started."""
         self._runner = JobRunner(hub, port, self.store)
 
     async def create_job(self, request: AnyRequest) -> Response[Any]:
@@ -121,7 +122,7 @@ class JobHandlers(Handlers):
         return json_response({**self._encode(record), "status": "removed"})
 
     def _check(self, request: AnyRequest) -> None:
-        """Raise an error for a caller who may not use jobs. Raises forbidden."""
+        """Check that the caller is an operator and that jobs can be started. Raises forbidden."""
         need_operator(request)
         settings = self._port.settings()
         if not has_jobs(settings):
@@ -150,7 +151,8 @@ class JobHandlers(Handlers):
 def _stream(
     file: BinaryIO, headers: Mapping[str, str], media_type: str, *, before: bytes = b"", after: bytes = b""
 ) -> Stream:
-    """Return a response with the content of a file between two texts. The file is closed afterwards."""
+    """Return a streamed response with the content of a file between the texts `before` and `after`. The file is closed
+    afterwards."""
     size = os.fstat(file.fileno()).st_size
 
     async def chunks() -> AsyncGenerator[bytes]:
@@ -165,8 +167,8 @@ def _stream(
 
 
 def _own_url(request: AnyRequest, settings: Settings) -> str:
-    """Return the URL of this process: the address on which it serves the protocols. Raises invalid for a socket
-    without one."""
+    """Return the URL at which this process serves the protocols, for jobs that call it. Raises invalid if it listens on
+    no TCP port."""
     host, port = server_of(request)
     if port is None:
         raise FaultError(FaultCode.INVALID, "at: this gateway listens on no TCP port; use at: server")

@@ -1,4 +1,4 @@
-"""Parameters of the console's reads, and the form of lists in its responses."""
+"""Query parameters of the console's API, and the form of pages in its responses."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,19 +13,19 @@ from babelgate.gateway.clock import format_time
 from babelgate.gateway.settings.fields import parse_period
 
 MAX_ITEMS: Final = 100
-"""Maximum number of items per page. Chosen."""
+"""Maximum number of items in one page of a list. Chosen."""
 _DEFAULT_ITEMS: Final = 50
 _MAX_TEXT: Final = 200
-"""Maximum length of a text to search for, in characters. Chosen."""
+"""Maximum length of a text parameter, in characters. Chosen."""
 _MAX_QUESTION: Final = 500
 """Maximum length of a question's text in lists, in characters. Chosen."""
 
 
 class Parameters:
-    """Query parameters of a request. Each is read once, and unknown ones are refused."""
+    """Query parameters of a request, converted and checked. Unknown parameters are refused."""
 
     def __init__(self, request: AnyRequest, *names: str) -> None:
-        """Read the parameters of a request, which have these names. Raises invalid."""
+        """Read the query parameters of a request. `names` are those that it may have. Raises invalid."""
         self._values = request.query_params
         for name in self._values:
             if name not in names:
@@ -33,22 +33,22 @@ class Parameters:
                 raise FaultError(FaultCode.INVALID, words)
 
     def text(self, name: str) -> str | None:
-        """Return a text, or None if it is absent or empty. Raises invalid."""
+        """Return a parameter as text, or None if it is absent or empty. Raises invalid if it is too long."""
         value = self._values.get(name, "")
         if len(value) > _MAX_TEXT:
             raise FaultError(FaultCode.INVALID, f"{name}: expected at most {_MAX_TEXT} characters")
         return value or None
 
     def cursor(self) -> str | None:
-        """Return the cursor of the page before, or None."""
+        """Return the parameter `after`, the cursor at which the previous page ended, or None for the first page."""
         return self._values.get("after") or None
 
     def limit(self, default: int = _DEFAULT_ITEMS, most: int = MAX_ITEMS) -> int:
-        """Return the maximum number of items. Raises invalid."""
+        """Return the parameter `limit`, the maximum number of items in a page. Raises invalid."""
         return self.number("limit", default, 1, most)
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """Return a number. Raises invalid."""
+        """Return a parameter as an integer from `least` to `most`, or `default` if it is absent. Raises invalid."""
         value = self._values.get(name, str(default))
         if not (value.isascii() and value.isdigit() and len(value) <= 16 and least <= int(value) <= most):
             words = f"{name}: expected a number from {least} to {most}, got {value[:20]!r}"
@@ -56,15 +56,15 @@ class Parameters:
         return int(value)
 
     def flag(self, name: str) -> bool:
-        """Return True for 1, and False for 0 or nothing. Raises invalid."""
+        """Return a parameter as a boolean: True for 1, and False for 0 or if it is absent. Raises invalid."""
         value = self._values.get(name, "0")
         if value not in ("0", "1"):
             raise FaultError(FaultCode.INVALID, f"{name}: expected 0 or 1, got {value[:20]!r}")
         return value == "1"
 
     def since(self, now: int) -> int | None:
-        """Return the time `since` in microseconds since 1970, or None. It may be a period before now. Raises
-        invalid."""
+        """Return the parameter `since` in microseconds since 1970, or None if it is absent. It is a time, or a period
+        before `now`. Raises invalid."""
         value = self._values.get("since", "")
         if not value:
             return None
@@ -84,7 +84,8 @@ class Parameters:
         return now - round(seconds * 1e6)
 
     def statuses(self) -> frozenset[RunStatus] | None:
-        """Return the statuses of runs, which commas separate, or None. Raises invalid."""
+        """Return the run statuses in a parameter, which are separated by commas, or None if it is absent. Raises
+        invalid."""
         value = self._values.get("status", "")
         try:
             return frozenset(map(RunStatus, value.split(","))) if value else None
@@ -93,7 +94,7 @@ class Parameters:
             raise FaultError(FaultCode.INVALID, words) from None
 
     def members(self, name: str) -> Mapping[str, str]:
-        """Return members as `key:value`, of which a query may have several. Raises invalid."""
+        """Return the values of a repeatable parameter of the form `key:value`, by key. Raises invalid."""
         members: dict[str, str] = {}
         for text in self._values.getall(name, []):
             key, colon, value = text.partition(":")
@@ -105,19 +106,21 @@ class Parameters:
 
 
 def read_id(value: str, kind: str) -> str:
-    """Return the id of a thread or run in a path. Raises not_found for a text that is no id."""
+    """Return the id of a thread, run or job in a path. `kind` names it in errors. Raises not_found for a text that
+    cannot be an id."""
     if not is_uuid(value):
         raise FaultError(FaultCode.NOT_FOUND, f"{kind} {value[:40]!r} not found: its id is a UUID")
     return value.lower()
 
 
 def encode_page(items: Sequence[JsonObject], next_cursor: object) -> JsonObject:
-    """Return a page of a list."""
+    """Return a page of a list as the API shows it. `next_cursor` is the cursor of the next page, or None after the
+    last."""
     return {"items": items, "next": next_cursor}
 
 
 def encode_ask(question: Interrupt) -> JsonObject:
-    """Return a question as lists show it."""
+    """Return a question as lists of threads and runs show it."""
     text = question.message.text
     return {
         "interrupt_id": question.interrupt_id,

@@ -1,4 +1,4 @@
-"""Threads, and their states, questions and files, as the console shows them."""
+"""Console API for threads, with their states, questions and files."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -28,7 +28,7 @@ _STATUSES: Final[Sequence[ThreadStatus]] = get_args(ThreadStatus)
 
 
 class ThreadOverviewHandlers(Handlers):
-    """Handlers of threads."""
+    """HTTP handlers of the console for threads."""
 
     def __init__(self, guarded_hub: GuardedHub) -> None:
         self._hub = guarded_hub
@@ -125,7 +125,7 @@ def _encode_question(question: Interrupt) -> JsonObject:
 
 
 def _find_files(fold: Fold) -> Iterator[tuple[FilePart, str | None]]:
-    """Yield the files of a thread with the id of the run that named each first. Each file occurs once."""
+    """Yield each file of a thread once, with the id of the run in which it occurs first; None outside of runs."""
     known_sources: set[tuple[str | None, str | None]] = set()
     for run_id, messages in fold.messages_by_run().items():
         for part in (part for message in messages for part in message.parts):
