@@ -113,8 +113,9 @@ class Invocation:
     """Ids that the upstream gave to earlier runs (`UpstreamBound`): `task` and `run` of this task, `context` and
     `session` of the thread."""
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
-    """Reader of the task's records so far, without voided ones (`babelgate.canonical.replay.without_voided`). A
-    restarted agent reads there what it has already sent."""
+    """Function that reads the task's committed records, so that a restarted agent sees what it has already sent. If an
+    earlier attempt of a run was started over, the events that its agent had sent until then are void and left out
+    (`babelgate.canonical.replay.without_voided`). Events of the hub, such as starts and answers, are never void."""
     with_files: Callable[[Message], Awaitable[Message]] = no_files
     """Loader that returns a message of the history with the bytes of its files in `inline`."""
     states: Callable[[], Awaitable[StateHistory]] = no_states

@@ -1,4 +1,5 @@
-"""Minimal runtime ↔ canonical model: decodes inputs and answers, and encodes threads, runs, questions and events.
+"""Conversion between the minimal runtime and the canonical model: decodes inputs and answers, and encodes threads,
+runs, questions and events.
 
 Events are encoded as the records of the gateway's log, with the same member names.
 """

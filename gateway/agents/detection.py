@@ -38,7 +38,8 @@ class Reach:
     networks: Networks | None = None
     """Networks in which the servers must be; None if they may be anywhere."""
     tls: ClientTls | None = None
-    """Certificates for https; None for those of the system."""
+    """CAs to trust for https, and the client certificate to present, from the agent's setting `tls`. None trusts the
+    CAs of the system and presents no certificate."""
     make: ClientFactory = httpx.AsyncClient
     """Function that creates the HTTP clients for these connections."""
 

@@ -1,4 +1,4 @@
-"""Grouping of text deltas: consecutive records that only add text to the same part form a passage. Most of a long
+"""Coalescing of text deltas: consecutive records that only add text to the same part form a passage. Most of a long
 response consists of passages, whose frames differ in their text only. So streams encode a passage at once."""
 
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,7 @@
-"""Parts ↔ the content blocks of a message, in the standard form of langchain-core 1. Older forms and the forms of model
-providers are decoded too. A block in an unknown form becomes a `DataPart`, and is encoded unchanged."""
+"""Conversion between parts and the content blocks of a message, in the standard form of langchain-core 1.
+
+Older forms and the forms of model providers are decoded too. A block in an unknown form becomes a `DataPart`, and is
+encoded unchanged."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as BinasciiError

@@ -1,5 +1,5 @@
-"""LangChain messages ↔ canonical messages. Decodes every form that LangChain accepts as a message, and encodes
-LangChain's own dicts."""
+"""Conversion between LangChain messages and canonical messages. Decodes every form that LangChain accepts as a message,
+and encodes LangChain's own dicts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise

@@ -1,5 +1,5 @@
-"""Inputs, states, threads and runs of LangGraph Platform ↔ canonical. Messages are in `message`, their content in
-`content`, streams in `write.run_frames`."""
+"""Conversion between inputs, states, threads and runs of LangGraph Platform and canonical ones. Messages are in
+`message`, their content in `content`, streams in `write.run_frames`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

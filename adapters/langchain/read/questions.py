@@ -1,4 +1,4 @@
-"""Interrupts that a server reports during a run → `InterruptRaised` events at its end."""
+"""Decoding of the interrupts that a server reports during a run as `InterruptRaised` events at its end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

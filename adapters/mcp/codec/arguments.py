@@ -1,4 +1,4 @@
-"""Arguments of a tool call → input of an agent's run."""
+"""Decoding of a tool call's arguments as the input of an agent's run."""
 
 from base64 import b64decode
 from binascii import Error as BinasciiError

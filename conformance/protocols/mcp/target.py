@@ -57,7 +57,7 @@ class McpReply:
 
 class McpSession:
     IDLE: ClassVar = "ping"
-    """Method that every server of the revision answers and that has no effect."""
+    """Method that every server of the protocol version answers and that has no effect."""
     RECEIVES: ClassVar[Mapping[int, str]] = {200: "JsonRpcMessage"}
 
     def __init__(self, wire: Wire, url: str, id: str | None, version: str, ids: "itertools.count[int]") -> None:
