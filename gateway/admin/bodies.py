@@ -1,5 +1,6 @@
 """Bodies and query parameters of requests to the administration API."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar
 
@@ -101,10 +102,19 @@ def read_time(value: str, name: str) -> int:
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1e6)
 
 
+def read_query(request: AnyRequest) -> Mapping[str, str]:
+    """Return the query parameters of a request by name. Raises invalid for one that occurs several times."""
+    values = request.query_params
+    for name in values:
+        if (count := len(values.getall(name))) > 1:
+            raise FaultError(FaultCode.INVALID, f"{name[:40]}: expected one value, got {count}")
+    return {name: values[name] for name in values}
+
+
 def read_limit(request: AnyRequest, default: int, most: int) -> int:
-    """Return the query parameter `limit` of a request, from 1 to `most`, or `default` if it is absent. Raises
-    invalid."""
-    value = request.query_params.get("limit", str(default))
+    """Return the query parameter `limit` of a request, or `default` if it is absent. Raises invalid if it is not a
+    number from 1 to `most`, and for any parameter that occurs several times."""
+    value = read_query(request).get("limit", str(default))
     if not (value.isascii() and value.isdigit() and len(value) <= 6 and 1 <= int(value) <= most):
         raise FaultError(FaultCode.INVALID, f"limit: expected a number from 1 to {most}, got {value[:20]!r}")
     return int(value)

@@ -35,7 +35,7 @@ class ThreadOverviewHandlers(Handlers):
 
     async def list_threads(self, request: AnyRequest) -> Response[Any]:
         """List the caller's threads, the most recently changed first. Raises forbidden, invalid."""
-        parameters = Parameters(request, "q", "agent", "status", "meta", "after", "limit")
+        parameters = Parameters(request, "q", "agent", "status", "meta", "after", "limit", repeatable=("meta",))
         query = ThreadQuery(
             agent=parameters.text("agent"),
             status=_read_status(parameters.text("status")),
