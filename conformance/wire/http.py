@@ -249,7 +249,6 @@ class StreamExchange:
         self.exchange = exchange
         self._mark = mark
         self._wire = wire
-        self._response = response
         self._started = started
         self._bound = bound
         self._receives = receives
