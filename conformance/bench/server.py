@@ -210,7 +210,7 @@ def _words(body: str) -> str:
         object_ = cast("dict[str, Any]", value)
         message = next((object_[key] for key in ("message", "error", "detail") if key in object_), body)
         body = message if isinstance(message, str) else str(message)
-    return " ".join(body.split())[:300] or "nothing more is said"
+    return " ".join(body.split())[:300] or "the response has no text"
 
 
 def _text(members: Mapping[str, Any], key: str, what: str) -> str:

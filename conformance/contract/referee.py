@@ -205,7 +205,7 @@ class Referee:
         message_id = event.message_id or next(reversed(self._open), "")
         parts = self._open.get(message_id)
         if parts is None:
-            raise Broken("parts are said in an open message", event.kind)
+            raise Broken("parts are added to an open message", event.kind)
         if isinstance(event, MessageEnded):
             if any(parts.values()):
                 raise Broken("a message ends after its parts", "message_ended with an open part")
