@@ -234,7 +234,7 @@ class Stateful(Protocol):
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
-        """Save a new revision and return it. Raises invalid.
+        """Save a new revision and return it. Raises invalid if the agent refuses the change.
 
         No run is active meanwhile, and the call belongs to no run. `call.data` holds the members to change, by the
         agent's own rules. `call.messages` are the new messages, and `call.input.checkpoint` is the parent revision.

@@ -31,7 +31,7 @@ _LOOKUP: Final = 5.0
 
 
 def check_name(name: str) -> None:
-    """Check that a text is a valid name of an agent. Raises invalid."""
+    """Check that a text is a valid name of an agent. Raises invalid if it is not."""
     if not AGENT_NAME.fullmatch(name):
         raise FaultError(
             FaultCode.INVALID,
@@ -40,7 +40,9 @@ def check_name(name: str) -> None:
 
 
 async def check_spec(spec: JsonObject, admin: AdminSettings) -> None:
-    """Check the settings of an agent in a request, including the addresses of its servers. Raises invalid."""
+    """Check the settings of an agent in a request, including the addresses of its servers. Raises invalid for a wrong
+    or unknown setting, for one that only the configuration file may have (such as `auth` and `tls`), and for a server
+    outside `admin.agent_networks`."""
     for kind in _IN_PROCESS:
         if kind in spec:
             raise FaultError(
@@ -64,7 +66,8 @@ async def check_spec(spec: JsonObject, admin: AdminSettings) -> None:
 
 
 def resolve_spec(spec: JsonObject, admin: AdminSettings) -> AgentSettings:
-    """Return the settings of an agent, with the values of the variables to which its headers refer. Raises invalid."""
+    """Return the settings of an agent, with the values of the variables to which its headers refer. Raises invalid for
+    a wrong or unknown setting, and for a reference to a variable that may not be used."""
     headers: object = spec.get("headers", {})
     if not isinstance(headers, dict):
         raise FaultError(FaultCode.INVALID, "headers: expected an object of names and references")
@@ -101,7 +104,8 @@ def _resolve(name: str, value: object, secrets: Sequence[str]) -> str:
 
 
 async def _check_host(url: str, networks: Networks) -> None:
-    """Check that all addresses of a URL's host are in the networks. Raises invalid."""
+    """Check that all addresses of a URL's host are in the networks. Raises invalid if one is not, or if the host cannot
+    be resolved."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:

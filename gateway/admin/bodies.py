@@ -46,7 +46,7 @@ class Disabling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def read_body(request: AnyRequest, kind: type[T]) -> T:
     """Return the body of a request, converted to `kind`. A request without a body is read as an empty object. Raises
-    invalid."""
+    invalid for a body that is not JSON, or that has wrong or unknown members."""
     body = await read_json(request, limit=MAX_BODY)
     try:
         return msgspec.convert({} if body is ABSENT else body, kind)
@@ -56,7 +56,8 @@ async def read_body(request: AnyRequest, kind: type[T]) -> T:
 
 
 def read_grace(value: str | float) -> float:
-    """Return a grace period in seconds, from a text such as `1h` or a number. Raises invalid."""
+    """Return a grace period in seconds, from a text such as `1h` or a number. Raises invalid for another form, and for
+    more than 30 days."""
     seconds = _period(value, "grace")
     if not 0 <= seconds <= _MAX_GRACE:
         raise FaultError(FaultCode.INVALID, "grace: expected a period from 0 to 30d, such as 1h")
@@ -93,7 +94,7 @@ def _period(value: object, name: str) -> float:
 
 def read_time(value: str, name: str) -> int:
     """Return the time in a query parameter in microseconds since 1970. `name` is that of the parameter, for errors.
-    Raises invalid."""
+    Raises invalid for a text that is not a time in ISO 8601."""
     try:
         at = datetime.fromisoformat(value)
     except ValueError:

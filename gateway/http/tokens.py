@@ -57,7 +57,7 @@ def read_unverified(token: bytes) -> tuple[JsonObject, JsonObject]:
 
 
 def _decode(part: bytes) -> bytes:
-    """Decode base64url without padding (RFC 7515, 2). Raises unauthenticated."""
+    """Decode base64url without padding (RFC 7515, 2). Raises unauthenticated for any other text."""
     try:
         content = base64.b64decode(part + b"=" * (-len(part) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

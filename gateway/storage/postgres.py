@@ -148,7 +148,7 @@ class Postgres:
     """PostgreSQL implementation of `babelgate.gateway.storage.database.Database`."""
 
     def __init__(self, url: str, *, shared: bool = False, pooler: str | None = None) -> None:
-        """Parse the URLs, without connecting. Raises invalid.
+        """Parse the URLs, without connecting. Raises invalid for a malformed URL.
 
         `shared` = other gateways use the database at the same time. `pooler` = URL of a connection pooler for
         transactions that only read, because each may run in another session. Everything else uses `url`. The lock,

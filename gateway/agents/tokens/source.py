@@ -262,11 +262,13 @@ class DiscoveryTokens:
         self._tokens = tokens
 
     async def get(self) -> str | None:
-        """Return a token of the gateway itself, or None if the provider issues none to it. Raises agent_unreachable."""
+        """Return a token of the gateway itself, or None if the provider issues none to it. Raises agent_unreachable if
+        the provider cannot be reached."""
         return await self._tokens.get_own()
 
     async def replace(self, refused: str) -> str | None:
-        """Return a new token instead of one that the agent's server has refused, or None. Raises agent_unreachable."""
+        """Return a new token instead of one that the agent's server has refused, or None. Raises agent_unreachable if
+        the provider cannot be reached."""
         self._tokens.forget(refused)
         return await self._tokens.get_own()
 

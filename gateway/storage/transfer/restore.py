@@ -454,7 +454,8 @@ def _columns(line: msgspec.Struct) -> dict[str, Any]:
 
 
 def restore_owner(tx: Transaction, reader: Reader, begin: LineStart, owner: str) -> RestoredOwner:
-    """Write the checked store items, assistants and crons of an owner in the current transaction. Raises invalid."""
+    """Write the checked store items, assistants and crons of an owner in the current transaction. Raises invalid if
+    they do not conform to the export's format."""
     done = RestoredOwner()
     try:
         with closing(reader.section(begin)) as lines:
