@@ -572,7 +572,7 @@ class Hub(Protocol):
 
     async def update_state(self, principal: Principal, update: StateUpdate) -> str:
         """Commit a revision and return its checkpoint id. Raises not_found (thread or checkpoint), conflict while a run
-        is pending or running."""
+        is pending or running, and invalid or unsupported if a stateful agent refuses the change."""
         ...
 
     async def upload(

@@ -132,7 +132,7 @@ class Referee:
 
     def see(self, event: object) -> Event | None:
         """Check the next event of the run and return it with its ids filled in. Return None for a RunEnded, which is
-        kept in the transcript. Raises Broken."""
+        kept in the transcript. Raises Broken if the event breaks the contract of agents."""
         if not isinstance(event, _EVENTS):
             raise Broken("events are canonical and fit into a log", f"a {type(event).__name__}")
         try:

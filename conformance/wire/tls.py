@@ -41,7 +41,7 @@ def pin_certificate(path: Path) -> ssl.SSLContext:
 @cache
 def _open(extra: Path | None) -> ssl.SSLContext:
     """Return the TLS context that trusts the CAs of the system and those in `extra`. It is created once, because
-    loading the certificates takes longer than many requests. Raises OSError."""
+    loading the certificates takes longer than many requests. Raises OSError if the file `extra` cannot be used."""
     context = httpx.create_ssl_context()
     if extra is not None:
         context.load_verify_locations(cafile=extra)

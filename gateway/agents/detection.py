@@ -151,7 +151,8 @@ class Detector:
         """Detect the protocol and the agents of a server.
 
         `protocol` restricts the detection to one protocol, and `reach` the addresses to which it connects. With
-        `trust`, only protocols with signed cards are tried, and the cards are verified. Raises Undetected.
+        `trust`, only protocols with signed cards are tried, and the cards are verified. Raises Undetected if the server
+        does not respond, or speaks none of the protocols.
         """
         key = (url, repr(sorted(headers.items())), protocol, reach, trust)
         if key not in self._detections:

@@ -45,7 +45,7 @@ def open_client(
 
 def _check_connection(address: str, networks: Networks) -> None:
     """Check an address before a connection, and log it if it is refused: callers do not see the reason. Raises
-    PermissionError."""
+    PermissionError for an address outside `networks`."""
     try:
         check_address(address, networks)
     except PermissionError as error:

@@ -591,7 +591,8 @@ def _describe_place(place: str) -> str:
 
 
 def _module(place: str) -> Any:
-    """Import a module by its name or its file, and return it. A file is executed only once. Raises _Broken."""
+    """Import a module by its name or its file, and return it. A file is executed only once. Raises _Broken if the
+    import fails."""
     try:
         return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except (Exception, SystemExit) as error:  # a module can raise anything when it is executed
@@ -701,7 +702,7 @@ async def _detect_named(
 ) -> Detected:
     """Detect the agents of a server. If it lists none, assume the agent that the settings name with its protocol.
 
-    Raises _Broken.
+    Raises _Broken if the detection fails and nothing can be assumed.
     """
     try:
         return await detector.detect(url, headers, settings.protocol, reach, trust)

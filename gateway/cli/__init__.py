@@ -52,7 +52,8 @@ def _header(text: str, *, name: str = "--header", envvar: str | None = None) -> 
 
 
 def _trust(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Make the command trust the certificates in the file of the option `--ca`. Raises CliError."""
+    """Make the command trust the certificates in the file of the option `--ca`. Raises CliError if the file cannot be
+    used."""
     if path is not None:
         from babelgate.gateway.cli.trust import trust_file
 

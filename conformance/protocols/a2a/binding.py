@@ -112,7 +112,8 @@ class A2aEventStream:
 
     async def next(self, bound: float | None = None) -> Any:
         """Return the next event as a StreamResponse, or None at the end of the stream. `bound` is the maximum wait in
-        seconds; None is the timeout of the request. Raises Unanswered."""
+        seconds; None is the timeout of the request. Raises Unanswered if the time is used up or the connection
+        breaks."""
         frame = await self.stream.next(bound)
         return None if frame is None else self._payload(frame)
 

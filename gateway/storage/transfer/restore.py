@@ -123,7 +123,8 @@ class Checked:
 
 
 def check_section(reader: Reader, begin: LineStart, blobs: Blobs) -> Checked:
-    """Check a whole section, put its files into the store, and return the collected facts. Raises TransferError."""
+    """Check a whole section, put its files into the store, and return the collected facts. Raises TransferError for
+    content that is no valid export."""
     checked = Checked()
     with tempfile.TemporaryFile() as spool, closing(reader.section(begin)) as lines:
         files = _Files(blobs, checked, spool)
