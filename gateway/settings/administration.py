@@ -12,6 +12,7 @@ class AdminSettings(SettingsSection):
     agents: bool = False
     """True if agents can be created and changed over the administration API. Their URLs must be in `agent_networks`."""
     agent_networks: Networks = ()
-    """Addresses and networks in which such an agent's server must be, such as `10.0.0.0/8`."""
+    """Addresses and networks in which the servers of agents from the administration API must be, such as
+    `10.0.0.0/8`."""
     agent_secrets: Strings = ()
-    """Names of the environment variables to which the headers of such an agent may refer."""
+    """Names of the environment variables to which the headers of agents from the administration API may refer."""
