@@ -1,4 +1,4 @@
-"""Memory of a WebSocket connection: unstored responses and prewarmed inputs (`generate: false`), which only this
+"""Per-connection cache of a WebSocket: unstored responses and prewarmed inputs (`generate: false`), which only this
 connection can continue."""
 
 from asyncio import Task, TaskGroup
