@@ -6,8 +6,6 @@ it can be called meanwhile.
 """
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import logging
 import sys
@@ -16,14 +14,13 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, S
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 import httpx
 
-from babelgate._renamed import describe_import_error
 from babelgate.adapters import UPSTREAMS
 from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.adapters.kit.client.agent_name import legal_name
@@ -34,6 +31,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.card_checks import CardChecks
 from babelgate.gateway.agents.detection import ANYWHERE, Detected, Detector, Reach, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
+from babelgate.gateway.agents.importing import TargetError, import_target
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
 from babelgate.gateway.agents.networks import ClientFactory, open_client
 from babelgate.gateway.agents.python.agent import wrap
@@ -569,13 +567,10 @@ class _Broken(Exception):
 
 async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     assert settings.target is not None
-    place, _, path = settings.target.rpartition(":")
-    target = module = _module(place)
     try:
-        for attribute in path.split("."):
-            target = getattr(target, attribute)
-    except AttributeError:
-        raise _Broken(f"{_describe_place(place)} has no {path}") from None
+        module, target = import_target(settings.target)
+    except TargetError as error:
+        raise _Broken(str(error)) from None
     try:
         if settings.graph is not None or _is_graph(target) or can_make_graphs(target):
             info, agent = await _graph(target, name, inspect.getdoc(module) or "")
@@ -584,36 +579,6 @@ async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     except TypeError as error:
         raise _Broken(f"{settings.target}: {error}") from None
     return RegisteredAgent(info, agent)
-
-
-def _describe_place(place: str) -> str:
-    return place if place.endswith(".py") else f"the module {place}"
-
-
-def _module(place: str) -> Any:
-    """Import a module by its name or its file, and return it. A file is executed only once. Raises _Broken."""
-    try:
-        return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except (Exception, SystemExit) as error:  # a module can raise anything when it is executed
-        log.debug("import failed module=%s", place, exc_info=True)
-        raise _Broken(f"cannot import {place}: {describe_import_error(error)}") from None
-
-
-def _of_file(path: Path) -> ModuleType:
-    path = path.resolve()
-    name = f"babelgate_{uuid5(_NAMESPACE, str(path)).hex}_{path.stem}"
-    if (loaded := sys.modules.get(name)) is not None:
-        return loaded
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
 
 
 def _is_graph(target: object) -> bool:
