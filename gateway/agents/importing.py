@@ -35,8 +35,8 @@ def import_target(target: str) -> tuple[ModuleType, Any]:
         for attribute in path.split("."):
             found = getattr(found, attribute)
     except AttributeError:
-        shown = place if place.endswith(".py") else f"the module {place}"
-        raise TargetError(f"{shown} has no {path}") from None
+        source = place if place.endswith(".py") else f"the module {place}"
+        raise TargetError(f"{source} has no {path}") from None
     return module, found
 
 
