@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from babelgate.canonical.fault import FaultError
+from babelgate.gateway.agents.processes.agent import ProcessAgent
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.tokens.redemption import redeem
 from babelgate.gateway.clock import Clock
@@ -108,7 +109,7 @@ class Current:
             return None
         return None if settings is None else settings.price
 
-    def in_process(self) -> Sequence[InProcess]:
+    def in_process(self) -> Sequence[InProcess | ProcessAgent]:
         return self.generation().in_process
 
     def find(self, name: str) -> RegisteredAgent:

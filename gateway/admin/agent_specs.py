@@ -26,6 +26,7 @@ _REFERENCE: Final = re.compile(r"(?:[A-Za-z]+ )?\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """Allowed value of a header: a reference to a variable, optionally after a scheme, such as `Bearer
 ${PLANNER_TOKEN}`."""
 _IN_PROCESS: Final = ("python", "graph")
+_OF_PROCESSES: Final = ("process", "command", "env", "cwd", "memory")
 _LOOKUP: Final = 5.0
 """Maximum duration of the resolution of a host name, in seconds. Chosen."""
 
@@ -47,6 +48,13 @@ async def check_spec(spec: JsonObject, admin: AdminSettings) -> None:
                 FaultCode.INVALID,
                 f"{kind}: an agent of the administration API has a url, because the name of a module would execute "
                 "code. Put this agent into the configuration file.",
+            )
+    for kind in _OF_PROCESSES:
+        if kind in spec:
+            raise FaultError(
+                FaultCode.INVALID,
+                f"{kind}: an agent of the administration API has a url, and its server is started elsewhere, because a "
+                "command would execute a program on the gateway's machine. Put this agent into the configuration file.",
             )
     if "auth" in spec:
         raise FaultError(

@@ -6,8 +6,6 @@ it can be called meanwhile.
 """
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import logging
 import sys
@@ -16,14 +14,13 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, S
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 import httpx
 
-from babelgate._renamed import describe_import_error
 from babelgate.adapters import UPSTREAMS
 from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.adapters.kit.client.agent_name import legal_name
@@ -34,8 +31,12 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.card_checks import CardChecks
 from babelgate.gateway.agents.detection import ANYWHERE, Detected, Detector, Reach, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
+from babelgate.gateway.agents.importing import TargetError, import_target
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
 from babelgate.gateway.agents.networks import ClientFactory, open_client
+from babelgate.gateway.agents.processes.agent import ProcessAgent
+from babelgate.gateway.agents.processes.process import Unstartable
+from babelgate.gateway.agents.processes.server import ManagedServer, ManagedServers
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.tokens.source import AgentTokens, DiscoveryTokens
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
@@ -58,6 +59,9 @@ _MAX_DESCRIBED: Final = 50
 _CONNECTION: Final = (
     "python",
     "graph",
+    "process",
+    "start_timeout",
+    "memory",
     "url",
     "urls",
     "protocol",
@@ -95,9 +99,10 @@ class Registry:
         default: str | None = None,
         previous: "Registry | None" = None,
         cards: CardChecks | None = None,
+        processes: ManagedServers | None = None,
     ) -> None:
         """Create a registry. `default` names the agent of calls without an agent's name; None means the first agent.
-        `cards` verifies the cards of the agents' servers.
+        `cards` verifies the cards of the agents' servers, and `processes` are the servers that the gateway has started.
 
         A registry that replaces a `previous` one takes over its aliases. It also takes over the agents that are not in
         `agents`, because committed runs of them may still start.
@@ -114,6 +119,7 @@ class Registry:
         self._describing: set[asyncio.Task[None]] = set()
         self._observer = NO_OBSERVER
         self.cards = cards or CardChecks()
+        self.processes = processes or ManagedServers()
         self._removed: dict[str, RegisteredAgent] = {}
         """Agents that a reload has removed, by name. Their committed runs may still start."""
         if previous is not None:
@@ -294,6 +300,7 @@ class Registry:
         await self.cards.aclose()
         for agent in self.all_agents():
             await close_agent(agent)
+        await self.processes.aclose()
 
     async def close_others(self, other: "Registry") -> None:
         """Close the agents of this registry that another registry does not have."""
@@ -341,10 +348,12 @@ async def connect(
         sys.path.insert(0, cwd)
     detector = Detector()
     cards = CardChecks(settings.network.allow) if previous is None else previous.cards
+    processes = ManagedServers() if previous is None else previous.processes
+    await processes.update(settings.agents)
     trusts = {name: cards.trust_of(name, each) for name, each in settings.agents.items()}
     reused = _keep(previous, settings, trusts)
     named = {
-        name: asyncio.ensure_future(_front(name, each, trusts[name], detector))
+        name: asyncio.ensure_future(_front_started(processes.get(name), name, each, trusts[name], detector))
         for name, each in settings.agents.items()
         if name not in reused
     }
@@ -375,7 +384,7 @@ async def connect(
     agents_by_name |= _apart((each for agents in by_server for each in agents), agents_by_name)
     unconfigured = () if previous is None else [each for each in previous.all() if each.settings is None]
     agents_by_name |= _apart(unconfigured, agents_by_name)
-    registry = Registry(agents_by_name.values(), settings.default_agent, previous, cards)
+    registry = Registry(agents_by_name.values(), settings.default_agent, previous, cards, processes)
     for name, each in agents_by_name.items():
         if each.detect is not None and (detection := late.running.get(id(each.detect))) is not None:
             registry.replace_when_detected(name, partial(late.finish, detection))
@@ -474,6 +483,15 @@ async def _front(
     return [_apply_settings(name, settings, registered)]
 
 
+async def _front_started(
+    server: ManagedServer | None, name: str, settings: AgentSettings, trust: CardTrust | None, detector: Detector
+) -> Sequence[RegisteredAgent]:
+    """Detect an agent, after its server has started if the gateway starts it."""
+    if server is not None:
+        await server.until_usable()
+    return await _front(name, settings, trust, detector)
+
+
 def _wait_for(name: str, settings: AgentSettings, trust: CardTrust | None) -> RegisteredAgent:
     """Return a stand-in for an agent whose server has not answered yet."""
     return _apply_settings(name, settings, _stand_in(name, settings, trust, _Broken("its server has not answered yet")))
@@ -569,13 +587,12 @@ class _Broken(Exception):
 
 async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     assert settings.target is not None
-    place, _, path = settings.target.rpartition(":")
-    target = module = _module(place)
+    if settings.process:
+        return await _start_agent(name, settings, settings.target)
     try:
-        for attribute in path.split("."):
-            target = getattr(target, attribute)
-    except AttributeError:
-        raise _Broken(f"{_describe_place(place)} has no {path}") from None
+        module, target = import_target(settings.target)
+    except TargetError as error:
+        raise _Broken(str(error)) from None
     try:
         if settings.graph is not None or _is_graph(target) or can_make_graphs(target):
             info, agent = await _graph(target, name, inspect.getdoc(module) or "")
@@ -586,34 +603,14 @@ async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     return RegisteredAgent(info, agent)
 
 
-def _describe_place(place: str) -> str:
-    return place if place.endswith(".py") else f"the module {place}"
-
-
-def _module(place: str) -> Any:
-    """Import a module by its name or its file, and return it. A file is executed only once. Raises _Broken."""
+async def _start_agent(name: str, settings: AgentSettings, target: str) -> RegisteredAgent:
+    """Return an agent in Python that runs in a separate process."""
+    patience, memory = settings.start_timeout, settings.memory
+    agent = ProcessAgent(target, name, replay=settings.replay, patience=patience, memory=memory)
     try:
-        return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except (Exception, SystemExit) as error:  # a module can raise anything when it is executed
-        log.debug("import failed module=%s", place, exc_info=True)
-        raise _Broken(f"cannot import {place}: {describe_import_error(error)}") from None
-
-
-def _of_file(path: Path) -> ModuleType:
-    path = path.resolve()
-    name = f"babelgate_{uuid5(_NAMESPACE, str(path)).hex}_{path.stem}"
-    if (loaded := sys.modules.get(name)) is not None:
-        return loaded
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+        return RegisteredAgent(await agent.open(), agent)
+    except Unstartable as error:
+        raise _Broken(str(error)) from None
 
 
 def _is_graph(target: object) -> bool:

@@ -98,6 +98,7 @@ async def test_a_header_refers_to_a_variable(tmp_path: Path, monkeypatch: pytest
 
 REFUSED: list[tuple[Any, int, str]] = [
     ({"python": "os:system"}, 400, "the name of a module would execute code"),
+    ({"url": "http://127.0.0.1:1", "command": ["id"]}, 400, "would execute a program on the gateway's machine"),
     ({"url": "http://127.0.0.1", "auth": {"headers": {}}}, 400, "has only headers and forward"),
     ({"graph": "./x.py:graph"}, 400, "the name of a module would execute code"),
     (
