@@ -118,6 +118,11 @@ class ResultWriter:
         """True if the run has stopped for questions."""
         return self.has_ended and self.status is RunStatus.PAUSED and self.fault is None
 
+    @property
+    def has_output(self) -> bool:
+        """True if the agent has produced content."""
+        return bool(self._blocks) or self.output is not None
+
     def resume(self, run_id: str | None) -> None:
         """Continue the result after an answer. It then ends with the run `run_id`, or with the next run that ends if
         `run_id` is None."""

@@ -348,6 +348,50 @@ async def test_mcp_of_2026_repeats_the_call_after_the_page(tmp_path: Path, world
         assert (await client.call("planner", **repeat))["content"][0]["text"] == "You are corp:alice"
 
 
+async def open_page(gateway: Running, url: str) -> httpx.Response:
+    """Open a page, log in as alice and agree. Return the page after the login."""
+    state = parse_qs(urlsplit(url).query)["state"][0]
+    return await gateway.http.get("/oauth/callback", params={"state": state, "code": "alice"})
+
+
+@pytest.mark.parametrize("arguments", [{"message": "go"}, {"message": "go", "thread_id": "trip"}], ids=["once", "trip"])
+async def test_mcp_repeats_a_call_that_was_refused_for_pages(
+    tmp_path: Path, world: World, arguments: dict[str, str]
+) -> None:
+    world.provider.answer = refusing(world)
+    few = {"few": {"per": "owner", "runs": 1}}
+    async with front(tmp_path, world, budgets=few) as gateway:
+        gateway.http.headers.update(world.caller("alice"))
+        client, _ = await enter(gateway.http, elicitation={"url": {}})
+        error = (await client.ask("tools/call", {"name": "planner", "arguments": arguments}))["error"]
+        [page] = error["data"]["elicitations"]
+        assert (error["code"], page["mode"], page["message"]) == (-32042, "url", error["message"])
+        assert page["elicitationId"].startswith("authorization-")
+        after = await open_page(gateway, page["url"])
+        assert (after.status_code, "call the agent again" in after.text) == (200, True)
+        assert (await client.call("planner", arguments))["content"][0]["text"] == "You are corp:alice"
+        if "thread_id" in arguments:
+            threads = (await gateway.http.post("/threads/search", json={})).json()
+            messages = threads[0]["values"]["messages"]
+            assert [each["content"] for each in messages] == ["go", "You are corp:alice"]
+
+
+@pytest.mark.parametrize(
+    ("version", "capabilities"), [("2025-06-18", {"elicitation": {"url": {}}}), ("2025-11-25", {"roots": {}})]
+)
+async def test_mcp_clients_without_pages_get_text(
+    tmp_path: Path, world: World, version: str, capabilities: dict[str, Any]
+) -> None:
+    world.provider.answer = refusing(world)
+    async with front(tmp_path, world) as gateway:
+        gateway.http.headers.update(world.caller("alice"))
+        client, _ = await enter(gateway.http, **capabilities)
+        client.headers = {**client.headers, "MCP-Protocol-Version": version}
+        result = await client.call("planner")
+        assert result["structuredContent"]["status"] == "input_required"
+        assert "Open this page" in result["content"][0]["text"]
+
+
 async def next_question(gateway: Running, response: httpx.Response) -> InterruptRaised:
     """Return the first question of a run, when it is raised."""
     task = await gateway.hub.reads.task("corp:alice", response.json()["run_id"])
