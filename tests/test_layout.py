@@ -135,6 +135,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
     "gateway/run_caller.py": "tests/gateway/runs/test_run_callers.py",
     "gateway/agents/tokens/[rs]*.py": "tests/behaviour/test_agent_tokens.py",
+    "gateway/agents/server_access.py": "tests/behaviour/test_agent_tokens.py",
+    "gateway/agents/early_reports.py": "tests/behaviour/test_agent_tokens.py",
     "gateway/runs/consents.py": "tests/behaviour/test_consents.py",
     "gateway/http/callback.py": "tests/behaviour/test_consents.py",
     "gateway/storage/agent_tokens.py": "tests/behaviour/test_consents.py",

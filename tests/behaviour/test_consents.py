@@ -17,11 +17,13 @@ import pytest
 from babelgate.canonical import Scope
 from babelgate.canonical.event import InterruptRaised, TaskChanged
 from babelgate.canonical.state import TERMINAL
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.storage.audit import AuditFilter, read_records
 from babelgate.gateway.storage.spend import list_spend
 from tests.adapters.mcp.site import Modern, calling, enter, say
 from tests.behaviour.test_agent_tokens import KEY, KINDS, WAITING, World, answer_of, ask, read_files, world
 from tests.gateway.agents.tokens.provider import Form
+from tests.gateway.reports import Recorder
 from tests.running import Running, running
 
 __all__ = ["world"]
@@ -61,6 +63,7 @@ async def front(
     budgets: Mapping[str, Any] = {},
     *,
     idempotent: bool = False,
+    observer: GatewayObserver = NO_OBSERVER,
     **consent: Any,
 ) -> AsyncGenerator[Running]:
     """Serve the gateway in front of agents. `kinds` maps their names to their kinds. `idempotent` is their setting."""
@@ -69,6 +72,7 @@ async def front(
         "keys": {"ci": KEY},
         "secrets_key": SECRETS_KEY,
         "budgets": dict(budgets),
+        "observer": observer,
     }
     exchange = {"resource": "https://planner", "consent": {**CONSENT, **consent}}
     agents = {name: {**world.agent(kind, exchange=exchange), "idempotent": idempotent} for name, kind in kinds.items()}
@@ -256,8 +260,8 @@ async def test_an_expired_token_is_refreshed_and_rotated(tmp_path: Path, world: 
         status, body = refusing(world)(form)
         return status, {**body, "expires_in": 10} if form["grant_type"] == "authorization_code" else body
 
-    world.provider.answer = answer
-    async with front(tmp_path, world) as gateway:
+    world.provider.answer, observer = answer, Recorder()
+    async with front(tmp_path, world, observer=observer) as gateway:
         alice = world.caller("alice")
         response = await ask(gateway, "planner", alice)
         await come_back(gateway, await question_of(gateway, response), code="alice")
@@ -266,6 +270,9 @@ async def test_an_expired_token_is_refreshed_and_rotated(tmp_path: Path, world: 
         assert refreshes[:2] == ["refresh-1", "refresh-2"]
         world.provider.answer = lambda form: (400, {"error": "invalid_grant"})
         assert (await ask(gateway, "planner", alice)).json()["status"] == "awaiting", "the refresh token was revoked"
+        fetches = observer.of("token_fetched")
+    kinds = (("exchange", "refused"), ("consent", "issued"), ("refresh", "issued"), ("refresh", "refused"))
+    assert {("token_fetched", "planner", *kind) for kind in kinds} <= {*fetches}
 
 
 async def test_the_audit_log_names_exchanges_and_agreements(tmp_path: Path, world: World) -> None:

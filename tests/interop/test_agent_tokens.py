@@ -173,7 +173,8 @@ async def test_the_mcp_client_opens_a_page_and_repeats_its_call(
 ) -> None:
     consent = {"authorize_url": f"{oidc.url}/auth?prompt=consent", "scope": "openid offline_access agents:run"}
     async with front(tmp_path, oidc, upstream, exchange={"consent": consent}) as gateway:
-        options: dict[str, Any] = {"headers": await token_of(oidc, "carol"), "capabilities": {"elicitation": {"url": {}}}}
+        options: dict[str, Any] = {"headers": await token_of(oidc, "carol")}
+        options["capabilities"] = {"elicitation": {"url": {}}}
         client = start_client("mcp-conformance", program="mcp_js_client.py", base_url=f"{gateway.url}/mcp", **options)
         async with client as carol:
             with pytest.raises(ClientError) as raised:
