@@ -5,6 +5,7 @@ The server of the agent is another gateway, which accepts only tokens of its iss
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -100,13 +101,17 @@ async def come_back(gateway: Running, question: Any, **query: str) -> httpx.Resp
     return await gateway.http.get("/oauth/callback", params=params)
 
 
-async def end_of(gateway: Running, response: httpx.Response, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the run when it has ended."""
-    task = await gateway.hub.reads.task("corp:alice", response.json()["run_id"])
+async def wait_for_end(gateway: Running, task_id: str) -> None:
+    task = await gateway.hub.reads.task("corp:alice", task_id)
     async with asyncio.timeout(30):
         async for records in gateway.hub.reads.follow("corp:alice", Scope.task(task), 0):
             if any(isinstance(each.event, TaskChanged) and each.event.state in TERMINAL for each in records):
-                break
+                return
+
+
+async def end_of(gateway: Running, response: httpx.Response, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the run when it has ended."""
+    await wait_for_end(gateway, response.json()["run_id"])
     return (await gateway.http.get(f"/acp/runs/{response.json()['run_id']}", headers=headers)).json()
 
 
@@ -296,30 +301,101 @@ A2A: Final = {
     "method": "SendMessage",
     "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Who am I?"}]}},
 }
-REQUESTS: Final[Mapping[str, tuple[str, Any, Mapping[str, str]]]] = {
-    "a2a": ("/a2a/planner", A2A, {"A2A-Version": "1.0"}),
-    "langgraph": ("/runs/wait", {"assistant_id": "planner", "input": {"messages": [MESSAGE]}}, {}),
-    "chat": ("/v1/chat/completions", {"model": "planner", "messages": [MESSAGE]}, {}),
-    "responses": ("/v1/responses", {"model": "planner", "input": "Who am I?"}, {}),
-    "runtime": ("/v1/runs", {"assistant_id": "planner", "input": "Who am I?"}, {}),
+OLD: Final = {"messageId": "m", "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "Who am I?"}]}
+OLD_A2A: Final = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": OLD}}
+TASKS: Final = "/agent/planner/ap/v1/agent/tasks"
+V1: Final = {"A2A-Version": "1.0"}
+REQUESTS: Final[Mapping[str, tuple[str, Any, Mapping[str, str], Mapping[str, Any]]]] = {
+    # Path, body, headers, and members of the response, by their paths.
+    "a2a": (
+        "/a2a/planner",
+        A2A,
+        V1,
+        {
+            "result.task.status.state": "TASK_STATE_AUTH_REQUIRED",
+            "result.task.status.message.parts.1.data.value.scopes": ["openid", "agents:run"],
+        },
+    ),
+    "a2a-0.3": (
+        "/a2a/planner",
+        OLD_A2A,
+        {},
+        {
+            "result.status.state": "auth-required",
+            "result.status.message.parts.1.data.value.scopes": ["openid", "agents:run"],
+        },
+    ),
+    "aief": (
+        f"{TASKS}/{{task}}/steps",
+        {"input": "Who am I?"},
+        {},
+        {"is_last": False, "additional_output.status": "auth-required", "additional_output.questions.0.kind": "auth"},
+    ),
+    "langgraph": (
+        "/runs/wait",
+        {"assistant_id": "planner", "input": {"messages": [MESSAGE]}},
+        {},
+        {"__interrupt__.0.kind": "auth", "__interrupt__.0.value.resource": "https://planner"},
+    ),
+    "chat": ("/v1/chat/completions", {"model": "planner", "messages": [MESSAGE]}, {}, {}),
+    "responses": ("/v1/responses", {"model": "planner", "input": "Who am I?"}, {}, {"status": "completed"}),
+    "runtime": ("/v1/runs", {"assistant_id": "planner", "input": "Who am I?"}, {}, {}),
 }
+PAGE: Final = re.compile(r"https://login\.example\.com/auth\?prompt=consent&response_type=code[^\s\"\\]+")
+
+
+def member(value: Any, path: str) -> Any:
+    """Return the member of a JSON value at a path such as `result.parts.0.text`."""
+    for step in path.split("."):
+        value = value[int(step) if isinstance(value, list) else step]
+    return value
+
+
+async def send(gateway: Running, protocol: str) -> httpx.Response:
+    """Send the request of a protocol that starts a run. In AIEF, create a task first."""
+    path, body, headers, _ = REQUESTS[protocol]
+    if "{task}" in path:
+        created = await gateway.http.post(TASKS, json={"input": "Who am I?"})
+        path = path.replace("{task}", created.json()["task_id"])
+    return await gateway.http.post(path, json=body, headers=headers)
 
 
 @pytest.mark.parametrize("protocol", REQUESTS)
 async def test_each_protocol_shows_the_page(tmp_path: Path, world: World, protocol: str) -> None:
     world.provider.answer = refusing(world)
-    path, body, headers = REQUESTS[protocol]
     async with front(tmp_path, world) as gateway:
-        response = await gateway.http.post(path, json=body, headers={**world.caller("alice"), **headers})
-        text = json.dumps(response.json())
-        assert "https://login.example.com/auth?prompt=consent&response_type=code" in text
-        if protocol == "a2a":
-            status = response.json()["result"]["task"]["status"]
-            assert status["state"] == "TASK_STATE_AUTH_REQUIRED"
-            assert "Open this page" in status["message"]["parts"][0]["text"]
-        if protocol == "langgraph":
-            [interrupt] = response.json()["__interrupt__"]
-            assert interrupt["value"]["url"].startswith("https://login.example.com/")
+        gateway.http.headers.update(world.caller("alice"))
+        answer = (await send(gateway, protocol)).json()
+        assert PAGE.search(json.dumps(answer))
+        for path, value in REQUESTS[protocol][-1].items():
+            assert member(answer, path) == value, path
+
+
+@pytest.mark.parametrize("protocol", ["a2a", "a2a-0.3", "aief"])
+async def test_the_caller_reads_the_answer_after_the_agreement(tmp_path: Path, world: World, protocol: str) -> None:
+    world.provider.answer = refusing(world)
+    async with front(tmp_path, world) as gateway:
+        gateway.http.headers.update(world.caller("alice"))
+        response = await send(gateway, protocol)
+        page = PAGE.search(response.text)
+        assert page is not None and (await open_page(gateway, page[0])).status_code == 200
+        done = await read_answer(gateway, protocol, response.json())
+        assert "You are corp:alice" in done.text
+        if protocol == "aief":
+            steps = (await gateway.http.get(f"{TASKS}/{response.json()['task_id']}/steps")).json()["steps"]
+            assert [step["is_last"] for step in steps] == [False, True], "the agent has run once"
+
+
+async def read_answer(gateway: Running, protocol: str, paused: Any) -> httpx.Response:
+    """Return the response with the end of a run that has continued. `paused` is the response with its question."""
+    if protocol == "aief":
+        return await gateway.http.post(f"{TASKS}/{paused['task_id']}/steps", json={})
+    is_old = protocol == "a2a-0.3"
+    task_id = paused["result"]["id"] if is_old else paused["result"]["task"]["id"]
+    method = "tasks/get" if is_old else "GetTask"
+    await wait_for_end(gateway, task_id)
+    body = {"jsonrpc": "2.0", "id": 2, "method": method, "params": {"id": task_id}}
+    return await gateway.http.post("/a2a/planner", json=body, headers={} if is_old else V1)
 
 
 async def test_mcp_opens_the_page_during_a_call(tmp_path: Path, world: World) -> None:
