@@ -25,6 +25,7 @@ from tests.adapters.mcp.site import Modern, calling, enter, say
 from tests.behaviour.test_agent_tokens import KEY, KINDS, WAITING, World, answer_of, ask, read_files, world
 from tests.gateway.agents.tokens.provider import Form
 from tests.gateway.reports import Recorder
+from tests.postgres import empty, url_of
 from tests.running import Running, running
 
 __all__ = ["world"]
@@ -65,15 +66,18 @@ async def front(
     *,
     idempotent: bool = False,
     observer: GatewayObserver = NO_OBSERVER,
+    cluster: Mapping[str, Any] = {},
     **consent: Any,
 ) -> AsyncGenerator[Running]:
-    """Serve the gateway in front of agents. `kinds` maps their names to their kinds. `idempotent` is their setting."""
+    """Serve the gateway in front of agents. `kinds` maps their names to their kinds. `idempotent` is their setting.
+    `cluster` has the settings of one node."""
     settings: dict[str, Any] = {
         "issuers": {"corp": world.issuing.inline()},
         "keys": {"ci": KEY},
         "secrets_key": SECRETS_KEY,
         "budgets": dict(budgets),
         "observer": observer,
+        **cluster,
     }
     exchange = {"resource": "https://planner", "consent": {**CONSENT, **consent}}
     agents = {name: {**world.agent(kind, exchange=exchange), "idempotent": idempotent} for name, kind in kinds.items()}
@@ -161,6 +165,44 @@ async def test_a_restart_keeps_the_question(tmp_path: Path, world: World) -> Non
     async with front(tmp_path, world) as gateway:
         assert (await come_back(gateway, question, code="alice")).status_code == 200
         assert "You are corp:alice" in json.dumps((await end_of(gateway, response, alice))["output"])
+
+
+@asynccontextmanager
+async def two_fronts(folder: Path, url: str, world: World, **consent: Any) -> AsyncGenerator[tuple[Running, Running]]:
+    """Serve two nodes of one gateway on PostgreSQL."""
+    shared = {"database": url, "cluster": True, "blobs": folder / "blobs"}
+    nodes = [front(folder, world, cluster={**shared, "node": name}, **consent) for name in ("a", "b")]
+    async with nodes[0] as first, nodes[1] as second:
+        yield first, second
+
+
+async def test_the_callback_reaches_another_node(tmp_path: Path, world: World, postgres_tables: str) -> None:
+    empty(postgres_tables)
+    world.provider.answer = refusing(world)
+    alice = world.caller("alice")
+    async with two_fronts(tmp_path, url_of(postgres_tables), world) as (first, second):
+        response = await ask(first, "planner", alice)
+        question = await question_of(first, response)
+        pages = await asyncio.gather(*(come_back(node, question, code="alice") for node in (first, second, second)))
+        assert sorted(page.status_code for page in pages) == [200, 404, 404], "a link works once, on all nodes"
+        for node in (first, second):
+            assert "You are corp:alice" in json.dumps((await end_of(node, response, alice))["output"])
+        world.provider.forms.clear()
+        for node in (first, second):
+            assert answer_of(await ask(node, "planner", alice)) == "You are corp:alice"
+        assert world.provider.forms == [], "both nodes use the stored token"
+
+
+async def test_a_declined_question_ends_on_another_node(tmp_path: Path, world: World, postgres_tables: str) -> None:
+    empty(postgres_tables)
+    world.provider.answer = refusing(world)
+    alice = world.caller("alice")
+    async with two_fronts(tmp_path, url_of(postgres_tables), world) as (first, second):
+        response = await ask(first, "planner", alice)
+        page = await come_back(second, await question_of(first, response), error="access_denied")
+        assert page.status_code == 403
+        run = await end_of(first, response, alice)
+        assert run["error"]["message"] == "The authorization for agent planner was declined."
 
 
 @pytest.mark.parametrize("on_limit", ["pause", "refuse"])
