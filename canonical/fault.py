@@ -11,6 +11,9 @@ LimitKind = Literal["rate", "concurrency", "budget", "chain"]
 """Values of `details.limit` in `limited`: runs in a time, runs at a time, what runs cost, or agents that call each
 other."""
 
+LASTING_LIMITS: Final = frozenset({"budget", "chain"})
+"""Values of `details.limit` after which a retry does not help soon."""
+
 BUSY: Final = "busy"
 """Value of `details.reason` in a conflict with a run of the thread that has not ended."""
 
@@ -51,9 +54,9 @@ class FaultCode(StrEnum):
     QUEUE_FULL = "queue_full"
     """The bounded queues are full: retry after `details.retry_after` seconds."""
     LIMITED = "limited"
-    """A limit of the configuration refuses the run. `details.limit` names its kind (`LimitKind`), `used` and `allowed`
-    are numbers. Unless a retry is useless, `retry_after` is a number of whole seconds, and `resets_at` the same as a
-    time."""
+    """A limit of the configuration, or of the agent's server, refuses the run. `details.limit` names its kind
+    (`LimitKind`), `used` and `allowed` are numbers; those of a server are not known. Unless a retry is useless,
+    `retry_after` is a number of whole seconds, and `resets_at` the same as a time."""
     AGENT_FAILED = "agent_failed"
     """The agent reported a failure or raised an exception."""
     AGENT_INVALID = "agent_invalid"
@@ -72,6 +75,10 @@ class FaultCode(StrEnum):
     `details.retry_after` seconds."""
     INTERNAL = "internal"
 
+
+RELAYED: Final = frozenset(code for code in FaultCode if code.startswith("agent_")) | {FaultCode.LIMITED}
+"""Codes that a failed run keeps if the server of its agent is a gateway that reports them. Any other code is about that
+gateway itself, whose run has failed with `agent_failed`."""
 
 BLAME: Final[dict[FaultCode, Blame]] = {
     FaultCode.INVALID: "caller",
@@ -111,7 +118,9 @@ class Fault(Value):
 
     @property
     def blame(self) -> Blame:
-        return BLAME[self.code]
+        # Limits of this gateway always have their kind. Those of a server have the status of its response, if any.
+        is_of_server = "status" in self.details or "limit" not in self.details
+        return "upstream" if self.code is FaultCode.LIMITED and is_of_server else BLAME[self.code]
 
     @property
     def is_scope_missing(self) -> bool:
@@ -122,7 +131,7 @@ class Fault(Value):
     def is_lasting_limit(self) -> bool:
         """True if a limit refuses the run and a retry does not help soon: a budget is used up, or a chain is too
         long."""
-        return self.code is FaultCode.LIMITED and self.details.get("limit") in ("budget", "chain")
+        return self.code is FaultCode.LIMITED and self.details.get("limit") in LASTING_LIMITS
 
 
 class FaultError(Exception):

@@ -50,6 +50,7 @@ from babelgate.canonical.event import (
     ToolEnded,
     ToolStarted,
 )
+from babelgate.canonical.fault import RELAYED
 from babelgate.canonical.json import as_list, as_object
 from babelgate.canonical.value import Json, JsonObject
 
@@ -62,7 +63,6 @@ _FEATURES: Final = frozenset(feature.value for feature in Feature)
 """Names of the features."""
 _CITATION: Final = frozenset({"start", "end", "url", "title", "description"})
 """Members of a citation."""
-_AGENT_CODES: Final = frozenset(code for code in FaultCode if code.startswith("agent_"))
 """Fault codes that blame the agent."""
 _DOCUMENTED: Final = frozenset({"task_id", "input", "additional_input", "created_at"})
 """Members of a step that are defined in the document and not decoded."""
@@ -246,7 +246,7 @@ def _json_in(text: str) -> Json:
 def _fault(error: Mapping[str, Any]) -> Fault:
     """Return the fault in the agent's own words. A fault of the other gateway is reported as a fault of the agent."""
     code = error.get("code")
-    is_agent_code = isinstance(code, str) and code in _AGENT_CODES
+    is_agent_code = isinstance(code, str) and code in RELAYED
     return Fault(code=FaultCode(code) if is_agent_code else FaultCode.AGENT_FAILED, message=error["message"])
 
 

@@ -51,7 +51,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 log = logging.getLogger("babelgate.engine")
 
-_RETRYABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
+_RETRYABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.LIMITED})
 """Faults of a server that may answer later."""
 _MIN_RETRY_DELAY: Final = 0.5
 """First pause between two tries to reach such a server, in seconds. It doubles each time. Chosen, not measured."""
