@@ -62,7 +62,7 @@ class AgentHandlers(Handlers):
         if not isinstance(body, dict):
             raise FaultError(FaultCode.INVALID, "The body is an object with the settings of an agent, such as url.")
         spec = cast("JsonObject", body)
-        await check_spec(spec, settings.admin)
+        await check_spec(spec, settings)
         stored = await self._hub.journal.write(
             administration.put_agent,
             name,
