@@ -287,6 +287,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     # The command line: tested as processes.
     "gateway/cli/check.py": "tests/conformance/test_examine.py",
     "gateway/cli/embedded.py": "tests/gateway/cli/test_bench.py",
+    "gateway/cli/tls_options.py": "tests/gateway/cli/test_trust.py",
     "gateway/cli/progress.py": "tests/gateway/cli/test_bench.py",
     "gateway/cli/*": "tests/gateway/cli/test_cli.py",
     "gateway/telemetry/*": "tests/gateway/telemetry/test_process.py",
