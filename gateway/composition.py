@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from babelgate.canonical.fault import FaultError
@@ -143,7 +144,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     journal = _create_journal(database, commits, options)
     generation().registry.report_to(options.observer)
     reports = RunReports(options.observer, faults)
-    reads, consents = JournalReads(journal, blobs, current.limits), _create_consents(journal, current, clock)
+    reads, consents = JournalReads(journal, blobs, current.limits), _create_consents(journal, current, options)
     budgets = Budgets(current.budgets, current.find_price, clock, options.observer)
     engine = _create_engine(journal, blobs, reads, current, reports, budgets, consents)
     threads = _create_threads(journal, reads, engine, blobs, current, long_thread_erased)
@@ -295,7 +296,7 @@ def _create_journal(database: str, commits: CommitHandler, options: HubOptions) 
     )
 
 
-def _create_consents(journal: Journal, current: Current, clock: Clock) -> Consents:
+def _create_consents(journal: Journal, current: Current, options: HubOptions) -> Consents:
     def key() -> str | None:
         return current.generation().secrets_key
 
@@ -305,11 +306,11 @@ def _create_consents(journal: Journal, current: Current, clock: Clock) -> Consen
     return Consents(
         AgentTokenStore(journal, key),
         find,
-        redeem,
+        partial(redeem, options.observer),
         public_url=lambda: current.generation().public_url,
         key=key,
         issuer_url=lambda name: current.generation().issuer_urls.get(name),
-        clock=clock,
+        clock=options.clock,
     )
 
 

@@ -138,6 +138,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/agents/processes/*.py": "tests/gateway/agents/processes/test_agent.py",
     "gateway/agents/importing.py": "tests/gateway/agents/test_registry.py",
     "gateway/agents/tokens/[rs]*.py": "tests/behaviour/test_agent_tokens.py",
+    "gateway/agents/server_access.py": "tests/behaviour/test_agent_tokens.py",
+    "gateway/agents/early_reports.py": "tests/behaviour/test_agent_tokens.py",
     "gateway/runs/consents.py": "tests/behaviour/test_consents.py",
     "gateway/http/callback.py": "tests/behaviour/test_consents.py",
     "gateway/storage/agent_tokens.py": "tests/behaviour/test_consents.py",
@@ -288,6 +290,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     # The command line: tested as processes.
     "gateway/cli/check.py": "tests/conformance/test_examine.py",
     "gateway/cli/embedded.py": "tests/gateway/cli/test_bench.py",
+    "gateway/cli/tls_options.py": "tests/gateway/cli/test_trust.py",
     "gateway/cli/progress.py": "tests/gateway/cli/test_bench.py",
     "gateway/cli/*": "tests/gateway/cli/test_cli.py",
     "gateway/telemetry/*": "tests/gateway/telemetry/test_process.py",

@@ -1,6 +1,13 @@
 """Settings of the administration API."""
 
-from babelgate.gateway.settings.fields import Listen, Networks, SettingsSection, Strings
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, field_validator
+from pydantic_settings import NoDecode
+
+from babelgate.gateway.settings.credentials import is_trusted_url
+from babelgate.gateway.settings.fields import Listen, Networks, Origin, SettingsSection, Strings, parse_list
 
 
 class AdminSettings(SettingsSection):
@@ -14,4 +21,18 @@ class AdminSettings(SettingsSection):
     agent_networks: Networks = ()
     """Addresses and networks in which such an agent's server must be, such as `10.0.0.0/8`."""
     agent_secrets: Strings = ()
-    """Names of the environment variables to which the headers of such an agent may refer."""
+    """Secrets to which the headers and the `client_secret` of such an agent may refer: names of environment variables,
+    and files such as `file:/run/secrets/planner`."""
+    agent_providers: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(parse_list)] = ()
+    """Origins of the identity providers from which such an agent may get tokens, such as `https://login.example.com`.
+    The tokens of callers are sent to them."""
+    agent_tls_files: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(parse_list)] = ()
+    """Files that `tls` of such an agent may name, written in the same way."""
+
+    @field_validator("agent_providers")
+    @classmethod
+    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not is_trusted_url(origin):
+                raise ValueError("an https:// origin, or an http:// origin of this machine")
+        return origins

@@ -593,11 +593,17 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _exchangeable(self) -> "Settings":
         for name, agent in self.agents.items():
-            if agent.auth is not None and agent.auth.exchange is not None and not self.issuers:
-                raise ValueError(f"agents.{name}.auth: exchange needs issuers, whose tokens it exchanges")
-            if agent.consent is not None and (self.public_url is None or self.secrets_key is None):
-                raise ValueError(f"agents.{name}.auth.exchange.consent: needs public_url and secrets_key")
+            if (mistake := self.find_auth_mistake(agent)) is not None:
+                raise ValueError(f"agents.{name}.{mistake}")
         return self
+
+    def find_auth_mistake(self, agent: AgentSettings) -> str | None:
+        """Return what `auth` of an agent needs and these settings do not have, or None."""
+        if agent.auth is not None and agent.auth.exchange is not None and not self.issuers:
+            return "auth: exchange needs issuers, whose tokens it exchanges"
+        if agent.consent is not None and (self.public_url is None or self.secrets_key is None):
+            return "auth.exchange.consent: needs public_url and secrets_key"
+        return None
 
     @model_validator(mode="after")
     def _one_store(self) -> "Settings":

@@ -51,7 +51,7 @@ _SET_PDEATHSIG: Final = 1
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Run the agent until the gateway closes the control connection. Then end the process, even if a thread blocks it."""
+    """Run the agent until the gateway closes the control connection. Then end it, even if a thread blocks."""
     control, listener = (socket.socket(fileno=int(each)) for each in arguments)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
