@@ -72,7 +72,8 @@ class Assistants(Protocol):
     ) -> Assistant:
         """Create the next version and make it the current one. Without `default`, the owner must have the assistant.
         With `default`, the built-in assistant of this id, an owner who has no copy of it gets one: `default` is the
-        copy's first version, and the change its second. Raises not_found, too_large."""
+        copy's first version, and the change its second. Raises not_found, too_large (the metadata, or the other fields
+        together)."""
         ...
 
     async def use_version(self, principal: Principal, assistant_id: str, version: int) -> Assistant:

@@ -132,7 +132,7 @@ class Current:
         return await self.generation().registry.get_reachable_for_run(name)
 
     async def check_url(self, url: str) -> object:
-        """Check that the gateway may call a URL that a caller has named. Raises invalid."""
+        """Check that the gateway may call a URL that a caller has named. Raises invalid if it may not."""
         return await self.generation().delivery.fetcher.check(url)
 
 

@@ -1,4 +1,4 @@
-"""Steps of another AIEF server → events of one run.
+"""Decoding of the steps of another AIEF server as the events of one run.
 
 Only the response to the POST of a step counts, because later responses about a step are often wrong. Another Babelgate
 puts what a step has no field for into `additional_output`, and marks it with a member `babelgate`.

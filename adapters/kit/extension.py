@@ -424,7 +424,7 @@ class Start:
         return msgspec.structs.replace(submission, fork=self.fork, state=self.values, as_node=self.as_node)
 
     def check_absent(self) -> None:
-        """Refuse a request that answers a question and also names a start. Raises invalid."""
+        """Check that a request that answers a question names no start. Raises invalid if it does."""
         if self:
             raise FaultError(FaultCode.INVALID, "An answer continues from its question: leave out fork and state.")
 

@@ -1,5 +1,5 @@
-"""Records of a task → the result of a tool call: the agent's output, or the questions at which it stopped. Also the
-progress messages before the result."""
+"""Encoding of a task's records as the result of a tool call: the agent's output, or the questions at which it stopped.
+Also the progress messages before the result."""
 
 from base64 import b64encode
 from collections.abc import Mapping

@@ -27,7 +27,7 @@ def _refuse(constant: str) -> Any:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """Return the value of a JSON text. Raises InvalidJson."""
+    """Return the value of a JSON text. Raises InvalidJson for a text that is not JSON."""
     try:
         return json.loads(content, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:

@@ -24,7 +24,8 @@ class GuardedOverview:
         self._gate = gate
 
     async def runs(self, principal: Principal, query: RunQuery) -> RunList:
-        """List the caller's runs. Raises forbidden, invalid."""
+        """List the caller's runs. Raises forbidden if the policy does not allow the call, and invalid for a wrong
+        cursor."""
         if query.agent is not None:
             self._gate.check(principal, "runs", query.agent)
         if (agents := self._gate.agents(principal, "runs")) is not None:
@@ -39,7 +40,7 @@ class GuardedOverview:
         return summary
 
     async def count_runs(self, principal: Principal, since: int) -> tuple[Mapping[str, RunCount], bool]:
-        """Count the caller's runs by agent. Raises forbidden."""
+        """Count the caller's runs by agent. Raises forbidden if the policy does not allow the call."""
         agents = self._gate.agents(principal, "count_runs")
         result = await self._hub.overview.count_runs(principal.owner, since)
         if agents is None:
@@ -48,7 +49,8 @@ class GuardedOverview:
         return {agent: count for agent, count in counts.items() if agent in agents}, is_partial
 
     async def threads(self, principal: Principal, query: ThreadQuery) -> ThreadList:
-        """List the caller's threads. Raises forbidden, invalid."""
+        """List the caller's threads. Raises forbidden if the policy does not allow the call, and invalid for a wrong
+        cursor."""
         if query.agent is not None:
             self._gate.check(principal, "threads", query.agent)
         if (agents := self._gate.agents(principal, "threads")) is not None:
@@ -72,7 +74,7 @@ class GuardedOverview:
 
     def changes(self, principal: Principal, *, is_operator: bool = False) -> HintStream:
         """Return a stream of hints about changes of the caller's rows, and of agents. An operator also gets those of
-        jobs. Raises forbidden."""
+        jobs. Raises forbidden if the policy does not allow the call."""
         self._gate.check(principal, "changes")
         is_wanted = None
         if self._gate.has_rules_by_agent(principal, "changes"):

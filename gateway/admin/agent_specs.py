@@ -40,7 +40,7 @@ _LOOKUP: Final = 5.0
 
 
 def check_name(name: str) -> None:
-    """Check that a text is a valid name of an agent. Raises invalid."""
+    """Check that a text is a valid name of an agent. Raises invalid if it is not."""
     if not AGENT_NAME.fullmatch(name):
         raise FaultError(
             FaultCode.INVALID,
@@ -175,7 +175,8 @@ def _resolve(where: str, value: object, admin: AdminSettings, *, has_scheme: boo
 
 
 async def _check_host(url: str, networks: Networks) -> None:
-    """Check that all addresses of a URL's host are in the networks. Raises invalid."""
+    """Check that all addresses of a URL's host are in the networks. Raises invalid if one is not, or if the host cannot
+    be resolved."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:

@@ -54,7 +54,8 @@ class AgentHandlers(Handlers):
         return Response(self._encode(name) | _encode_spec(stored), headers={"etag": _etag(stored)})
 
     async def put_agent(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Create an agent, or replace its settings. Raises forbidden, conflict, invalid."""
+        """Create an agent, or replace its settings. Raises forbidden if `admin.agents` is off, conflict for an agent of
+        the configuration or if `If-Match` or `If-None-Match` does not hold, and invalid for wrong settings."""
         settings = self._port.settings()
         self._check_own(name)
         check_name(name)
@@ -76,7 +77,8 @@ class AgentHandlers(Handlers):
         return Response(self._encode(name) | _encode_spec(stored), headers={"etag": _etag(stored)})
 
     async def delete_agent(self, request: AnyRequest, name: FromPath[str]) -> None:
-        """Delete an agent. Its running runs may end. Raises forbidden, conflict, not_found."""
+        """Delete an agent. Its running runs may end. Raises forbidden if `admin.agents` is off, conflict for an agent
+        of the configuration or if `If-Match` does not hold, and not_found."""
         self._check_own(name)
         expected = _expected_revisions(request)
         await self._hub.journal.write(administration.delete_agent, name, current_origin(), expected=expected)
@@ -103,7 +105,8 @@ class AgentHandlers(Handlers):
         return next((each for each in agents if each.name == name), None)
 
     async def disable(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Let an agent start no more runs, on all nodes. Raises invalid, not_found."""
+        """Let an agent start no more runs, on all nodes. Raises invalid if the reason in the body is missing or too
+        long, and not_found for an unknown agent."""
         body = await read_body(request, Disabling)
         reason = " ".join(body.reason.split())
         if not reason or len(reason) > _MAX_REASON or not reason.isprintable():
@@ -170,7 +173,7 @@ def _expected_revisions(request: AnyRequest) -> Sequence[int] | None:
     """Return the revisions of an agent with which a request may change it, from `If-Match` and `If-None-Match`.
 
     0 means that the agent must not exist, and -1 that it must exist. None means that there is no condition. Raises
-    invalid.
+    invalid if the header is not a list of ETags.
     """
     if request.headers.get("if-none-match", "").strip() == "*":  # RFC 9110, 13.1.2
         return (0,)

@@ -696,7 +696,7 @@ async def _detect_named(
 ) -> Detected:
     """Detect the agents of a server. If it lists none, assume the agent that the settings name with its protocol.
 
-    Raises _Broken.
+    Raises _Broken if the detection fails and nothing can be assumed.
     """
     try:
         return await detector.detect(url, headers, settings.protocol, reach, access.trust)

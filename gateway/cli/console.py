@@ -39,7 +39,7 @@ def show_console(url: str, *, opens: bool) -> None:
 
 def _without_credentials(url: str) -> str:
     """Return the base URL of a gateway without a user and password, which must not be printed, and without a query.
-    Raises CliError."""
+    Raises CliError for a text that is no URL."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -60,7 +60,7 @@ async def embedded_gateway(
     """Start an embedded gateway, and yield it when it is ready. Stop it at the end of the context.
 
     `settings` are those of babelgate.yaml. `servers` maps URLs of servers, whose agents are all served, to the headers
-    of requests to them. Raises CliError.
+    of requests to them. Raises CliError if it does not start.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True))

@@ -92,14 +92,14 @@ class ClientConversation:
         await self._client.aclose()
 
     def send(self, content: str | Message) -> AsyncGenerator[Output]:
-        """Send a message of the user, and yield the output of the agent until it ends or asks. Raises
-        ConversationError."""
+        """Send a message of the user, and yield the output of the agent until it ends or asks. Raises ConversationError
+        if the agent fails."""
         message = Message.of(content, "user") if isinstance(content, str) else content
         return self._read_events(replace(self._call, input=RunInput(messages=(message,))))
 
     def answer(self, answers: Sequence[tuple[OpenQuestion, Json]]) -> AsyncGenerator[Output]:
         """Send the answers to all open questions, and yield the output of the agent until it ends or asks again. Raises
-        ConversationError."""
+        ConversationError if the agent fails."""
         self._call = replace(self._call, run_id=next_run_id(self._call.run_id))
         interrupt_answers = tuple(
             InterruptAnswered(interrupt_id=question.id, value=value) for question, value in answers

@@ -9,7 +9,8 @@ from babelgate.gateway.cli.errors import USAGE, CliError
 
 
 def trust_file(path: Path) -> None:
-    """Make all connections of this command trust the certificates in a file. Raises CliError."""
+    """Make all connections of this command trust the certificates in a file. Raises CliError if the file cannot be read
+    or has no certificates."""
     try:
         ssl.create_default_context(cafile=path)
     except ssl.SSLError:

@@ -97,7 +97,8 @@ class ConsoleGate:
         return True
 
     def need_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> None:
-        """Check that the principal is an operator, and report a refusal for the audit log. Raises forbidden."""
+        """Check that the principal is an operator, and report a refusal for the audit log. Raises forbidden for any
+        other principal."""
         try:
             self._check_operator(scope, principal)
         except FaultError as error:
@@ -105,7 +106,8 @@ class ConsoleGate:
             raise
 
     def _check_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> None:
-        """Check that the principal is an operator. Raises forbidden.
+        """Check that the principal is an operator. Raises forbidden for any other principal, and for a request to
+        another address than `admin.listen`, if that is set.
 
         With credentials, the policy decides. Without them, every caller is an operator, unless other machines can reach
         the gateway.
@@ -146,7 +148,7 @@ def is_operator(request: AnyRequest) -> bool:
 
 
 def need_operator(request: AnyRequest) -> None:
-    """Check that the caller of a request is an operator. Raises forbidden."""
+    """Check that the caller of a request is an operator. Raises forbidden for any other caller."""
     gate: ConsoleGate = request.scope["state"][GATE]
     gate.need_operator(request.scope, caller(request).principal)  # type: ignore[arg-type]
 

@@ -34,8 +34,9 @@ class ThreadOverviewHandlers(Handlers):
         self._hub = guarded_hub
 
     async def list_threads(self, request: AnyRequest) -> Response[Any]:
-        """List the caller's threads, the most recently changed first. Raises forbidden, invalid."""
-        parameters = Parameters(request, "q", "agent", "status", "meta", "after", "limit")
+        """List the caller's threads, the most recently changed first. Raises forbidden if the policy does not allow it,
+        and invalid for a wrong query parameter."""
+        parameters = Parameters(request, "q", "agent", "status", "meta", "after", "limit", repeatable=("meta",))
         query = ThreadQuery(
             agent=parameters.text("agent"),
             status=_read_status(parameters.text("status")),
@@ -71,7 +72,8 @@ class ThreadOverviewHandlers(Handlers):
         return json_response({**body, **state, "files": files})
 
     async def list_revisions(self, request: AnyRequest, thread_id: FromPath[str]) -> Response[Any]:
-        """List the revisions of a thread's state, newest first. Raises forbidden, invalid, not_found, too_large."""
+        """List the revisions of a thread's state, newest first. Raises forbidden if the policy does not allow it,
+        invalid for a wrong query parameter, not_found for an unknown thread, and too_large if its states are."""
         parameters = Parameters(request, "after", "limit")
         limit, after = parameters.limit(), parameters.cursor()
         history = await self._read_history(caller(request).principal, read_id(thread_id, "Thread"))

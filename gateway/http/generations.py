@@ -95,7 +95,7 @@ class CurrentPolicy:
         return self._generations.current.policy.has_rules_by_agent(principal, operation, protocol)
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
-        """Check that the principal may do the operation on an agent in a protocol. Raises forbidden."""
+        """Check that the principal may do the operation on an agent in a protocol. Raises forbidden if it may not."""
         self._generations.current.policy.check(principal, operation, agent, protocol)
 
 

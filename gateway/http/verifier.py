@@ -78,7 +78,7 @@ class Verifier:
         self._issuers: dict[str, TrustedIssuer] = {
             each.issuer: earlier[each.issuer]
             if each.issuer in earlier and earlier[each.issuer].has_settings(name, each)
-            else TrustedIssuer(name, each, clock=clock, now=now, observer=observer)
+            else TrustedIssuer(name, each, now=now, observer=observer)
             for name, each in settings.issuers.items()
         }
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()

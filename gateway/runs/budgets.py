@@ -71,9 +71,9 @@ class BudgetPeriod:
         """Return a clause for error texts that says when the next period begins. With `in_days`, it has the date
         without the time."""
         if self.resets_at is None:
-            return "it does not begin anew until an operator raises it"
+            return "it has no next period, so an operator has to raise it"
         at = self.resets_at.date().isoformat() if in_days else format_time(round(self.resets_at.timestamp() * 1e6))
-        return f"it begins anew {'on' if in_days else 'at'} {at}"
+        return f"its next period begins {'on' if in_days else 'at'} {at}"
 
 
 @dataclass(frozen=True, slots=True)

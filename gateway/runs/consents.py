@@ -185,8 +185,9 @@ class Consents:
         return "You have agreed. Close this page, and call the agent again."
 
     async def _keep(self, consent: Consent, code: str, state: str) -> None:
-        """Exchange an authorization code for tokens, and store them for the caller and the agent. Raises forbidden,
-        not_found, unavailable."""
+        """Exchange an authorization code for tokens, and store them for the caller and the agent. Raises forbidden if
+        another user has agreed, not_found if the agent no longer exists, and unavailable if the provider or the
+        database cannot be reached."""
         settings = self._find(consent.agent)
         exchange = None if settings is None or settings.auth is None else settings.auth.exchange
         if exchange is None or exchange.consent is None:
@@ -209,7 +210,7 @@ class Consents:
 
     def _check_user(self, consent: Consent, claims: JsonObject) -> None:
         """Check that the user who has agreed is the caller of the run, if the identity token shows the user. Raises
-        forbidden.
+        forbidden if it shows another user.
 
         Otherwise a caller could send the link to another user, and would get that user's tokens.
         """

@@ -126,7 +126,8 @@ class Pump:
         return self.expired
 
     async def take(self, attempt: AttemptFilter, events: AsyncIterator[Event]) -> None:
-        """Read the agent's events and store them, until the agent ends. Raises agent_invalid."""
+        """Read the agent's events and store them, until the agent ends. Raises agent_invalid for an event that the
+        validator refuses."""
         repeated = 0
         async for event in events:
             if self.abandoned:

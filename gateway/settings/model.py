@@ -99,7 +99,8 @@ class _Protocols:
 
     @classmethod
     def check(cls, name: str) -> str:
-        """Return the name unchanged if a protocol has it. Raises PydanticKnownError."""
+        """Return the name unchanged if a protocol has it. Raises PydanticKnownError, with the names that exist, if none
+        has it."""
         if name not in cls.names():
             raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, cls.names()))})
         return name

@@ -253,8 +253,12 @@ class _Run(UpstreamRun):
                 await backoff.wait()
 
     async def _catch_up(self, run_id: str | None) -> Stage:
-        """Reconnect to a gateway that offers the Babelgate extension, and yield the rest of the run's events. `run_id`
-        is the id of a resumed run, or None for a new run."""
+        """Read the rest of the run after its stream broke, from a server that offers the Babelgate extension, and yield
+        its events in batches.
+
+        The run is the one that the server named in its response (`reader.run_id`). `run_id` only says which events
+        come first: it is the id of a run that an answer resumed, or None for a new run.
+        """
         if not self._has_begun:
             yield self._begin(run_id)
         reader = self._reader

@@ -1,4 +1,4 @@
-"""Records of a thread → the AIEF task of one agent: its steps, and what the next POST of a step does.
+"""Encoding of a thread's records as the AIEF task of one agent: its steps, and the effect of the next POST of a step.
 
 A step is a run, or one of several that its agent has marked. A step with the status `created` is not stored: it follows
 from the end of the earlier runs, and its id is derived from their ids.
@@ -297,7 +297,12 @@ class TaskView:
         return None if self.is_over(run_id, number) else (run_id, number)
 
     def next(self) -> Next:
-        """Return what the next POST of a step does."""
+        """Return the effect of the next POST of a step. The first effect that is possible applies:
+
+        - return the next step that the last started run has already produced (`reveal`),
+        - answer the task that has waited longest for an answer (`answer`),
+        - start a run.
+        """
         stepped = self._stepped_run_id()
         if stepped is not None and self.revealed_steps(stepped) < len(self._run_steps[stepped].segments):
             return Next(reveal=(stepped, self.revealed_steps(stepped)))

@@ -1,4 +1,4 @@
-"""HTTP status → fault code: one table for the clients of all protocols."""
+"""Fault code for each HTTP status: one table for the clients of all protocols."""
 
 from collections.abc import Mapping
 from typing import Final

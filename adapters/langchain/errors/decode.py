@@ -1,4 +1,4 @@
-"""Errors of an upstream server → faults: its error responses, and the errors of its runs."""
+"""Decoding of an upstream server's errors as faults: its error responses, and the errors of its runs."""
 
 import re
 from collections.abc import Mapping

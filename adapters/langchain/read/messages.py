@@ -1,4 +1,4 @@
-"""Messages of an upstream server → events. Messages arrive whole or in chunks, as LangChain sends them.
+"""Decoding of an upstream server's messages as events. Messages arrive whole or in chunks, as LangChain sends them.
 
 The messages of the agent's role are its answer. Results of tools, and other messages that nodes add to the
 conversation, are progress.

@@ -107,7 +107,7 @@ class Peer(Protocol):
 
     @property
     def extras(self) -> Request:
-        """The call's part for the Babelgate extension; empty if it has none. Raises invalid."""
+        """The call's part for the Babelgate extension; empty if it has none. Raises invalid if it is malformed."""
         ...
 
     async def progress(self, words: str) -> None:
@@ -401,7 +401,8 @@ class ToolCalls:
 
     async def _resume(self, who: Caller, resume: w.Resume, peer: Peer) -> JsonObject:
         """Return the result of a call of the tool that answers questions: that of the run that continues. Raises
-        invalid, not_found, not_awaiting, task_ended."""
+        invalid for answers that match no open question or violate its schema, not_found for an unknown run, and
+        not_awaiting or task_ended if the run does not wait."""
         peer.extras.start.check_absent()
         task = await self._find(who, decode_run_id(resume.run_id))
         tool = self._tools(who).get(task.agent)
@@ -507,7 +508,8 @@ class ToolCalls:
 
     async def answer_task(self, who: Caller, task_id: str, responses: Mapping[str, Any]) -> None:
         """Submit responses to questions of a task, by question id. Those that are invalid or match no open question are
-        ignored. Raises not_found, invalid, not_awaiting, task_ended."""
+        ignored. Raises not_found for an unknown task, and not_awaiting or task_ended if another caller answers
+        first."""
         task = await self._task(who, task_id)
         forms = _match_answers(await self._hub.reads.open_interrupts(who.principal, task.task_id), responses)
         if forms:

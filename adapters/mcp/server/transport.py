@@ -74,7 +74,8 @@ class TransportHandlers(Handlers):
         """Callbacks of the active calls in stateless sessions, so that a notification can cancel a call."""
 
     async def post(self, request: AnyRequest) -> Response[Any]:
-        """Serve one JSON-RPC message: a request, a notification or a response. Raises too_large."""
+        """Serve one JSON-RPC message: a request, a notification or a response. Raises too_large for a body that exceeds
+        the limits; other faults are JSON-RPC errors."""
         raw = await read_bytes(request)
         try:
             value = await parse(raw, most_values(request))
@@ -150,7 +151,7 @@ def _refuse(fault: Fault, code: int | None) -> Response[Any]:
 
 
 def _check(value: Any) -> w.Envelope:
-    """Return the parsed body as one JSON-RPC message. Raises invalid."""
+    """Return the parsed body as one JSON-RPC message. Raises invalid for any other value, such as a batch."""
     if not isinstance(value, dict):
         raise FaultError(FaultCode.INVALID, "The body must be one JSON-RPC message, an object.")
     message = validate(w.Envelope, cast("JsonObject", value))

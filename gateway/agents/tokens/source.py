@@ -158,7 +158,8 @@ class AgentTokens:
     # Tokens to which the user has agreed
 
     async def _find_granted(self, settings: TokenExchange, caller: DelegatingCaller) -> str | None:
-        """Return a token that the caller has granted by consent, or None. Raises ProviderUnavailable."""
+        """Return a token that the caller has granted by consent, or None. Raises ProviderUnavailable if the provider
+        does not respond."""
         store: AgentTokenStore | None = caller.store
         if settings.consent is None or store is None or not has_credential(caller.subject):
             return None
@@ -172,7 +173,7 @@ class AgentTokens:
         """Return the token that a user has granted by consent, from the database. Refresh it if it has expired or the
         server has refused it.
 
-        Raises _NothingGranted, ProviderUnavailable.
+        Raises _NothingGranted if there is no usable token, and ProviderUnavailable if the provider does not respond.
         """
         tokens = await store.read(subject, self._agent, settings.purpose)
         if tokens is None:
@@ -198,14 +199,14 @@ class AgentTokens:
         return issued
 
     async def _own_token(self, target: Mapping[str, str]) -> str:
-        """Return a token of the gateway itself, by its client credentials (RFC 6749, 4.4). Raises TokenRefused,
-        ProviderUnavailable."""
+        """Return a token of the gateway itself, by its client credentials (RFC 6749, 4.4). Raises TokenRefused if the
+        provider refuses, and ProviderUnavailable if it does not respond."""
         form = {"grant_type": "client_credentials", **target, **_optional(scope=self._settings.scope)}
         return await self._fetch(form)
 
     async def _exchange(self, settings: TokenExchange, caller: DelegatingCaller, token: str) -> str:
         """Return a token for the agent's server that the provider issues in exchange for the caller's `token` (RFC
-        8693). Raises TokenRefused, ProviderUnavailable."""
+        8693). Raises TokenRefused if the provider refuses, and ProviderUnavailable if it does not respond."""
         form = {
             "grant_type": _EXCHANGE,
             "subject_token": token,
@@ -269,11 +270,13 @@ class DiscoveryTokens:
         self._tokens = tokens
 
     async def get(self) -> str | None:
-        """Return a token of the gateway itself, or None if the provider issues none to it. Raises agent_unreachable."""
+        """Return a token of the gateway itself, or None if the provider issues none to it. Raises agent_unreachable if
+        the provider cannot be reached."""
         return await self._tokens.get_own()
 
     async def replace(self, refused: str) -> str | None:
-        """Return a new token instead of one that the agent's server has refused, or None. Raises agent_unreachable."""
+        """Return a new token instead of one that the agent's server has refused, or None. Raises agent_unreachable if
+        the provider cannot be reached."""
         self._tokens.forget(refused)
         return await self._tokens.get_own()
 
