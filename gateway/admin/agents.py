@@ -18,7 +18,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.admin.agent_specs import check_name, check_spec
 from babelgate.gateway.admin.bodies import MAX_BODY, Disabling, read_body
 from babelgate.gateway.agents.detection import Detector, Reach, Undetected
-from babelgate.gateway.agents.registry import Clients
+from babelgate.gateway.agents.server_access import ServerAccess
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.exchange import current_origin
 from babelgate.gateway.hub import GatewayHub
@@ -63,7 +63,7 @@ class AgentHandlers(Handlers):
         if not isinstance(body, dict):
             raise FaultError(FaultCode.INVALID, "The body is an object with the settings of an agent, such as url.")
         spec = cast("JsonObject", body)
-        await check_spec(spec, settings.admin)
+        await check_spec(spec, settings)
         stored = await self._hub.journal.write(
             administration.put_agent,
             name,
@@ -138,7 +138,8 @@ class AgentHandlers(Handlers):
         settings = self._port.settings().agents.get(registered.info.name)
         servers: list[dict[str, Any]] = []
         if settings is not None and settings.target is None:
-            servers = await _probe_all(registered.info.name, settings)
+            access = ServerAccess.of(registered.info.name, settings, self._hub.registry.cards)
+            servers = await _probe_all(settings, access)
         is_ok = registered.broken is None and all(server["ok"] for server in servers)
         return Response({"ok": is_ok, **self._encode(registered.info.name), "servers": servers})
 
@@ -193,8 +194,8 @@ def _encode_switch(disabled: DisabledAgent) -> Mapping[str, Any]:
     return {member: fields[name] for member, name in names.items()} | {"at": format_time(disabled.changed_at)}
 
 
-async def _probe_all(name: str, settings: AgentSettings) -> list[dict[str, Any]]:
-    headers, reach = settings.sent_headers, Reach.of(settings, Clients.of(name, settings).discovery)
+async def _probe_all(settings: AgentSettings, access: ServerAccess) -> list[dict[str, Any]]:
+    headers, reach = settings.sent_headers, Reach.of(settings, access.discovery)
     servers: list[dict[str, Any]] = []
     async with Detector() as detector:
         for url in settings.servers:

@@ -374,6 +374,7 @@ class Generations:
         for agent in unused:
             self._retired.pop(id(agent), None)
             await close_agent(agent)
+        await self.current.hub.registry.processes.retain(self.current.settings.agents)
         await before.front.verifier.aclose(after.front.verifier)
 
     async def aclose(self) -> None:

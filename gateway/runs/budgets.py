@@ -33,6 +33,8 @@ _RUN: Final = "run "
 """Prefix of the scope under which the table `spend` has the amounts that the messages of an active run were charged
 with."""
 _SEPARATOR: Final = "|"
+_LASTING: Final = ("key", "owner", "agent")
+"""Scopes of budgets whose ratio is a metric."""
 _CHAIN: Final = "chain "
 """Prefix of the scope under which the table `spend` has the number of runs of a chain of calls."""
 ACTIVE_SCOPES: Final = (_RUN, _CHAIN)
@@ -381,6 +383,14 @@ class Budgets:
         """Return the current period of each budget, by name."""
         now = self._clock.now()
         return {name: BudgetPeriod.of(each.every, now) for name, each in self._budgets().items()}
+
+    def list_ratio_limits(self) -> Mapping[str, tuple[SpendKey, Mapping[str, int]]]:
+        """Return what `babelgate.gateway.storage.spend.read_ratios` needs, by the names of budgets.
+
+        Budgets per thread and per chain of calls are left out: there are many, and each is meant to be used up.
+        """
+        shares = (self.find_share(scope_of(name, "")) for name, each in self._budgets().items() if each.per in _LASTING)
+        return {share.name: (share.key, share.find_allowed(None)) for share in shares if share is not None}
 
     def find_share(self, scope: str) -> BudgetShare | None:
         """Return the budget of a scope such as `daily|alice` (name and value) in its current period. Return None if

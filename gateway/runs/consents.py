@@ -154,8 +154,9 @@ class Consents:
 
     # The answer
 
-    async def handle_callback(self, principal: Principal, query: Mapping[str, str]) -> None:
-        """Handle the return of a browser from the provider: keep the tokens, and let the run continue.
+    async def handle_callback(self, principal: Principal, query: Mapping[str, str]) -> str:
+        """Handle the return of a browser from the provider: keep the tokens, and let the run continue. Return the text
+        for the user.
 
         Raises not_found for an unknown or used `state`, forbidden for another caller or a refusal, expired, invalid and
         unavailable.
@@ -179,7 +180,9 @@ class Consents:
         if not await self.store.take(consent, "consent.grant"):
             raise FaultError(FaultCode.NOT_FOUND, "This link is not valid, or was used before.")
         await self._keep(consent, code, state)
-        await self._end(consent, "answer")
+        if await self._end(consent, "answer"):
+            return "You have agreed, and the agent continues. You can close this page."
+        return "You have agreed. Close this page, and call the agent again."
 
     async def _keep(self, consent: Consent, code: str, state: str) -> None:
         """Exchange an authorization code for tokens, and store them for the caller and the agent. Raises forbidden if
@@ -217,8 +220,8 @@ class Consents:
         if is_comparable and claims.get("sub") != user:
             raise FaultError(FaultCode.FORBIDDEN, "You have logged in as another user than the one of the run.")
 
-    async def _end(self, consent: Consent, action: str, reason: str = "") -> None:
-        """Answer the question of a consent, unless that has happened."""
+    async def _end(self, consent: Consent, action: str, reason: str = "") -> bool:
+        """Answer the question of a consent, and return True, unless the question is not open any more."""
         assert self._answer is not None
         caller = Principal(subject=consent.subject, owner=consent.owner)
         value: JsonObject = {"reason": reason} if reason else {}
@@ -235,6 +238,8 @@ class Consents:
             if error.fault.code not in _SETTLED:
                 raise
             log.info("authorization for a question that is not open task=%s", consent.task_id)
+            return False
+        return True
 
     # Expiry
 

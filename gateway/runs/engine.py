@@ -51,8 +51,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 log = logging.getLogger("babelgate.engine")
 
-_RETRYABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
-"""Faults after which the agent's server may answer later, so that the call is retried."""
+_RETRYABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.LIMITED})
+"""Faults of a server that may answer later."""
 _MIN_RETRY_DELAY: Final = 0.5
 """First pause before the gateway calls an unreachable agent's server again, in seconds. It doubles each time. Chosen,
 not measured."""

@@ -1,5 +1,6 @@
-"""Pump of a run: reads an agent's events and stores them in batches. The pump stops reading while the journal is
-behind, which is the backpressure between an agent and the log.
+"""Backpressure between an agent and the log: the pump of a run reads the agent's events and stores them in batches.
+
+The pump stops reading while the journal is behind.
 
 Only the pump uses the agent's iterator, so cancelling the pump's task cancels the agent. The engine decides when a run
 starts and how it ends.

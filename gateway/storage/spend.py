@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, delete, or_, select, text, tuple_, update
+from sqlalchemy import Connection, Double, cast, delete, func, or_, select, text, tuple_, update
 
 from babelgate.canonical.thread import Interrupt
 from babelgate.gateway.storage.short_form import decode_row
@@ -137,6 +137,25 @@ def list_spend(connection: Connection, prefixes: Iterable[SpendKey], limit: int)
     order = (_SPEND.c.cost.desc(), _SPEND.c.runs.desc(), _SPEND.c.scope)
     rows = connection.execute(select(_SPEND).where(or_(*conditions)).order_by(*order).limit(limit))
     return [_decode(row) for row in rows.mappings()]
+
+
+def read_ratios(connection: Connection, limits: Iterable[tuple[SpendKey, Mapping[str, int]]]) -> list[float]:
+    """Return the highest used part of each limit, over the scopes that begin with its prefix, in its period.
+
+    A limit has the allowed amounts by name (`cost`, `tokens`, `runs`), to which each scope adds what an operator has
+    raised. The part is 0 if nothing is used.
+    """
+    used = {"cost": _SPEND.c.cost, "tokens": _SPEND.c.input + _SPEND.c.output, "runs": _SPEND.c.runs}
+    ratios: list[float] = []
+    for (prefix, period), allowed in limits:
+        parts = [
+            func.max(cast(used[name], Double) / (amount + _SPEND.c[f"extra_{name}"]))
+            for name, amount in allowed.items()
+        ]
+        is_in = _SPEND.c.scope.startswith(prefix, autoescape=True) & (_SPEND.c.period == period)
+        row = connection.execute(select(*parts).where(is_in)).one()
+        ratios.append(max(float(part or 0) for part in row))
+    return ratios
 
 
 def raise_spend(connection: Connection, key: SpendKey, extra: Extra, now: int) -> Spend:

@@ -333,9 +333,9 @@ class Server(Handlers):
                     view = await self._wait_for_step(who, view, *unfinished)
                     if not view.is_over(*unfinished):
                         return await self._cut_short(who, view, *unfinished, activation)
-                cut_step, has_no_input = view.cut_step(), _has_no_input(body, activation)
-                if cut_step is not None and has_no_input:
-                    return await self._reveal(who, view, cut_step, body, activation)
+                unreturned, has_no_input = view.unreturned_step(), _has_no_input(body, activation)
+                if unreturned is not None and has_no_input:
+                    return await self._reveal(who, view, unreturned, body, activation)
                 next_step = view.next()
                 if next_step.reveal is not None:
                     run_id, _ = next_step.reveal

@@ -20,7 +20,13 @@ from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.principal import has_credential
 from babelgate.gateway.agents.tokens.cache import MARGIN, TokenCache
-from babelgate.gateway.agents.tokens.endpoint import IssuedToken, ProviderUnavailable, TokenEndpoint, TokenRefused
+from babelgate.gateway.agents.tokens.endpoint import (
+    IssuedToken,
+    NoteFetch,
+    ProviderUnavailable,
+    TokenEndpoint,
+    TokenRefused,
+)
 from babelgate.gateway.run_caller import RUN_CALLER, DelegatingCaller
 from babelgate.gateway.settings.agent_auth import ClientCredentials, TokenExchange
 from babelgate.gateway.storage.agent_tokens import AgentTokenStore, GrantedTokens
@@ -49,15 +55,16 @@ class AgentTokens:
         agent: str,
         settings: ClientCredentials | TokenExchange,
         cache: TokenCache | None = None,
+        note: NoteFetch | None = None,
     ) -> None:
-        """Create the source. `agent` is the agent's name, for logs and faults."""
+        """Create the source. `agent` is the agent's name, for logs and faults. `note` receives reports of fetches."""
         self._agent = agent
         self._settings = settings
         self._cache = cache or TokenCache()
         self._refused: deque[str] = deque(maxlen=_MAX_REFUSED)
         """Tokens that the agent's server has recently refused."""
         self._endpoint = TokenEndpoint(
-            settings.token_url, settings.client_id, settings.client_secret.get_secret_value()
+            settings.token_url, settings.client_id, settings.client_secret.get_secret_value(), note
         )
 
     async def get(self) -> str:
