@@ -115,7 +115,8 @@ def _describe(error: ValidationError) -> str:
 
 
 def _resolve_auth(auth: JsonObject, admin: AdminSettings) -> JsonObject:
-    """Return `auth` of an agent with its references replaced. Raises invalid."""
+    """Return `auth` of an agent with its references replaced. Raises invalid for a reference that `admin.agent_secrets`
+    does not permit."""
     resolved = dict(auth)
     if "headers" in auth:
         resolved["headers"] = _resolve_headers("auth.headers", auth["headers"], admin)
@@ -129,8 +130,8 @@ def _resolve_auth(auth: JsonObject, admin: AdminSettings) -> JsonObject:
 
 
 def _check_providers(settings: AgentSettings, admin: AdminSettings) -> None:
-    """Raise invalid unless the gateway may send tokens and users to the identity provider of an agent. Raises
-    invalid."""
+    """Check that the gateway may send tokens and users to the identity providers of an agent. Raises invalid for a
+    provider that is not in `admin.agent_providers`."""
     request = None if settings.auth is None else settings.auth.token_request
     if request is None:
         return
