@@ -10,7 +10,7 @@ from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.fault import INVALID_TOKEN
 from babelgate.gateway.admin.key_ring import KeyRing
-from babelgate.gateway.http.client_certificate import ClientCertificate, refuse
+from babelgate.gateway.http.client_certificate import CertificateGroups, ClientCertificate, refuse
 from babelgate.gateway.http.temporary_keys import TemporaryKeys
 from babelgate.gateway.http.tls import trust_of
 from babelgate.gateway.http.tokens import MAX_TOKEN, TrustedIssuer, read_unverified, refusal
@@ -86,6 +86,7 @@ class Verifier:
         """True if callers need a credential."""
         self.trust = trust_of(settings.tls)
         """Digest of how client certificates are verified; empty if they are no credentials."""
+        self._certificate_groups = CertificateGroups(settings.tls)
 
     async def verify(self, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None = None) -> Principal:
         """Return the principal of a request. `headers` have lower-case names.
@@ -120,7 +121,7 @@ class Verifier:
             raise refuse("it was verified with earlier settings of tls: open a new connection")
         if certificate.expires_at <= self._clock():
             raise refuse("it has expired")
-        return certificate.principal
+        return self._certificate_groups.add_to(certificate.principal)
 
     def method_of(self, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None = None) -> str:
         """Return the kind of credential of a request: `key`, `token`, `certificate` or `none`."""
@@ -142,7 +143,8 @@ class Verifier:
         accepted without another verification.
         """
         if principal.issuer == MTLS:
-            return principal if self.trust and self.trust == previous.trust else None
+            is_same = self.trust and self.trust == previous.trust
+            return self._certificate_groups.add_to(principal) if is_same else None
         if principal.issuer:
             is_same = self._find_issuer(principal.issuer) is previous._find_issuer(principal.issuer)
             return principal if is_same else None
