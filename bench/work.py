@@ -7,7 +7,8 @@ from typing import Any, Final
 from bench.client import KeepAliveConnection
 
 Job = Callable[[KeepAliveConnection, int], Awaitable[None]]
-"""Function (connection, number of the job)."""
+"""Function that does one job on a connection. Its second argument is the number of the job, counted from 0, for ids
+that must differ."""
 
 TOKENS: Final = " ".join(f"token{number:03}" for number in range(200))
 A2A: Final = "A2A-Version: 1.0\r\n"

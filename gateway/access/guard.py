@@ -110,7 +110,8 @@ class GuardedAssistants:
         return await self._hub.assistants.count(principal.owner, self._limit(principal, "count", query))
 
     def _limit(self, principal: Principal, method: str, query: AssistantQuery) -> AssistantQuery:
-        """Return a query for the assistants that the caller may read. Raises forbidden."""
+        """Return the query restricted to assistants that the caller may read. Raises forbidden if the caller may read
+        none."""
         agents = self._gate.agents(principal, method)
         if agents is None:
             return query
@@ -184,7 +185,8 @@ class GuardedCrons:
         return await self._hub.crons.count(principal.owner, self._limit(principal, "count", query))
 
     def _limit(self, principal: Principal, method: str, query: CronQuery) -> CronQuery:
-        """Return a query for the crons that the caller may read. Raises forbidden."""
+        """Return the query restricted to crons that the caller may read. Raises forbidden if the caller may read
+        none."""
         agents = self._gate.agents(principal, method)
         return query if agents is None else replace(query, agents=agents)
 

@@ -33,7 +33,7 @@ class GuardedOverview:
         return await self._hub.overview.runs(principal.owner, query)
 
     async def run(self, principal: Principal, run_id: str) -> RunSummary:
-        """Return a run. Raises forbidden, not_found."""
+        """Return a run. Raises forbidden if the policy does not allow the call, and not_found."""
         owner = await self._gate.owner_of(principal, "run", run_id, "run")
         summary = await self._hub.overview.run(owner, run_id)
         self._gate.check_object(principal, "run", summary.run.agent, f"Run {run_id} not found")
@@ -58,17 +58,18 @@ class GuardedOverview:
         return await self._hub.overview.threads(principal.owner, query)
 
     async def thread(self, principal: Principal, thread_id: str) -> ThreadSummary:
-        """Return a thread. Raises forbidden, not_found."""
+        """Return a thread. Raises forbidden if the policy does not allow the call, and not_found."""
         read = partial(self._hub.overview.thread, thread_id=thread_id)
         return await self._gate.read_thread(principal, thread_id, "thread", read)
 
     async def thread_content(self, principal: Principal, thread_id: str) -> ThreadContent:
-        """Return the runs and files of a thread. Raises forbidden, not_found."""
+        """Return the runs and files of a thread. Raises forbidden if the policy does not allow the call, and
+        not_found."""
         read = partial(self._hub.overview.thread_content, thread_id=thread_id)
         return await self._gate.read_thread(principal, thread_id, "thread_content", read)
 
     async def records(self, principal: Principal, run_id: str, after: int, *, limit: int, folds: bool) -> RunRecords:
-        """Return records of a run. Raises forbidden, not_found."""
+        """Return records of a run. Raises forbidden if the policy does not allow the call, and not_found."""
         owner = await self._gate.check_run(principal, run_id, "records")
         return await self._hub.overview.records(owner, run_id, after, limit=limit, folds=folds)
 

@@ -219,7 +219,8 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Reloading:
-    """Parameters of configuration reloads in a process."""
+    """Source of the configuration, and state from which one process reloads it: as the only process, or as one of
+    several workers."""
 
     source: ConfigSource
     loaded: Settings

@@ -68,7 +68,7 @@ class AgentOverviewHandlers(Handlers):
         return json_response(encode_page(items, None))
 
     async def get_agent(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Return one agent. Raises forbidden, not_found."""
+        """Return one agent. Raises forbidden if the policy does not allow it, and not_found for an unknown agent."""
         info = self._guarded_hub.agent(caller(request).principal, name)
         return json_response(self._encode(self._hub.registry.get(info.name), await self._read_activity(request)))
 

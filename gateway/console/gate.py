@@ -73,7 +73,8 @@ class ConsoleGate:
             raise FaultError(FaultCode.NOT_FOUND, _OFF)
 
     def check_request(self, request: AnyRequest) -> None:
-        """Check that a request was not sent by a page of another origin. Raises forbidden, invalid.
+        """Check that a request was not sent by a page of another origin. Raises forbidden if it was, and invalid for a
+        change without the content type of JSON.
 
         A request that changes something needs the content type of JSON, which a form of another page cannot send.
         """
@@ -135,7 +136,7 @@ class ConsoleGate:
 
 async def check_request(request: AnyRequest) -> Response[Any] | None:
     """Check that a request to the API was sent by the console's own page. It is a hook before the handlers. Raises
-    forbidden, invalid."""
+    forbidden for a request of another page, and invalid for a change without the content type of JSON."""
     gate: ConsoleGate = request.scope["state"][GATE]
     gate.check_request(request)
     return None

@@ -70,7 +70,8 @@ class JobHandlers(Handlers):
         self._runner = JobRunner(hub, port, self.store)
 
     async def create_job(self, request: AnyRequest) -> Response[Any]:
-        """Queue a job. Raises forbidden, invalid, not_found, queue_full, shutting_down, too_large, unavailable."""
+        """Queue a job. Raises forbidden if the caller is no operator or jobs are off, not_found for an unknown agent,
+        and the faults of `read_order` and `JobRunner.submit`."""
         self._check(request)
         order, choices = await read_order(request)
         principal = caller(request).principal

@@ -56,7 +56,7 @@ class RunOverviewHandlers(Handlers):
         return json_response(encode_page([encode_run(each) for each in page.runs], page.next_cursor))
 
     async def get_run(self, request: AnyRequest, run_id: FromPath[str]) -> Response[Any]:
-        """Return one run. Raises forbidden, not_found."""
+        """Return one run. Raises forbidden if the policy does not allow it, and not_found for an unknown run."""
         principal = caller(request).principal
         return json_response(encode_run(await self._guarded_hub.overview.run(principal, read_id(run_id, "Run"))))
 

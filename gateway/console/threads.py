@@ -49,7 +49,8 @@ class ThreadOverviewHandlers(Handlers):
         return json_response(encode_page([_encode_thread(each) for each in page.threads], page.next_cursor))
 
     async def get_thread(self, request: AnyRequest, thread_id: FromPath[str]) -> Response[Any]:
-        """Return one thread with its runs, values, open questions and files. Raises forbidden, not_found."""
+        """Return one thread with its runs, values, open questions and files. Raises forbidden if the policy does not
+        allow it, and not_found for an unknown thread."""
         principal, thread_id = caller(request).principal, read_id(thread_id, "Thread")
         summary = await self._hub.overview.thread(principal, thread_id)
         content = await self._hub.overview.thread_content(principal, thread_id)
@@ -73,7 +74,8 @@ class ThreadOverviewHandlers(Handlers):
 
     async def list_revisions(self, request: AnyRequest, thread_id: FromPath[str]) -> Response[Any]:
         """List the revisions of a thread's state, newest first. Raises forbidden if the policy does not allow it,
-        invalid for a wrong query parameter, not_found for an unknown thread, and too_large if its states are."""
+        invalid for a wrong query parameter, not_found for an unknown thread, and too_large if its log exceeds
+        `limits.thread`."""
         parameters = Parameters(request, "after", "limit")
         limit, after = parameters.limit(), parameters.cursor()
         history = await self._read_history(caller(request).principal, read_id(thread_id, "Thread"))

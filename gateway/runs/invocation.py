@@ -103,7 +103,7 @@ class Origin:
     answer: InterruptAnswered
     """Answer of the user to the gateway's question."""
     has_output: bool
-    """True if the run is known to the agent's server, so that the rest of it can be read there."""
+    """True if the agent's server has assigned an id to the paused run, so that the rest of it can be read there."""
 
 
 class Invocations:

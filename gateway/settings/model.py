@@ -493,8 +493,9 @@ class Settings(BaseSettings):
     artifacts: Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$")] | None = (
         None
     )
-    """Location of these files in an S3-compatible store, instead of a folder: `s3://bucket/prefix`. The address, region
-    and keys of the store come from the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`…"""
+    """S3-compatible store for the files that callers and agents send, instead of a folder: `s3://bucket/prefix`. The
+    address, region and keys of the store come from the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`,
+    `AWS_ACCESS_KEY_ID`…"""
     default_agent: AgentName | None = None
     """Name of the agent for requests that name none. By default the first agent."""
     keys: dict[Owner, ApiKeys] = {}

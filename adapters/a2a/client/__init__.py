@@ -448,7 +448,7 @@ class _Listener:
 
     async def _find_end(self) -> Json | Exception:
         """Request the task, and return it if it has stopped. Return None if the stream may continue, and `_Unanswered`
-        after too many failed requests. Raises agent_invalid."""
+        after too many failed requests. Raises agent_invalid for a malformed task."""
         try:
             (task,) = await _get_task(self._reader, self._binding)
         except FaultError:

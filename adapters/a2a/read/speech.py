@@ -37,8 +37,8 @@ class Speech:
         return None if self.tracker is None else self.tracker.text
 
     def recall_message(self, event: MessageStarted) -> ArtifactTracker | None:
-        """Return the tracker for a recorded message of this run that was read as an answer in the status. Return None
-        for any other message."""
+        """Restore the answer from a recorded message of this run that was read as the answer in a status. Return the
+        answer's tracker, or None for any other message."""
         if IN_STATUS not in event.extra and GROWING not in event.extra:
             return None
         self.tracker = ArtifactTracker("", file=False, message_id=event.message_id)

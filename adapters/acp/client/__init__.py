@@ -352,7 +352,7 @@ class _Run(UpstreamRun):
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
     """Return the agents of an ACP server, from `GET /agents`. `upstream_name` returns the server's own names. Raises
-    agent_invalid."""
+    agent_invalid for a malformed list."""
     response = await HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT).get("/agents")
     try:
         return decode_agents(response)
@@ -391,5 +391,5 @@ def _after(events: list[Json], awaits: int) -> list[Json]:
 
 
 def _run(value: Json) -> w.Run:
-    """Return a server's response as a run object. Raises agent_invalid."""
+    """Return a server's response as a run object. Raises agent_invalid for a malformed one."""
     return decode_reply(w.Run, value)

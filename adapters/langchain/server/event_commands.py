@@ -187,8 +187,9 @@ class Commands:
     # Reading
 
     async def _tree(self, params: JsonObject) -> tuple[JsonObject, int]:
-        """Return the tree of a run's namespaces, with their statuses, and 0. It is computed from the records of the
-        run; the history before it has the questions that are still open. Raises Refused for an unknown run."""
+        """Return the tree of a run's namespaces with their statuses, and 0, because the command adds no events to the
+        thread. The tree is computed from the records of the run; the history before it has the questions that are still
+        open. Raises Refused for an unknown run."""
         run = await self._run_to_show(get_member(params, "run_id"))
         previous = await self._hub.reads.last_begun(self._principal, self._thread_id, ended_before=run.last_seq)
         begins = max(run.first_seq - 1, 0 if previous is None else previous.last_seq)
