@@ -113,7 +113,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     state: JsonObject = {}
     """Members of the state to replace before the run starts, each with its complete new value."""
     as_node: str | None = None
-    """Name of the graph node as whose output the change by `state` is stored."""
+    """Name of the graph node that counts as the author of the change by `state`. None leaves the choice to the
+    graph."""
     strategy: Strategy = "enqueue"
     supersede: bool = False
     """True to cancel a paused task of the thread; otherwise its questions stay open."""
@@ -348,9 +349,9 @@ class Reads(Protocol):
     ) -> Sequence[Turn]:
         """Return the newest turns of a thread, or with `descending=False` the oldest.
 
-        `beyond` is the number of a turn's first record: only turns after that turn, in the order of the result, are
-        returned. Removed runs are left out. A page of long turns may have fewer than `limit`; only an empty list means
-        that there are no more. Raises not_found.
+        `beyond` is the number of the first record of the last turn on the previous page; the result continues after
+        that turn. Removed runs are left out. A page may have fewer than `limit` turns if they are long; only an empty
+        list means that there are no more. Raises not_found.
         """
         ...
 

@@ -274,8 +274,8 @@ class Server(Handlers):
         return _event_stream(log.frames(_last_event_id(request)), run_headers(await self._task(who, run), run.run_id))
 
     async def cancel_run(self, request: AnyRequest) -> Response[Any]:
-        """Cancel the run in the path, and the task that it belongs to. Raises not_found for an unknown run, and
-        task_ended if it has ended."""
+        """Cancel the run in the path, with its task, and return the run with status 202. The run may still be stopping.
+        Raises not_found for an unknown run, and task_ended if it has ended."""
         who = caller(request)
         run = await self._find_run(who, request)
         waits = run.status is RunStatus.PAUSED and await self._questions(who, run)

@@ -50,7 +50,7 @@ _EXIT: Final = 2.0
 """Seconds to wait for the end of a process that has closed a connection, to name the reason. Also the time in which a
 process must end after its control connection. Chosen."""
 _BACKLOG: Final = 1000
-"""Connections that wait while the process is busy. Chosen."""
+"""Maximum number of connections that wait while the process is busy. Chosen."""
 
 
 class AgentProcess:

@@ -83,7 +83,8 @@ class CommandProcess:
     async def start(cls, name: str, spec: ServerSpec) -> "CommandProcess":
         """Start the command, and wait until its server accepts connections.
 
-        Raises OSError if the command cannot be executed or ends before, and TimeoutError.
+        Raises OSError if the command cannot be executed, or ends before its server accepts connections. Raises
+        TimeoutError if that takes longer than `start_timeout`.
         """
         inherited = {key: value for key, value in os.environ.items() if key in _INHERITED}
         child = await Child.spawn(
