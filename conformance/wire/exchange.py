@@ -76,7 +76,7 @@ class SseFrame:
 
     @property
     def json(self) -> Any:
-        """Data of the event as parsed JSON. Raises InvalidJson."""
+        """Data of the event as parsed JSON. Raises InvalidJson if the data is not JSON."""
         return parse_json(self.data)
 
     @property

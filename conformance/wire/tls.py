@@ -42,7 +42,8 @@ def pin_certificate(path: Path) -> ssl.SSLContext:
 
 @cache
 def _open(extra: Path | None, client: tuple[Path, Path | None] | None) -> ssl.SSLContext:
-    """Create a context once: loading the certificates takes longer than many requests. Raises OSError."""
+    """Return the TLS context for these files. It is created once, because loading the certificates takes longer than
+    many requests. Raises OSError if a file cannot be used."""
     context = httpx.create_ssl_context()
     if extra is not None:
         context.load_verify_locations(cafile=extra)

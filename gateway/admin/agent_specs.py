@@ -49,7 +49,9 @@ def check_name(name: str) -> None:
 
 
 async def check_spec(spec: JsonObject, settings: Settings) -> None:
-    """Check the settings of an agent, as a caller has sent them. Raises invalid."""
+    """Check the settings of an agent, as a caller has sent them. Raises invalid for a wrong or unknown setting, for one
+    that only the configuration file may have, and for a server, file or provider that the settings `admin.agent_…` do
+    not permit."""
     for kind in _IN_PROCESS:
         if kind in spec:
             raise FaultError(
@@ -77,7 +79,8 @@ async def check_spec(spec: JsonObject, settings: Settings) -> None:
 
 
 def resolve_spec(spec: JsonObject, admin: AdminSettings) -> AgentSettings:
-    """Return the settings of an agent, with its references replaced. Raises invalid."""
+    """Return the settings of an agent, with its references replaced. Raises invalid for a wrong or unknown setting, and
+    for a reference, file or provider that the settings `admin.agent_…` do not permit."""
     resolved = {**spec, "headers": _resolve_headers("headers", spec.get("headers", {}), admin)}
     auth: object = spec.get("auth")
     if isinstance(auth, dict):
@@ -112,7 +115,8 @@ def _describe(error: ValidationError) -> str:
 
 
 def _resolve_auth(auth: JsonObject, admin: AdminSettings) -> JsonObject:
-    """Return `auth` of an agent with its references replaced. Raises invalid."""
+    """Return `auth` of an agent with its references replaced. Raises invalid for a reference that `admin.agent_secrets`
+    does not permit."""
     resolved = dict(auth)
     if "headers" in auth:
         resolved["headers"] = _resolve_headers("auth.headers", auth["headers"], admin)
@@ -126,8 +130,8 @@ def _resolve_auth(auth: JsonObject, admin: AdminSettings) -> JsonObject:
 
 
 def _check_providers(settings: AgentSettings, admin: AdminSettings) -> None:
-    """Raise invalid unless the gateway may send tokens and users to the identity provider of an agent. Raises
-    invalid."""
+    """Check that the gateway may send tokens and users to the identity providers of an agent. Raises invalid for a
+    provider that is not in `admin.agent_providers`."""
     request = None if settings.auth is None else settings.auth.token_request
     if request is None:
         return

@@ -41,7 +41,8 @@ def import_target(target: str) -> tuple[ModuleType, Any]:
 
 
 def _module(place: str) -> Any:
-    """Import a module by its name or its file, and return it. A file is executed only once. Raises TargetError."""
+    """Import a module by its name or its file, and return it. A file is executed only once. Raises TargetError if the
+    import fails."""
     try:
         return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except (Exception, SystemExit) as error:  # a module can raise anything when it is executed

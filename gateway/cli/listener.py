@@ -72,8 +72,8 @@ def claim_setting(name: str, value: str) -> socket.socket:
 
 
 def _name_setting(bind: Callable[..., socket.socket], name: str, value: str, **options: bool) -> socket.socket:
-    """Call `bind` with the address in a setting, and return the socket. Errors name the setting instead of --host and
-    --port. Raises CliError."""
+    """Call `bind` with the address in a setting, and return the socket. Raises CliError if the host is unknown or the
+    port is in use; it names the setting instead of --host and --port."""
     try:
         return bind(*split_listen(value), **options)
     except CliError as error:

@@ -124,7 +124,8 @@ class Sampler:
         metrics.budgets.set_all(used)
 
     async def _read_budgets(self) -> dict[str, float]:
-        """Return the used part of each budget, by its label. Raises unavailable, shutting_down."""
+        """Return the used part of each budget, by its label. Raises unavailable if the database cannot be read, and
+        shutting_down."""
         limits, used = self._hub.budgets.list_ratio_limits(), dict[str, float]()
         ratios = await self._hub.journal.query(read_ratios, limits.values()) if limits else []
         for name, ratio in zip(limits, ratios, strict=True):

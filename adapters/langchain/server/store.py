@@ -66,8 +66,8 @@ class StoreHandlers(Handlers):
         return answer(None if item is None else _encode(item))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Delete an item. Raises invalid for a malformed body. In the Agent Protocol, also raises not_found for an item
-        that does not exist."""
+        """Delete an item. An item that does not exist is an error only in the Agent Protocol. Raises invalid for a
+        malformed body, and there not_found for an item that does not exist."""
         body = await read_body(request, w.Delete)
         existed = await self._hub.store.delete(principal_of(request), tuple(body.namespace or ()), body.key)
         # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 204, even if there was no item.

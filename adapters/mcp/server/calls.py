@@ -221,7 +221,7 @@ class ToolCalls:
 
     async def _refuse_for_pages(self, who: Caller, writer: ResultWriter, run_id: str) -> None:
         """Cancel a run that waits until its user has opened pages, because the client will repeat the call. The agent
-        has not begun. Do nothing if the caller may not cancel runs. Raises PagesRequired."""
+        has not begun. Then raise PagesRequired with the pages. Do nothing if the caller may not cancel runs."""
         try:
             await self._hub.cancel(who.principal, writer.task.task_id)
         except FaultError:

@@ -121,7 +121,7 @@ class AgentProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open the connection of one run. Raises OSError."""
+        """Open the connection of one run. Raises OSError if the process does not accept it."""
         return await asyncio.open_unix_connection(str(self._folder / "agent"), limit=_BUFFER)
 
     def send(self, frame: ToProcess) -> None:
@@ -237,7 +237,8 @@ class ProcessAgent:
         await self._supervisor.aclose()
 
     async def _process(self) -> AgentProcess:
-        """Return the running process, after a restart if one is due soon. Raises agent_unreachable."""
+        """Return the running process, after a restart if one is due soon. Raises agent_unreachable if the process does
+        not run."""
         await self._supervisor.is_ready(self._patience)
         process = self._supervisor.current
         if isinstance(process, AgentProcess):

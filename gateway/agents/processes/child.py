@@ -88,7 +88,7 @@ async def _serve(control: socket.socket, listener: socket.socket) -> None:
 
 
 def _import(setup: Setup) -> tuple[AgentInfo, Agent]:
-    """Import the agent. Raises TargetError."""
+    """Import the agent. Raises TargetError if it cannot be imported or is no agent."""
     _, target = import_target(setup.target)
     try:
         return wrap(target, setup.name, replay=setup.replay)

@@ -78,7 +78,8 @@ class TokenEndpoint:
         return self._url, self._client_id, self._secret
 
     async def request(self, form: Mapping[str, str]) -> IssuedToken:
-        """Return the token that the provider issues for a form. Raises TokenRefused, ProviderUnavailable."""
+        """Return the token that the provider issues for a form. Raises TokenRefused if the provider refuses, and
+        ProviderUnavailable if it does not respond."""
         began, outcome = time.monotonic(), "cancelled"
         try:
             issued = await self._request(form)
