@@ -230,7 +230,7 @@ class ReplayCursor:
         self._repeated: list[Event] = []
         self._ids: dict[tuple[str, str], str | None] = {}
         """Id of an item in the log, by the name of its id field (`_ID_FIELDS`) and the id that the restarted agent gave
-        to it."""
+        to it. None if the event in the log has no id."""
         for place, event in enumerate(events):
             if not isinstance(event, _UNORDERED):
                 self._add(place, event)

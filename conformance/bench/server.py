@@ -127,8 +127,8 @@ class AgentClient:
             return await _read(response, _MAX_FILE)
 
     async def about(self) -> Mapping[str, Any]:
-        """Return the name, version and description that the server reports, as far as it does. It reads
-        `/ap/v2/agent/info` of the unreleased v2. Return an empty mapping if there is no such page."""
+        """Return the name, version and description from `/ap/v2/agent/info` of the unreleased v2, as far as the server
+        has them. Return an empty mapping if there is no such page."""
         try:
             found = await self._json("GET", f"{self.url}/ap/v2/agent/info")
         except ServerError:

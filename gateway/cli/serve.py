@@ -224,7 +224,8 @@ class Reloading:
 
     source: ConfigSource
     loaded: Settings
-    """Settings as they were read at the start. The settings with which a worker runs differ from them."""
+    """Settings as they were read at the start, with which a reload compares the new ones. A worker runs with other
+    values of `port` and `node`."""
     is_due: bool = False
     """True if the other workers have reloaded the configuration after this process's settings were read."""
 

@@ -66,8 +66,9 @@ class Consents:
     ) -> None:
         """Create the service.
 
-        `find` returns the settings of an agent. `redeem` exchanges a code for tokens. `public_url` and `key` return
-        settings of the current generation, and `issuer_url` the URL of a trusted token issuer by its name.
+        `find` returns the settings of an agent. `redeem` exchanges a code for tokens. `public_url` and `key` return the
+        settings `public_url` and `secrets_key` of the current generation. `issuer_url` returns the URL of a trusted
+        token issuer by its name.
         """
         self.store = store
         self._find = find

@@ -97,7 +97,7 @@ class ThreadTranscript:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Run that was paused because the gateway asked its user for an authorization, and that another run continues."""
+    """Run that another run continues. It was paused because the gateway asked its user for an authorization."""
 
     start: StartedRun
     answer: InterruptAnswered

@@ -37,8 +37,8 @@ class OpenAiTarget:
     ) -> None:
         """Create a client.
 
-        `names` are the schema definitions of a request, an answer and an event. `ask` is a function from a text to the
-        members of a request that sends it, without the model.
+        `names` are the schema definitions of a request, a response and an event. `ask` returns the members of a request
+        with a user's text, except `model`.
         """
         self.wire = wire
         self.base = base

@@ -13,7 +13,7 @@ from babelgate.conformance.wire.exchange import Exchange, SseFrame, dig
 probes: Final = Probes[LangChainTarget]()
 
 _MODES: Final = ["values", "updates", "tasks", "checkpoints", "debug"]
-"""Stream modes that send events at the same moments: at each step of the graph."""
+"""Stream modes that send events at each step of the graph, so that streams of several modes can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
