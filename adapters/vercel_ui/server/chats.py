@@ -1,0 +1,91 @@
+"""Lookup of chats: the thread that a page's id of a chat names, and the runs behind it."""
+
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+from litestar.connection import ASGIConnection
+
+from babelgate.adapters.kit.integer import read_integer
+from babelgate.adapters.vercel_ui import wire as w
+from babelgate.adapters.vercel_ui.codec import PROTOCOL
+from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
+from babelgate.adapters.vercel_ui.write.view import ReplyView
+from babelgate.canonical import FaultCode, FaultError, Hub, Principal
+from babelgate.canonical.value import is_uuid
+
+SDK_HEADER: Final = "Babelgate-Sdk"
+"""Request header with the major version of the page's SDK. A query parameter of the transport's URL would get lost when
+the page reconnects."""
+_TRUE: Final = frozenset({"1", "true"})
+
+
+def sdk_of(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
+    """Return the major version of the SDK that a request names, in its query or header. Raises invalid."""
+    text = connection.query_params.get("sdk") or connection.headers.get(SDK_HEADER)
+    if text is None:
+        return w.DEFAULT_SDK
+    found = next((sdk for sdk in w.SDKS if str(sdk) == text), None)
+    if found is None:
+        raise FaultError(FaultCode.INVALID, f"sdk: expected 5, 6 or 7, got {text[:20]!r}")
+    return found
+
+
+def flag(connection: ASGIConnection[Any, Any, Any, Any], name: str) -> bool:
+    """Return True if a parameter of the query is `true` or `1`."""
+    return connection.query_params.get(name, "") in _TRUE
+
+
+def start_index(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
+    """Return the number of chunks to skip. Raises invalid."""
+    text = connection.query_params.get("startIndex")
+    return 0 if text is None else read_integer(text, "startIndex", 0)
+
+
+def place_of(chat_id: str) -> tuple[str | None, str | None]:
+    """Return the thread id and the alias of a chat. A chat whose id is a UUID is the thread with that id."""
+    return (str(UUID(chat_id)), None) if is_uuid(chat_id) else (None, chat_id)
+
+
+async def find_thread(hub: Hub, principal: Principal, agent: str, chat_id: str) -> str | None:
+    """Return the id of a chat's thread, or None if there is none."""
+    thread_id, alias = place_of(chat_id)
+    if alias is not None:
+        return await hub.reads.thread_of(principal, PROTOCOL, agent, alias)
+    return await or_none(hub, principal, thread_id or "")
+
+
+async def or_none(hub: Hub, principal: Principal, thread_id: str) -> str | None:
+    """Return the id of a thread if it exists, and None otherwise."""
+    try:
+        await hub.reads.thread(principal, thread_id)
+    except FaultError as error:
+        if error.fault.code is not FaultCode.NOT_FOUND:
+            raise
+        return None
+    return thread_id
+
+
+async def read_log(hub: Hub, principal: Principal, thread_id: str) -> ChatLog:
+    """Return the index of a thread's log. Raises not_found."""
+    return await hub.reads.snapshot(principal, thread_id, ChatLog, ChatLog)
+
+
+def view_maker(
+    connection: ASGIConnection[Any, Any, Any, Any], base_url: str, agent: str
+) -> Callable[[ChatRun, str], ReplyView]:
+    """Return the function that makes the view of a run's message on a thread. Raises invalid."""
+    sdk, steps = sdk_of(connection), flag(connection, "steps")
+
+    def make(run: ChatRun, thread_id: str) -> ReplyView:
+        return ReplyView(
+            message_id=run.message_id,
+            agent=agent,
+            base_url=base_url,
+            thread_id=thread_id,
+            task_id=run.task_id,
+            sdk=sdk,
+            steps=steps,
+        )
+
+    return make
