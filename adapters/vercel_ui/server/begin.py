@@ -31,7 +31,7 @@ from babelgate.adapters.vercel_ui.codec import (
     tool_ids,
 )
 from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
-from babelgate.adapters.vercel_ui.server.chats import find_thread, place_of, read_log
+from babelgate.adapters.vercel_ui.server.chats import find_thread, message_ids, place_of, read_log
 from babelgate.canonical import (
     Answers,
     FaultCode,
@@ -46,9 +46,7 @@ from babelgate.canonical import (
     Submission,
 )
 from babelgate.canonical.fault import ANSWER_SCHEMA
-from babelgate.canonical.history import Revision
 from babelgate.canonical.hub import Fork
-from babelgate.canonical.json import objects_in
 from babelgate.canonical.value import Json, is_uuid
 
 
@@ -81,16 +79,25 @@ class ChatPost:
         log = ChatLog() if thread_id is None else await read_log(self._hub, self._who.principal, thread_id)
         if last.role == "assistant":
             return await self._continue(last, thread_id, log)
+        if (answered := self._answered_message()) is not None:
+            return await self._continue(answered, thread_id, log)
         known = log.find(last.id) if last.id and log.is_user_message(last.id) else None
         is_plain = not self._body.is_regenerate and self._body.message_id != last.id
         if known is not None and thread_id is not None and is_plain:
             return Begun(thread_id=thread_id, run=known, receipt=None)
         new_messages, base = self._split(log, known)
         if known is None:
-            answered = await self._answer_in_words(log, new_messages)
-            if answered is not None:
-                return answered
+            typed = await self._answer_in_words(log, new_messages)
+            if typed is not None:
+                return typed
         return await self._submit(thread_id, log, new_messages, base)
+
+    def _answered_message(self) -> w.UIMessage | None:
+        """Return the assistant's message that the page has completed although messages follow it (ai 6.0.326)."""
+        named = (message for message in self._messages if message.id == self._body.message_id)
+        return next(
+            (message for message in named if message.role == "assistant" and not self._body.is_regenerate), None
+        )
 
     async def _thread_id(self, last: w.UIMessage) -> str | None:
         """Return the thread of the chat. A request without a chat may name the task of the message that it
@@ -136,14 +143,14 @@ class ChatPost:
             history = await resolve_own_files(self._hub, self._who, decode_history(before))
             if head is not None and thread_id is not None:
                 run_input = run_input.replace(checkpoint=await self._empty_state(thread_id, log))
-        new_thread, alias = (None, None) if body.id is None else place_of(body.id)
+        place = (thread_id, None) if thread_id is not None or body.id is None else place_of(body.id)
         submission = Submission(
             agent=self._agent,
             protocol=PROTOCOL,
             version=VERSION,
             input=run_input,
-            thread_id=new_thread,
-            alias=alias,
+            thread_id=place[0],
+            alias=place[1],
             history=history,
             fork=fork,
             strategy="interrupt",
@@ -170,7 +177,7 @@ class ChatPost:
             principal, thread_id, StateHistory, partial(StateHistory, thread_id, principal.owner)
         )
         state = None if history.head_id is None else history.get(history.head_id)
-        removed = () if state is None else _message_ids(state)
+        removed = () if state is None else message_ids(state)
         return await self._hub.update_state(principal, StateUpdate(thread_id=thread_id, removed_ids=removed))
 
     async def _cancel(self, thread_id: str, run: ChatRun) -> None:
@@ -275,13 +282,6 @@ class ChatPost:
                 return self._begun(receipt, message_id)
             seq = receipt.seq
         return self._begun(await self._hub.answer(principal, given), message_id, seq)
-
-
-def _message_ids(state: Revision) -> tuple[str, ...]:
-    """Return the ids of the messages of a state. An agent with its own state keeps them in a value."""
-    messages = objects_in(state.values.get("messages"))
-    ids = [message.message_id or "" for message in state.messages]
-    return tuple(ids or [str(message["id"]) for message in messages if message.get("id")])
 
 
 def _nothing_to_continue(why: str) -> FaultError:

@@ -12,6 +12,8 @@ from babelgate.adapters.vercel_ui.codec import PROTOCOL
 from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
 from babelgate.adapters.vercel_ui.write.view import ReplyView
 from babelgate.canonical import FaultCode, FaultError, Hub, Principal
+from babelgate.canonical.history import Revision
+from babelgate.canonical.json import objects_in
 from babelgate.canonical.value import is_uuid
 
 SDK_HEADER: Final = "Babelgate-Sdk"
@@ -89,3 +91,10 @@ def view_maker(
         )
 
     return make
+
+
+def message_ids(state: Revision) -> tuple[str, ...]:
+    """Return the ids of the messages of a state. An agent with its own state keeps them in a value."""
+    messages = objects_in(state.values.get("messages"))
+    ids = [message.message_id or "" for message in state.messages]
+    return tuple(ids or [str(message["id"]) for message in messages if message.get("id")])

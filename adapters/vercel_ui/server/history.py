@@ -8,6 +8,7 @@ import msgspec
 
 from babelgate.adapters.vercel_ui.codec import encode_user_message
 from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
+from babelgate.adapters.vercel_ui.server.chats import message_ids
 from babelgate.adapters.vercel_ui.write.reply import ReplyWriter
 from babelgate.adapters.vercel_ui.write.ui_message import UiMessageBuilder
 from babelgate.adapters.vercel_ui.write.view import ReplyView
@@ -51,6 +52,8 @@ class ChatReader:
         line: set[str] = set()
         checkpoint = history.head_id
         while checkpoint is not None and (revision := history.get(checkpoint)) is not None:
+            if revision.run_id is None and not message_ids(revision):  # a page that began again (`ChatPost`)
+                break
             line.add(revision.run_id or "")
             checkpoint = revision.parent_id
         made = {revision.run_id for revision in history.all()}
