@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
+from babelgate.canonical import FULL, Carry, Feature, dropped, whole
 
 VERSION: Final = "ui-message-stream-v1"
 """Value of the header of a stream, the only version of the format."""
@@ -14,14 +14,14 @@ _CHUNKS: Final = "ui-message-chunks.ts"
 CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
     Feature.DATA: whole("as a data part", f"{_OWN}, What a stream contains"),
-    Feature.FILE_BYTES: lossy("a file larger than `limits.inline` is a URL", f"{_OWN}, Files"),
+    Feature.FILE_BYTES: whole("a file larger than `limits.inline` is a URL of the gateway", f"{_OWN}, Files"),
     Feature.FILE_URL: whole("with its name in the provider metadata", f"{_OWN}, Files"),
     Feature.REASONING: FULL,
-    Feature.REFUSAL: lossy("normal text, and the finish reason content-filter", _CHUNKS),
+    Feature.REFUSAL: whole("text with a mark in the provider metadata", f"{_OWN}, What a stream contains"),
     Feature.CITATION: whole("with its place in the provider metadata", f"{_OWN}, What a stream contains"),
     Feature.TOOL_ACTIVITY: FULL,
     Feature.CALLER_TOOLS: whole("for agents that read the run's configuration", f"{_OWN}, Tools of the page"),
-    Feature.STEP: dropped("a step of the SDK has no name; the gateway shows none by choice", _CHUNKS),
+    Feature.STEP: whole("as a data part, for callers that request it", f"{_OWN}, What a stream contains"),
     Feature.PROGRESS: whole("as a data part", f"{_OWN}, What a stream contains"),
     Feature.ARTIFACT: whole("as a data part", f"{_OWN}, Files"),
     Feature.ARTIFACT_APPEND: whole("as one data part for each piece", f"{_OWN}, Files"),
@@ -36,7 +36,7 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.FAULT: whole("with its code in the metadata", f"{_OWN}, Errors"),
     Feature.STRUCTURED_OUTPUT: whole("as a data part", f"{_OWN}, What a stream contains"),
     Feature.USAGE: whole("in the metadata", f"{_OWN}, What a stream contains"),
-    Feature.METADATA: whole("that of the run in the request, that of messages in data parts", f"{_OWN}, Metadata"),
+    Feature.METADATA: whole("in the request, and in the provider metadata of parts", f"{_OWN}, Metadata"),
     Feature.STATE: dropped("a chat has only messages", _CHUNKS),
     Feature.HISTORY: FULL,
     Feature.FORK: FULL,

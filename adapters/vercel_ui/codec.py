@@ -99,7 +99,7 @@ def decode_message(message: w.UIMessage, where: str = "message") -> Message:
 
 
 def decode_history(messages: Sequence[w.UIMessage]) -> Iterator[Message]:
-    """Yield the messages of a conversation that was held elsewhere. Results of tools are messages of their own. Raises
+    """Yield the messages of a conversation that was held elsewhere. A result of a tool is a separate message. Raises
     invalid."""
     for number, message in enumerate(messages):
         if message.role != "assistant":
@@ -176,7 +176,7 @@ def tools_of(body: w.ChatRequest) -> list[JsonObject]:
     assistant-ui sends an object of them by name (`AssistantChatTransport`). A list is taken as it is.
     """
     tools: list[JsonObject] = []
-    for name, tool in _declared(body):
+    for name, tool in _declarations(body):
         if name == ASK:
             continue
         if isinstance(body.tools, list):
@@ -192,12 +192,12 @@ def tools_of(body: w.ChatRequest) -> list[JsonObject]:
     return tools
 
 
-def declares_ask(body: w.ChatRequest) -> bool:
+def has_ask_tool(body: w.ChatRequest) -> bool:
     """Return True if the page declares `ask_caller`."""
-    return any(name == ASK for name, _ in _declared(body))
+    return any(name == ASK for name, _ in _declarations(body))
 
 
-def _declared(body: w.ChatRequest) -> Iterator[tuple[str, JsonObject]]:
+def _declarations(body: w.ChatRequest) -> Iterator[tuple[str, JsonObject]]:
     """Yield the declared tools by name."""
     if isinstance(body.tools, dict):
         yield from ((name, as_object(tool)) for name, tool in body.tools.items())
@@ -353,7 +353,7 @@ def answer_message(answer: PartAnswer) -> Message:
     return Message(role="user", parts=(DataPart(data=answer.value),))
 
 
-def takes_text(question: Interrupt, *, asks: bool, sdk: int) -> bool:
+def can_answer_in_words(question: Interrupt, *, asks: bool, sdk: int) -> bool:
     """Return True if a message of the user answers a question. `asks` is True if the page shows questions as calls of
     `ask_caller`."""
     if called_part(question) is not None:

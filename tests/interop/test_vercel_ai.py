@@ -112,7 +112,7 @@ async def test_a_page_holds_a_conversation(gateway: Running, page: OfficialClien
 
 
 @pytest.mark.parametrize("sdk", SDKS)
-async def test_a_page_executes_a_tool_of_its_own(gateway: Running, page: OfficialClient, sdk: str) -> None:
+async def test_a_page_executes_a_tool(gateway: Running, page: OfficialClient, sdk: str) -> None:
     chat = await Chat(page, gateway.url, sdk, "weather").open(auto="tools", outputs={"weather": "21 °C"})
     await chat.call("send", text="go")
     view = await chat.call("settle", requests=2)
@@ -129,9 +129,9 @@ async def test_a_page_approves_a_tool_of_the_agent(
 ) -> None:
     chat = await Chat(page, gateway.url, sdk, "mail").open(auto="approvals")
     view = await chat.call("send", text="x")
-    (asked,) = [part for part in view["messages"][-1]["parts"] if part.get("state") == "approval-requested"]
-    assert (asked["toolName"], asked["input"]) == ("send_mail", {"to": "x"})
-    view = await chat.call("approve", approval_id=asked["approval"]["id"], approved=approved, requests=2)
+    (approval,) = [part for part in view["messages"][-1]["parts"] if part.get("state") == "approval-requested"]
+    assert (approval["toolName"], approval["input"]) == ("send_mail", {"to": "x"})
+    view = await chat.call("approve", approval_id=approval["approval"]["id"], approved=approved, requests=2)
     assert view["requests"] == 2
     assert len(view["messages"]) == 2
     (done,) = [part for part in view["messages"][-1]["parts"] if part.get("toolName") == "send_mail"]

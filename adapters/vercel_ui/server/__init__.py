@@ -22,7 +22,7 @@ from babelgate.adapters.vercel_ui.server.begin import ChatPost
 from babelgate.adapters.vercel_ui.server.chat_log import ChatRun
 from babelgate.adapters.vercel_ui.server.chats import find_thread, read_log, sdk_of, start_index, view_maker
 from babelgate.adapters.vercel_ui.server.follow import ReplyStream
-from babelgate.adapters.vercel_ui.server.history import ChatReader
+from babelgate.adapters.vercel_ui.server.history import ChatHistoryReader
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub, Task
 from babelgate.canonical.value import is_uuid
 
@@ -141,7 +141,7 @@ class Server(Handlers):
         make_view = view_maker(request, who.base_url, agent)
         messages = []
         if log.head is not None:
-            reader = ChatReader(self._hub, who.principal, thread_id, make_view(log.head, thread_id))
+            reader = ChatHistoryReader(self._hub, who.principal, thread_id, make_view(log.head, thread_id))
             messages = await reader.read(log)
         return json_response({"id": chat_id, "messages": messages})
 

@@ -19,15 +19,15 @@ from babelgate.adapters.vercel_ui.codec import (
     PROTOCOL,
     PartAnswer,
     answer_message,
+    can_answer_in_words,
     config_of,
-    declares_ask,
     decode_answers,
     decode_history,
     decode_message,
+    has_ask_tool,
     invalid,
     request_messages,
     run_extra,
-    takes_text,
     tool_ids,
 )
 from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
@@ -51,7 +51,7 @@ from babelgate.canonical.value import Json, is_uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class BegunReply:
     """Run that answers a request."""
 
     thread_id: str
@@ -70,9 +70,9 @@ class ChatPost:
         self._body = body
         self._sdk = sdk
         self._messages = request_messages(body)
-        self._asks = declares_ask(body)
+        self._asks = has_ask_tool(body)
 
-    async def begin(self) -> Begun:
+    async def begin(self) -> BegunReply:
         """Start, continue or join a run. Raises invalid, not_found, not_awaiting, conflict."""
         last = self._messages[-1]
         thread_id = await self._thread_id(last)
@@ -81,12 +81,12 @@ class ChatPost:
             return await self._continue(last, thread_id, log)
         if (answered := self._answered_message()) is not None:
             return await self._continue(answered, thread_id, log)
-        known = log.find(last.id) if last.id and log.is_user_message(last.id) else None
+        earlier_run = log.find(last.id) if last.id and log.is_user_message(last.id) else None
         is_plain = not self._body.is_regenerate and self._body.message_id != last.id
-        if known is not None and thread_id is not None and is_plain:
-            return Begun(thread_id=thread_id, run=known, receipt=None)
-        new_messages, base = self._split(log, known)
-        if known is None:
+        if earlier_run is not None and thread_id is not None and is_plain:
+            return BegunReply(thread_id=thread_id, run=earlier_run, receipt=None)
+        new_messages, base = self._split(log, earlier_run)
+        if earlier_run is None:
             typed = await self._answer_in_words(log, new_messages)
             if typed is not None:
                 return typed
@@ -114,12 +114,11 @@ class ChatPost:
                 raise
             return None
 
-    def _split(self, log: ChatLog, known: ChatRun | None) -> tuple[Sequence[w.UIMessage], ChatRun | None]:
-        """Return the messages of the new input, and the last run of the turn before it that the log knows. `known` is
-        the run of the last message, if the log has it."""
+    def _split(self, log: ChatLog, earlier_run: ChatRun | None) -> tuple[Sequence[w.UIMessage], ChatRun | None]:
+        """Return the messages of the new input, and the last run of the turn before it that the log knows. `earlier_run` is the run of the last message, if the log has it."""
         messages = self._messages
-        if known is not None and self._body.messages is None:
-            first = log.runs_of(known.message_id)[0]
+        if earlier_run is not None and self._body.messages is None:
+            first = log.runs_of(earlier_run.message_id)[0]
             return messages, next((run for run in reversed(log.runs.values()) if run.seq < first.seq), None)
         start = len(messages) - 1
         while start > 0 and messages[start - 1].role != "assistant" and log.find(messages[start - 1].id) is None:
@@ -131,7 +130,7 @@ class ChatPost:
 
     async def _submit(
         self, thread_id: str | None, log: ChatLog, new_messages: Sequence[w.UIMessage], base: ChatRun | None
-    ) -> Begun:
+    ) -> BegunReply:
         """Start a run with new messages, from the state after `base`."""
         body, head = self._body, log.head
         instructions = (Message.of(body.system, "system"),) if body.system else ()
@@ -159,7 +158,7 @@ class ChatPost:
             if_missing="recreate",
         )
         receipt = await self._hub.submit(self._who.principal, submission)
-        return self._begun(receipt, receipt.task_id)
+        return self._reply_of(receipt, receipt.task_id)
 
     def _has_whole_history(self, log: ChatLog) -> bool:
         """Return True if the messages of the request are all that precedes its answer. An app that sends only the last
@@ -202,7 +201,7 @@ class ChatPost:
             extra=run_extra(asks=self._asks, typed=typed),
         )
 
-    def _begun(self, receipt: Receipt, message_id: str, seq: int | None = None) -> Begun:
+    def _reply_of(self, receipt: Receipt, message_id: str, seq: int | None = None) -> BegunReply:
         """Return the run of a receipt. `seq` is that of the record before the first one that is shown."""
         run = ChatRun(
             run_id=receipt.run_id,
@@ -213,11 +212,11 @@ class ChatPost:
             seq=(receipt.seq if seq is None else seq) + 1,
             asks=self._asks,
         )
-        return Begun(thread_id=receipt.thread_id, run=run, receipt=receipt)
+        return BegunReply(thread_id=receipt.thread_id, run=run, receipt=receipt)
 
     # Answers
 
-    async def _answer_in_words(self, log: ChatLog, new_messages: Sequence[w.UIMessage]) -> Begun | None:
+    async def _answer_in_words(self, log: ChatLog, new_messages: Sequence[w.UIMessage]) -> BegunReply | None:
         """Answer the oldest question that takes text with the messages of the user. Return None if there is none."""
         head = log.head
         if head is None or not head.has_ended or head.agent != self._agent:
@@ -225,7 +224,7 @@ class ChatPost:
         if any(message.role != "user" for message in new_messages):
             return None
         questions = await self._hub.reads.open_interrupts(self._who.principal, head.task_id)
-        question = next((each for each in questions if takes_text(each, asks=head.asks, sdk=self._sdk)), None)
+        question = next((each for each in questions if can_answer_in_words(each, asks=head.asks, sdk=self._sdk)), None)
         if question is None:
             return None
         messages = tuple(map(decode_message, new_messages))
@@ -242,9 +241,9 @@ class ChatPost:
             if error.fault.details.get("reason") == ANSWER_SCHEMA:  # the text is no answer, so it is a new input
                 return None
             raise
-        return self._begun(receipt, receipt.run_id)
+        return self._reply_of(receipt, receipt.run_id)
 
-    async def _continue(self, last: w.UIMessage, thread_id: str | None, log: ChatLog) -> Begun:
+    async def _continue(self, last: w.UIMessage, thread_id: str | None, log: ChatLog) -> BegunReply:
         """Answer questions with the parts of the assistant's message, or join the run that these answers have
         started."""
         principal, runs = self._who.principal, log.runs_of(last.id)
@@ -257,31 +256,31 @@ class ChatPost:
         if not answers:
             # The same request again: its run is the newest one.
             if len(runs) > 1 and runs[-1].run_id in {log.answered.get(each) for each in tool_ids(last)}:
-                return Begun(thread_id=thread_id, run=runs[-1], receipt=None)
+                return BegunReply(thread_id=thread_id, run=runs[-1], receipt=None)
             raise _nothing_to_continue("it answers no open question")
         return await self._answer(runs[-1].task_id, last.id, answers)
 
-    async def _answer(self, task_id: str, message_id: str, answers: Sequence[PartAnswer]) -> Begun:
+    async def _answer(self, task_id: str, message_id: str, answers: Sequence[PartAnswer]) -> BegunReply:
         """Commit the answers of a message. The declined ones are committed first, and the run of the others
         continues."""
         principal = self._who.principal
         run_input = await self._input(tuple(map(answer_message, answers)))
         values = {answer.question_id: answer.value for answer in answers if not answer.is_declined}
         declined: dict[str, Json] = {answer.question_id: None for answer in answers if answer.is_declined}
-        given = Answers(task_id=task_id, values=values, input=run_input, protocol=PROTOCOL)
+        accepted = Answers(task_id=task_id, values=values, input=run_input, protocol=PROTOCOL)
         seq: int | None = None
         if declined:
             if values:
-                await self._hub.check_answers(principal, given)
+                await self._hub.check_answers(principal, accepted)
             decline_input = RunInput(headers=self._who.headers, extra=run_input.extra) if values else run_input
             decline = Answers(
                 task_id=task_id, values=declined, action="decline", input=decline_input, protocol=PROTOCOL
             )
             receipt = await self._hub.answer(principal, decline)
             if not values:
-                return self._begun(receipt, message_id)
+                return self._reply_of(receipt, message_id)
             seq = receipt.seq
-        return self._begun(await self._hub.answer(principal, given), message_id, seq)
+        return self._reply_of(await self._hub.answer(principal, accepted), message_id, seq)
 
 
 def _nothing_to_continue(why: str) -> FaultError:

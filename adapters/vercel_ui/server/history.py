@@ -17,7 +17,7 @@ from babelgate.canonical.event import RunCreated, RunEnded
 from babelgate.canonical.value import JsonObject
 
 
-class ChatReader:
+class ChatHistoryReader:
     """Reader of the messages of one chat. Only the current branch of the thread is shown.
 
     The answer to a run that has not ended is left out: the page reads it as a stream, which SDKs before 5.0.233 append
@@ -34,13 +34,13 @@ class ChatReader:
 
     async def read(self, log: ChatLog) -> list[JsonObject]:
         """Return the messages, oldest first."""
-        shown = {run.run_id: run for run in await self._branch(log)}
+        visible_runs = {run.run_id: run for run in await self._branch(log)}
         by_task: dict[str, list[_Reply]] = {}
         scope = Scope(self._thread_id)
         async with aclosing(self._hub.reads.log(self._principal, scope, inline=True)) as batches:
             async for batch in batches:
                 for record in batch:
-                    self._read(record, shown, by_task.setdefault(record.task_id or "", []))
+                    self._read(record, visible_runs, by_task.setdefault(record.task_id or "", []))
         return [message for reply in self._replies.values() for message in reply.messages()]
 
     async def _branch(self, log: ChatLog) -> Sequence[ChatRun]:
@@ -56,14 +56,14 @@ class ChatReader:
                 break
             line.add(revision.run_id or "")
             checkpoint = revision.parent_id
-        made = {revision.run_id for revision in history.all()}
+        run_ids = {revision.run_id for revision in history.all()}
         # A question that was answered makes a state of each of its runs, so the runs of a message stay together.
-        messages = {run.message_id for run in log.runs.values() if run.run_id in line or run.run_id not in made}
+        messages = {run.message_id for run in log.runs.values() if run.run_id in line or run.run_id not in run_ids}
         return [run for run in log.runs.values() if run.message_id in messages]
 
-    def _read(self, record: Record, shown: dict[str, ChatRun], replies: "list[_Reply]") -> None:
+    def _read(self, record: Record, visible_runs: dict[str, ChatRun], replies: "list[_Reply]") -> None:
         event = record.event
-        if isinstance(event, RunCreated) and (run := shown.get(event.run_id)) is not None:
+        if isinstance(event, RunCreated) and (run := visible_runs.get(event.run_id)) is not None:
             if run.message_id not in self._replies:
                 reply = _Reply(ReplyWriter(_replace_ids(self._view, run)), event.run_id)
                 self._replies[run.message_id] = reply

@@ -181,7 +181,7 @@ class Contents:
         elif text or event.open:
             self._sent.add(message_id)
             self._has_text = self._has_text or kind == "text"
-            mark = self._mark(message, {"refusal": True} if is_refusal else {})
+            mark = _provider(self._with_metadata(message, {"refusal": True} if is_refusal else {}))
             yield {"type": f"{kind}-start", "id": opened.part_id, **mark}
             if text:
                 yield {"type": f"{kind}-delta", "id": opened.part_id, "delta": text}
@@ -221,12 +221,13 @@ class Contents:
         if event.finish in ("length", "refusal") and self.finish_reason == "stop":
             self.finish_reason = "length" if event.finish == "length" else "content-filter"
 
-    def _mark(self, message: _OpenMessage, own: JsonObject) -> JsonObject:
-        """Return the provider metadata of a part, with the metadata of its message in the first one."""
+    @staticmethod
+    def _with_metadata(message: _OpenMessage, members: JsonObject) -> JsonObject:
+        """Return the provider metadata of a part, and the metadata of its message if the part is the first one."""
         if message.metadata:
-            own = {**own, "metadata": message.metadata}
+            members = {**members, "metadata": message.metadata}
             message.metadata = {}
-        return {"providerMetadata": {w.OWN: own}} if own else {}
+        return members
 
     # Parts
 
@@ -238,7 +239,7 @@ class Contents:
                 self._show("data-part", json_text(part.data))
                 yield {"type": "data-part", "id": part_id, "data": part.data}
             case FilePart():
-                yield self._file(part, self._mark(message, {"id": part_id}))
+                yield self._file(part, self._with_metadata(message, {"id": part_id}))
             case AnnotationPart():
                 yield self._source(part, part_id)
             case ToolCallPart(side="agent"):
@@ -249,18 +250,17 @@ class Contents:
             case _:
                 pass
 
-    def _file(self, part: FilePart, mark: JsonObject) -> w.Chunk:
-        chunk: w.Chunk = {"type": "file", "url": self._view.file_url(part), "mediaType": media_type_of(part), **mark}
+    def _file(self, part: FilePart, members: JsonObject) -> w.Chunk:
+        """Return the chunk of a file. `members` are its provider metadata, to which the name is added."""
         if part.name is not None:
-            own = {**chunk.get("providerMetadata", {}).get(w.OWN, {}), "name": part.name}
-            chunk["providerMetadata"] = {w.OWN: own}
-        return chunk
+            members = {**members, "name": part.name}
+        url, media_type = self._view.file_url(part), media_type_of(part)
+        return {"type": "file", "url": url, "mediaType": media_type, **_provider(members)}
 
     @staticmethod
     def _source(part: AnnotationPart, part_id: str) -> w.Chunk:
         names = ("start", "end", "description")
-        own = {name: getattr(part, name) for name in names if getattr(part, name) is not None}
-        mark: JsonObject = {"providerMetadata": {w.OWN: own}} if own else {}
+        mark = _provider({name: getattr(part, name) for name in names if getattr(part, name) is not None})
         if part.url is None:
             title = part.title or part.description or "Note"
             return {"type": "source-document", "sourceId": part_id, "mediaType": "text/plain", "title": title, **mark}
@@ -316,7 +316,7 @@ class Contents:
         piece_id = artifact_id if number == 0 else f"{artifact_id}.{number}"
         yield {"type": "data-artifact", "id": piece_id, "data": data}
         if isinstance(event.part, FilePart) and _SHOWN.match(media_type_of(event.part)):
-            yield self._file(event.part, {"providerMetadata": {w.OWN: {"artifact": artifact_id}}})
+            yield self._file(event.part, {"artifact": artifact_id})
 
     def _artifact_part(self, part: Part) -> JsonObject:
         match part:
@@ -365,8 +365,7 @@ class Contents:
         """Yield the data as text, marked with the type of the data part that it shows."""
         text, part_id = "".join(text for _, text in self._fallback), "shown"
         if text:
-            mark = {w.OWN: {"shows": self._fallback[0][0]}}
-            yield {"type": "text-start", "id": part_id, "providerMetadata": mark}
+            yield {"type": "text-start", "id": part_id, **_provider({"shows": self._fallback[0][0]})}
             yield {"type": "text-delta", "id": part_id, "delta": text}
             yield {"type": "text-end", "id": part_id}
 
@@ -383,6 +382,11 @@ class Contents:
         StepStarted: _step,
         StepEnded: _step,
     }
+
+
+def _provider(members: JsonObject) -> JsonObject:
+    """Return the gateway's own members of a part as its provider metadata."""
+    return {"providerMetadata": {w.OWN: members}} if members else {}
 
 
 def _error_text(output: Json) -> str:

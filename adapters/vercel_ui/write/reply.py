@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from babelgate.adapters.vercel_ui import wire as w
+from babelgate.adapters.vercel_ui.carries import CARRIES
 from babelgate.adapters.vercel_ui.codec import can_ask, is_new_reply
 from babelgate.adapters.vercel_ui.write.contents import Contents
 from babelgate.adapters.vercel_ui.write.questions import Questions
 from babelgate.adapters.vercel_ui.write.usage import encode_usage
 from babelgate.adapters.vercel_ui.write.view import ReplyView
-from babelgate.canonical import Fault, FaultCode, Record, RunStatus
+from babelgate.canonical import Fault, FaultCode, Feature, Record, RunStatus, TaskState
 from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
@@ -28,14 +29,19 @@ from babelgate.canonical.event import (
     RunCreated,
     RunEnded,
     RunStarted,
+    StateSaved,
     StepEnded,
     StepStarted,
+    TaskChanged,
     ToolEnded,
     ToolStarted,
 )
+from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Loss, losses_by_feature
 from babelgate.canonical.value import JsonObject
 
+_ENDS: Final = TERMINAL - {TaskState.COMPLETED}
+_NO_STEPS: Final = "only for callers that request them"
 _RESTARTED: Final = Fault(
     code=FaultCode.AGENT_FAILED,
     message="The agent was started again, and what it had sent is void. Reload the chat.",
@@ -65,7 +71,7 @@ class ReplyWriter:
         self._questions = Questions(view)
         self._is_step_open = False
         self.is_broken = False
-        """True if the last chunk has told the page that the message is void. No chunk follows."""
+        """True if the last chunk reported that the message is void. No chunk follows."""
 
     def start(self, run_id: str) -> w.Chunk:
         """Return the first chunk of a stream whose first run is `run_id`."""
@@ -82,6 +88,8 @@ class ReplyWriter:
             return []
         if isinstance(event, InterruptAnswered):
             return self._questions.answer(event)
+        if isinstance(event, TaskChanged):
+            return self._change_task(event)
         if record.run_id not in self.run_ids or self.is_broken:
             return []
         write = self._WRITES.get(type(event))
@@ -100,7 +108,7 @@ class ReplyWriter:
         return self._contents.add_texts(event, texts)
 
     def _create_run(self, event: RunCreated) -> None:
-        """Decide whether a run belongs to the message."""
+        """Add a run to the message if it belongs there."""
         if not self._has_begun:
             self._is_current = self.view.message_id in (self.view.task_id, event.run_id)
         elif is_new_reply(event):
@@ -112,6 +120,16 @@ class ReplyWriter:
         self.run_ids.append(event.run_id)
         self._questions.can_ask = can_ask(event)
         self._contents.begin()
+
+    def _change_task(self, event: TaskChanged) -> list[w.Chunk]:
+        """Return the end of a task without success, in the metadata: a page cannot see it in the message, and a task
+        that waits for an answer ends without a run."""
+        if event.state not in _ENDS or not self._is_current:
+            return []
+        members: JsonObject = {"status": event.state.value}
+        if event.fault is not None:
+            members["fault"] = {"code": str(event.fault.code), "message": event.fault.message}
+        return [{"type": "message-metadata", "messageMetadata": {w.OWN: members}}]
 
     def _begin_step(self, chunks: list[w.Chunk]) -> None:
         if not self._is_step_open:
@@ -142,6 +160,18 @@ class ReplyWriter:
         chunks += self._contents.close()
         chunks += self._contents.add_attachments(event)
         chunks += self._questions.ask(event)
+
+    def _step(self, chunks: list[w.Chunk], event: StepStarted | StepEnded) -> None:
+        if self.view.steps:
+            self._content(chunks, event)
+        else:
+            self._lose(Feature.STEP, _NO_STEPS)
+
+    def _state(self, chunks: list[w.Chunk], event: StateSaved) -> None:
+        self._lose(Feature.STATE, CARRIES[Feature.STATE].how)
+
+    def _lose(self, feature: Feature, how: str) -> None:
+        self._losses[Loss(feature=feature.value, how=how)] = None
 
     def _note_loss(self, chunks: list[w.Chunk], event: LossNoted) -> None:
         self._losses[Loss(feature=event.feature, how=event.how)] = None
@@ -175,14 +205,14 @@ class ReplyWriter:
     def _metadata(self, event: RunEnded) -> JsonObject:
         """Return the metadata of a message at the end of a run."""
         metadata: JsonObject = {}
-        own: JsonObject = {}
+        members: JsonObject = {}
         if event.usage:
             # assistant-ui reads `metadata.usage`.
             metadata["usage"] = encode_usage(event.usage)
-            own["usage"] = event.usage
+            members["usage"] = event.usage
         if self._losses:
-            own["loss"] = losses_by_feature(self._losses)
-        return {**metadata, w.OWN: own} if own else metadata
+            members["loss"] = losses_by_feature(self._losses)
+        return {**metadata, w.OWN: members} if members else metadata
 
     @staticmethod
     def _fail(fault: Fault, metadata: JsonObject | None = None) -> list[w.Chunk]:
@@ -199,6 +229,9 @@ class ReplyWriter:
         RunEnded: _run_ended,
         InterruptRaised: _ask,
         LossNoted: _note_loss,
+        StepStarted: _step,
+        StepEnded: _step,
+        StateSaved: _state,
         **dict.fromkeys(
             (
                 MessageStarted,
@@ -209,8 +242,6 @@ class ReplyWriter:
                 ToolStarted,
                 ToolEnded,
                 ArtifactAdded,
-                StepStarted,
-                StepEnded,
                 Custom,
             ),
             _content,

@@ -36,7 +36,7 @@ class UiMessageBuilder:
         if "messageId" in chunk:
             self.message["id"] = chunk["messageId"]
         if (metadata := chunk.get("messageMetadata")) is not None:
-            self.message["metadata"] = _merged(self.message.get("metadata", {}), metadata)
+            self.message["metadata"] = _merge(self.message.get("metadata", {}), metadata)
 
     def _begin_step(self, chunk: w.Chunk) -> None:
         self._parts.append({"type": "step-start"})
@@ -110,10 +110,10 @@ class UiMessageBuilder:
     }
 
 
-def _merged(before: JsonObject, more: JsonObject) -> JsonObject:
+def _merge(before: JsonObject, more: JsonObject) -> JsonObject:
     """Return metadata with more members, merged deeply as the SDK does."""
     merged = dict(before)
     for name, value in more.items():
         old = merged.get(name)
-        merged[name] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value  # pyright: ignore[reportUnknownArgumentType]
+        merged[name] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value  # pyright: ignore[reportUnknownArgumentType]
     return merged
