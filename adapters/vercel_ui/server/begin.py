@@ -115,7 +115,8 @@ class ChatPost:
             return None
 
     def _split(self, log: ChatLog, earlier_run: ChatRun | None) -> tuple[Sequence[w.UIMessage], ChatRun | None]:
-        """Return the messages of the new input, and the last run of the turn before it that the log knows. `earlier_run` is the run of the last message, if the log has it."""
+        """Return the messages of the new input, and the last run of the turn before it that the log knows.
+        `earlier_run` is the run of the last message, if the log has it."""
         messages = self._messages
         if earlier_run is not None and self._body.messages is None:
             first = log.runs_of(earlier_run.message_id)[0]
