@@ -95,7 +95,8 @@ def decode_message(message: w.UIMessage, where: str = "message") -> Message:
     parts = tuple(_decode_part(part, f"{where}.parts.{number}") for number, part in enumerate(message.all_parts))
     extra: Extra = {PROTOCOL: {_ID: message.id}} if message.id else {}
     role = "system" if message.role == "system" else "user"
-    return Message(role=role, parts=tuple(part for part in parts if part is not None), extra=extra)
+    shown_parts = tuple(part for part in parts if part is not None)
+    return Message(role=role, parts=shown_parts, metadata=as_object(message.metadata), extra=extra)
 
 
 def decode_history(messages: Sequence[w.UIMessage]) -> Iterator[Message]:
@@ -383,4 +384,5 @@ def encode_user_message(message: Message, file_url: Callable[[FilePart], str]) -
             case _:
                 pass
     role = "system" if message.role == "system" else "user"
-    return {"id": ui_id(message), "role": role, "parts": parts}
+    members: JsonObject = {"id": ui_id(message), "role": role, "parts": parts}
+    return {**members, "metadata": message.metadata} if message.metadata else members

@@ -79,8 +79,7 @@ class VercelReader:
         for tool in call.tools:
             tools[tool.name] = {"description": tool.description, "parameters": tool.parameters}
         message = {"id": call.run_id, "role": "user", "parts": [_part(part) for part in call.messages[-1].parts]}
-        body = {"id": call.thread_id, "messages": [message], "tools": tools, "metadata": dict(call.metadata)}
-        body["message"] = body.pop("messages")[0]
+        body = {"id": call.thread_id, "message": message, "tools": tools, "metadata": dict(call.metadata)}
         url = f"/vercel-ui/{self._agent}?steps=true"
         async with self._http.stream("POST", url, json=body) as answer:
             assert answer.status_code == 200
@@ -114,7 +113,7 @@ class VercelReader:
                 yield PartAdded(message_id=self._message, part=_file(chunk, own(chunk).get("name")))
             case "source-url":
                 yield from self._begin(chunk["sourceId"], {})
-                place = {name: own(chunk).get(name) for name in ("start", "end", "description")}
+                place: JsonObject = {name: own(chunk).get(name) for name in ("start", "end", "description")}
                 part = AnnotationPart(url=chunk["url"], title=chunk.get("title"), **place)
                 yield PartAdded(message_id=self._message, part=part)
             case "message-metadata":

@@ -9,6 +9,7 @@ import msgspec
 from babelgate.adapters.vercel_ui.codec import encode_user_message
 from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
 from babelgate.adapters.vercel_ui.server.chats import message_ids
+from babelgate.adapters.vercel_ui.wire import OWN
 from babelgate.adapters.vercel_ui.write.reply import ReplyWriter
 from babelgate.adapters.vercel_ui.write.ui_message import UiMessageBuilder
 from babelgate.adapters.vercel_ui.write.view import ReplyView
@@ -65,7 +66,10 @@ class ChatHistoryReader:
         event = record.event
         if isinstance(event, RunCreated) and (run := visible_runs.get(event.run_id)) is not None:
             if run.message_id not in self._replies:
-                reply = _Reply(ReplyWriter(_replace_ids(self._view, run)), event.run_id)
+                writer = ReplyWriter(_replace_ids(self._view, run))
+                if replies:
+                    writer.open_questions |= replies[-1].writer.open_questions
+                reply = _Reply(writer, event.run_id)
                 self._replies[run.message_id] = reply
                 replies.append(reply)
             reply = self._replies[run.message_id]
@@ -80,7 +84,7 @@ class _Reply:
 
     def __init__(self, writer: ReplyWriter, run_id: str) -> None:
         self.inputs: list[Message] = []
-        self._writer = writer
+        self.writer = writer
         self._builder = UiMessageBuilder()
         self._builder.add([writer.start(run_id)])
         self._active: set[str] = set()
@@ -88,15 +92,18 @@ class _Reply:
 
     def add(self, record: Record) -> None:
         """Add a record of the task."""
-        self._builder.add(self._writer.write(record))
-        if isinstance(record.event, RunCreated) and record.event.run_id in self._writer.run_ids:
+        self._builder.add(self.writer.write(record))
+        if isinstance(record.event, RunCreated) and record.event.run_id in self.writer.run_ids:
             self._active.add(record.event.run_id)
+            if record.event.metadata:
+                metadata = {OWN: {"metadata": record.event.metadata}}
+                self._builder.add([{"type": "message-metadata", "messageMetadata": metadata}])
         elif isinstance(record.event, RunEnded):
             self._active.discard(record.run_id or "")
 
     def messages(self) -> list[JsonObject]:
         """Return the messages, without the assistant's if a run of it is active."""
-        users = [encode_user_message(message, self._writer.view.file_url) for message in self.inputs]
+        users = [encode_user_message(message, self.writer.view.file_url) for message in self.inputs]
         return users if self._active else [*users, self._builder.message]
 
 

@@ -98,6 +98,8 @@ class Contents:
         """Texts for a page that shows no data parts, each with the data part that it shows."""
         self._last_data: Json = None
         self.finish_reason = "stop"
+        self.usage: JsonObject = {}
+        """Sum of the usage of the messages."""
 
     def has_void(self, event: RunStarted) -> bool:
         """Return True if a restart makes content void that was sent."""
@@ -132,8 +134,12 @@ class Contents:
         return chunks
 
     def add_attachments(self, event: InterruptRaised) -> list[w.Chunk]:
-        """Return the chunks of the files and data in the message of a question."""
-        parts = [part for part in event.message.parts if isinstance(part, FilePart | DataPart)]
+        """Return the chunks of the files and data in the message of a question, except those that are its value."""
+        parts = [
+            part
+            for part in event.message.parts
+            if isinstance(part, FilePart) or (isinstance(part, DataPart) and part.data != event.value)
+        ]
         opened = _OpenMessage(is_progress=False, is_hidden=False, metadata={})
         return [
             chunk
@@ -146,7 +152,7 @@ class Contents:
     def _message_started(self, event: MessageStarted) -> Iterator[w.Chunk]:
         self._messages[event.message_id or ""] = _OpenMessage(
             is_progress=event.phase == "progress",
-            is_hidden=event.role in ("user", "system"),
+            is_hidden=event.role in ("user", "system") and event.phase == "answer",
             metadata=event.metadata,
         )
         return iter(())
@@ -218,6 +224,9 @@ class Contents:
         for key in [key for key in self._open if key[0] == message_id]:
             yield from self._end_part(self._open.pop(key))
         self._messages.pop(message_id, None)
+        for name, count in event.usage.items():
+            if isinstance(count, int):
+                self.usage[name] = self.usage.get(name, 0) + count
         if event.finish in ("length", "refusal") and self.finish_reason == "stop":
             self.finish_reason = "length" if event.finish == "length" else "content-filter"
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from babelgate.adapters.vercel_ui import wire as w
-from babelgate.adapters.vercel_ui.carries import CARRIES
 from babelgate.adapters.vercel_ui.codec import can_ask, is_new_reply
 from babelgate.adapters.vercel_ui.write.contents import Contents
 from babelgate.adapters.vercel_ui.write.questions import Questions
@@ -29,7 +28,6 @@ from babelgate.canonical.event import (
     RunCreated,
     RunEnded,
     RunStarted,
-    StateSaved,
     StepEnded,
     StepStarted,
     TaskChanged,
@@ -64,6 +62,10 @@ class ReplyWriter:
         """All runs of the message, oldest first."""
         self._has_begun = False
         """True if the writer has read a run of the task."""
+        self.open_questions: dict[str, None] = {}
+        """Ids of the open questions of the task, oldest first."""
+        self._has_asked = False
+        """True if the metadata of the message name open questions."""
         self._is_current = False
         """True if the newest run of the task belongs to the message."""
         self._losses: dict[Loss, None] = {}
@@ -86,7 +88,10 @@ class ReplyWriter:
         if isinstance(event, RunCreated):
             self._create_run(event)
             return []
-        if isinstance(event, InterruptAnswered):
+        if isinstance(event, InterruptRaised):
+            self.open_questions[event.interrupt_id or ""] = None
+        elif isinstance(event, InterruptAnswered):
+            self.open_questions.pop(event.interrupt_id, None)
             return self._questions.answer(event)
         if isinstance(event, TaskChanged):
             return self._change_task(event)
@@ -165,13 +170,7 @@ class ReplyWriter:
         if self.view.steps:
             self._content(chunks, event)
         else:
-            self._lose(Feature.STEP, _NO_STEPS)
-
-    def _state(self, chunks: list[w.Chunk], event: StateSaved) -> None:
-        self._lose(Feature.STATE, CARRIES[Feature.STATE].how)
-
-    def _lose(self, feature: Feature, how: str) -> None:
-        self._losses[Loss(feature=feature.value, how=how)] = None
+            self._losses[Loss(feature=Feature.STEP.value, how=_NO_STEPS)] = None
 
     def _note_loss(self, chunks: list[w.Chunk], event: LossNoted) -> None:
         self._losses[Loss(feature=event.feature, how=event.how)] = None
@@ -206,10 +205,14 @@ class ReplyWriter:
         """Return the metadata of a message at the end of a run."""
         metadata: JsonObject = {}
         members: JsonObject = {}
-        if event.usage:
+        if usage := event.usage or self._contents.usage:
             # assistant-ui reads `metadata.usage`.
-            metadata["usage"] = encode_usage(event.usage)
-            members["usage"] = event.usage
+            metadata["usage"] = encode_usage(usage)
+            members["usage"] = usage
+        if self.open_questions or self._has_asked:
+            # Questions that are shown as text have no state in the message.
+            self._has_asked = True
+            members["questions"] = list(self.open_questions)
         if self._losses:
             members["loss"] = losses_by_feature(self._losses)
         return {**metadata, w.OWN: members} if members else metadata
@@ -231,7 +234,6 @@ class ReplyWriter:
         LossNoted: _note_loss,
         StepStarted: _step,
         StepEnded: _step,
-        StateSaved: _state,
         **dict.fromkeys(
             (
                 MessageStarted,
