@@ -92,7 +92,7 @@ class ReplyWriter:
             self.open_questions[event.interrupt_id or ""] = None
         elif isinstance(event, InterruptAnswered):
             self.open_questions.pop(event.interrupt_id, None)
-            return self._questions.answer(event)
+            return [*self._questions.answer(event), *self._open_questions_after(record)]
         if isinstance(event, TaskChanged):
             return self._change_task(event)
         if record.run_id not in self.run_ids or self.is_broken:
@@ -125,6 +125,14 @@ class ReplyWriter:
         self.run_ids.append(event.run_id)
         self._questions.can_ask = can_ask(event)
         self._contents.begin()
+
+    def _open_questions_after(self, record: Record) -> list[w.Chunk]:
+        """Return the open questions in the metadata if another message follows this one, because a message of the user
+        answers the question."""
+        if record.run_id in self.run_ids or not self._has_asked:
+            return []
+        metadata = {w.OWN: {"questions": list(self.open_questions)}}
+        return [{"type": "message-metadata", "messageMetadata": metadata}]
 
     def _change_task(self, event: TaskChanged) -> list[w.Chunk]:
         """Return the end of a task without success, in the metadata: a page cannot see it in the message, and a task
