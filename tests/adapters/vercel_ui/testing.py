@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final
 from uuid import uuid4
 
@@ -37,13 +38,12 @@ def _check_error(response: httpx.Response) -> None:
 
 
 async def _make(http: httpx.AsyncClient) -> Mapping[str, str]:
-    chat_id = str(uuid4())
-    content = {"type": "file", "mediaType": "text/plain", "filename": "a.txt", "url": f"data:text/plain,{uuid4()}"}
-    message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "a chat of alice"}, content]}
-    response = await http.post("/vercel-ui/files", json={"id": chat_id, "messages": [message]})
-    artifacts = [chunk for chunk in chunks_of(response.text) if chunk["type"] == "data-artifact"]
-    blob = artifacts[0]["data"]["part"]["url"].rpartition("/")[2]
-    return {"agent": "files", "chat_id": chat_id, "blob": blob}
+    chat_id, content = str(uuid4()), f"a file of alice {uuid4()}"
+    file = {"type": "file", "mediaType": "text/plain", "filename": "a.txt", "url": f"data:text/plain,{content}"}
+    message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "a chat of alice"}, file]}
+    response = await http.post("/vercel-ui/echo", json={"id": chat_id, "messages": [message]})
+    assert text_of(chunks_of(response.text)) == "a chat of alice"
+    return {"agent": "echo", "chat_id": chat_id, "blob": sha256(content.encode()).hexdigest()}
 
 
 def _look(slots: Mapping[str, str]) -> Sequence[str]:
