@@ -155,9 +155,9 @@ class VercelReader:
             case "tool-input-available":
                 yield _question(chunk)
             case "tool-approval-request":
-                asked = self._calls[call_id]
-                message, schema = Message.of(asked["question"]), asked.get("schema")
-                kind = asked.get("kind", "input")
+                question = self._calls[call_id]
+                message, schema = Message.of(question["question"]), question.get("schema")
+                kind = question.get("kind", "input")
                 yield InterruptRaised(interrupt_id=call_id, ask=kind, message=message, answer_schema=schema)
             case "tool-output-available" if call_id in self._tools:
                 yield ToolEnded(call_id=call_id, name=self._tools[call_id], output=chunk["output"])

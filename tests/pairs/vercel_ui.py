@@ -42,8 +42,8 @@ def question_of(part: Wire) -> Question | None:
         about = own(part)["question"]
         return Question(part["text"], about.get("schema"), about.get("value"), about["id"])
     if part["type"] == f"tool-{ASK}":
-        asked = part["input"]
-        return Question(asked["question"], asked.get("schema"), asked.get("value"), part["toolCallId"])
+        arguments = part["input"]
+        return Question(arguments["question"], arguments.get("schema"), arguments.get("value"), part["toolCallId"])
     if part["type"].startswith("tool-"):
         name, arguments = part["type"].removeprefix("tool-"), part["input"]
         value = {"name": name, "arguments": arguments}
