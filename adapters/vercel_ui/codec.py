@@ -37,6 +37,8 @@ _KNOWN: Final = frozenset(
     {"id", "messages", "message", "trigger", "messageId", "system", "prompt", "tools", "metadata"}
 )
 """Members of a request that have their own place."""
+_NO: Final = frozenset({"no", "n", "false", "reject", "deny", "decline", "cancel"})
+"""Words that refuse an approval."""
 _TOOL: Final = "tool-"
 _DATA: Final = "data-"
 
@@ -330,6 +332,16 @@ def _decode_answer(part: JsonObject, approval: JsonObject, question: Interrupt) 
             if approval.get("approved") is True:
                 return PartAnswer(question_id, decisions.yes, reason=reason)
             return PartAnswer(question_id, decisions.no, is_declined=decisions.no is None, reason=reason)
+
+
+def decode_words(text: str, question: Interrupt) -> PartAnswer:
+    """Return the answer that a text of the user is. A word that approves or refuses is that decision."""
+    decisions = decisions_of(question.answer_schema) if question.ask == "approval" else None
+    if decisions is not None and is_yes(text):
+        return PartAnswer(question.interrupt_id, decisions.yes)
+    if decisions is not None and text.strip().rstrip(".!").lower() in _NO:
+        return PartAnswer(question.interrupt_id, decisions.no, is_declined=decisions.no is None)
+    return PartAnswer(question.interrupt_id, text)
 
 
 def tool_ids(message: w.UIMessage) -> Iterator[str]:

@@ -24,6 +24,7 @@ from babelgate.adapters.vercel_ui.codec import (
     decode_answers,
     decode_history,
     decode_message,
+    decode_words,
     has_ask_tool,
     invalid,
     request_messages,
@@ -229,9 +230,11 @@ class ChatPost:
         if question is None:
             return None
         messages = tuple(map(decode_message, new_messages))
+        answer = decode_words("\n".join(message.text for message in messages), question)
         answers = Answers(
             task_id=head.task_id,
-            values={question.interrupt_id: "\n".join(message.text for message in messages)},
+            values={question.interrupt_id: answer.value},
+            action="decline" if answer.is_declined else "answer",
             input=await self._input(messages, typed=True),
             is_text=True,
             protocol=PROTOCOL,
