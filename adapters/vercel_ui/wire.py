@@ -21,6 +21,9 @@ STREAM_VERSION: Final = "v1"
 RUN_HEADER: Final = "x-workflow-run-id"
 """Header without which `WorkflowChatTransport` of @ai-sdk/workflow 2.0.43 rejects a response."""
 
+RESUMABLE_HEADER: Final = "x-resumable-stream-id"
+"""Header from which `AssistantChatTransport` of @assistant-ui/ai-sdk 0.0.7 takes the id of a stream to resume."""
+
 OWN: Final = "babelgate"
 """Name of the gateway's own members in metadata. The SDKs 5.0.200 and 6.0.200 reject unknown members anywhere else."""
 

@@ -175,7 +175,8 @@ class Server(Handlers):
 
 def _headers(task: Task, run_id: str) -> Mapping[str, str]:
     """Return the headers of a stream."""
-    return {w.STREAM_HEADER: w.STREAM_VERSION, w.RUN_HEADER: run_id, **run_headers(task, run_id)}
+    ids = {w.RUN_HEADER: run_id, w.RESUMABLE_HEADER: run_id}
+    return {w.STREAM_HEADER: w.STREAM_VERSION, **ids, **run_headers(task, run_id)}
 
 
 def _cancels_on_disconnect(request: AnyRequest) -> bool:

@@ -39,9 +39,12 @@ def flag(connection: ASGIConnection[Any, Any, Any, Any], name: str) -> bool:
 
 
 def start_index(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
-    """Return the number of chunks to skip. Raises invalid."""
-    text = connection.query_params.get("startIndex")
-    return 0 if text is None else read_integer(text, "startIndex", 0)
+    """Return the number of chunks to skip. A negative number counts from the end, which is unknown: then all chunks are
+    sent, as `WorkflowChatTransport` expects without a header for the end. Raises invalid."""
+    text = connection.query_params.get("startIndex", "0")
+    is_from_end = text.startswith("-")
+    skip = read_integer(text.removeprefix("-"), "startIndex", 0)
+    return 0 if is_from_end else skip
 
 
 def place_of(chat_id: str) -> tuple[str | None, str | None]:

@@ -84,10 +84,11 @@ class Contents:
         self._pieces: dict[str, int] = {}
         """Number of pieces of each artifact."""
         self._started: dict[str, StepStarted] = {}
-        self.begin()
+        self.begin("")
 
-    def begin(self) -> None:
+    def begin(self, run_id: str) -> None:
         """Begin the content of a run, or its content after a restart."""
+        self._run_id = run_id
         self._messages.clear()
         self._open.clear()
         self._pieces.clear()
@@ -126,7 +127,7 @@ class Contents:
         """Return the last content of a run."""
         chunks = self.close()
         if event.output is not None:
-            chunks.append({"type": "data-output", "id": "output", "data": event.output})
+            chunks.append({"type": "data-output", "id": f"{self._run_id}.output", "data": event.output})
             if self._last_data != event.output:
                 self._show("data-output", json_text(event.output))
         if not self._has_text:
@@ -372,7 +373,7 @@ class Contents:
 
     def _fallback_text(self) -> Iterator[w.Chunk]:
         """Yield the data as text, marked with the type of the data part that it shows."""
-        text, part_id = "".join(text for _, text in self._fallback), "shown"
+        text, part_id = "".join(text for _, text in self._fallback), f"{self._run_id}.shown"
         if text:
             yield {"type": "text-start", "id": part_id, **_provider({"shows": self._fallback[0][0]})}
             yield {"type": "text-delta", "id": part_id, "delta": text}

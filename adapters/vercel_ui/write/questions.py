@@ -56,10 +56,14 @@ class Questions:
         if is_approval is None:
             return []
         call_id = event.interrupt_id
-        if event.action == "answer" and not (is_approval and _is_refusal(event)):
-            return [{"type": "tool-output-available", "toolCallId": call_id, "output": event.value}]
+        is_approved = event.action == "answer" and not (is_approval and _is_refusal(event))
+        chunks: list[w.Chunk] = []
+        if is_approval and self._sdk >= 7:
+            chunks.append({"type": "tool-approval-response", "approvalId": call_id, "approved": is_approved})
+        if is_approved:
+            return [*chunks, {"type": "tool-output-available", "toolCallId": call_id, "output": event.value}]
         if is_approval:
-            return [{"type": "tool-output-denied", "toolCallId": call_id}]
+            return [*chunks, {"type": "tool-output-denied", "toolCallId": call_id}]
         words = _REFUSALS.get(event.action, "Declined.")
         return [{"type": "tool-output-error", "toolCallId": call_id, "errorText": words}]
 

@@ -124,7 +124,7 @@ class ReplyWriter:
         self.run_id = event.run_id
         self.run_ids.append(event.run_id)
         self._questions.can_ask = can_ask(event)
-        self._contents.begin()
+        self._contents.begin(event.run_id)
 
     def _open_questions_after(self, record: Record) -> list[w.Chunk]:
         """Return the open questions in the metadata if another message follows this one, because a message of the user
@@ -155,7 +155,7 @@ class ReplyWriter:
             return
         if self.view.sdk >= 7 and event.void is None:
             chunks.append({"type": "reset-step"})
-            self._contents.begin()
+            self._contents.begin(self.run_id or "")
             return
         self.is_broken = self.has_stopped = True
         chunks += self._contents.close()

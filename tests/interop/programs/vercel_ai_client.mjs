@@ -5,9 +5,14 @@ import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
 const ENTRY = { "ai-7": "dist/index.js" };
-const load = (name) => import(pathToFileURL(`${process.env.VERCEL_AI}/${name}/${ENTRY[name] ?? "dist/index.mjs"}`).href);
+const load = (name, entry = ENTRY[name] ?? "dist/index.mjs") =>
+  import(pathToFileURL(`${process.env.VERCEL_AI}/${name}/${entry}`).href);
+console.log = console.info = console.warn = console.error; // stdout is for the test
 const sdks = {};
 for (const name of ["ai-5-strict", "ai-5", "ai-6", "ai-7"]) sdks[name] = await load(name);
+
+const { WorkflowChatTransport } = await load("@ai-sdk/workflow", "dist/client.js");
+const { AssistantChatTransport } = await load("@assistant-ui/ai-sdk", "dist/transport/AssistantChatTransport.js");
 
 class State {
   constructor(messages) {
@@ -41,18 +46,63 @@ const automatic = (sdk, auto) => {
   return {};
 };
 
-const open = ({ sdk: name, id, api, headers, auto, messages = [], outputs = {}, only_last = false, body }) => {
+// Return a response whose body ends, or breaks, after a number of frames.
+const cutAfter = (response, frames, breaks) => {
+  const decoder = new TextDecoder();
+  let rest = "";
+  let seen = 0;
+  const cut = new TransformStream({
+    transform(bytes, controller) {
+      rest += decoder.decode(bytes, { stream: true });
+      for (let end; (end = rest.indexOf("\n\n")) >= 0 && seen < frames; seen += 1) {
+        controller.enqueue(new TextEncoder().encode(rest.slice(0, end + 2)));
+        rest = rest.slice(end + 2);
+      }
+      if (seen < frames) return;
+      if (breaks) controller.error(new TypeError("network error"));
+      else controller.terminate();
+    },
+  });
+  return new Response(response.body.pipeThrough(cut), response);
+};
+
+const makeTransport = (sdk, kind, options, { context, storage, api }) => {
+  if (kind === "workflow") return new WorkflowChatTransport(options);
+  if (kind !== "assistant") return new sdk.DefaultChatTransport(options);
+  const resumable = { storage, resumeApi: (id) => `${api}/${id}/stream` };
+  const transport = new AssistantChatTransport({ ...options, resumable });
+  const mainItem = { initialize: async () => ({}) };
+  transport.setRuntime({ thread: { getModelContext: () => context }, threads: { mainItem } });
+  return transport;
+};
+
+// Where AssistantChatTransport keeps the id of its stream.
+const makeStorage = () => {
+  const ids = {};
+  return {
+    getStreamId: (thread) => ids[thread] ?? null,
+    setStreamId: (id, thread) => (ids[thread] = id),
+    clear: (thread) => delete ids[thread],
+  };
+};
+
+const open = ({ sdk: name, id, api, headers, auto, messages = [], outputs = {}, ...rest }) => {
+  const { only_last, body, transport: kind, context, cut, breaks } = rest;
   const sdk = sdks[name];
   const log = { requests: 0, calls: [], finished: [], errors: [], data: [] };
-  const counted = (input, init) => {
+  const counted = async (input, init) => {
     log.requests += 1;
+    const isFirst = log.requests === 1;
     changed();
-    return fetch(input, init);
+    const response = await fetch(input, init);
+    return isFirst && cut !== undefined ? cutAfter(response, cut, breaks) : response;
   };
   const prepare = only_last
     ? { prepareSendMessagesRequest: ({ id, messages }) => ({ body: { id, message: messages.at(-1) } }) }
     : {};
-  const transport = new sdk.DefaultChatTransport({ api, headers, body, fetch: counted, ...prepare });
+  const storage = makeStorage();
+  const options = { api, headers, body, fetch: counted, ...prepare };
+  const transport = makeTransport(sdk, kind, options, { context, storage, api });
   class Chat extends sdk.AbstractChat {}
   const state = new State(messages);
   const chat = new Chat({
@@ -131,7 +181,7 @@ const calls = {
     return settle(id, requests);
   },
   // Parse a stream as the transport does, build its message, and check the message as a server of the SDK does.
-  async parse({ sdk: name, body, message }) {
+  async parse({ sdk: name, body, message, validates = true }) {
     const sdk = sdks[name];
     const bytes = new Response(body).body;
     const stream = sdk.parseJsonEventStream({ stream: bytes, schema: sdk.uiMessageChunkSchema });
@@ -150,8 +200,7 @@ const calls = {
     let built = message;
     const options = { stream: fed, message, onError: (error) => errors.push(error.message) };
     for await (const each of sdk.readUIMessageStream(options)) built = each;
-    const checked = await sdk.safeValidateUIMessages({ messages: [built] });
-    if (!checked.success) throw checked.error;
+    if (validates) await sdk.validateUIMessages({ messages: [built] });
     return { chunks, message: built, errors };
   },
   async validate({ sdk: name, messages }) {
