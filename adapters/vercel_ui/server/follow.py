@@ -5,15 +5,29 @@ from contextlib import aclosing
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from babelgate.adapters.kit.server.encoding import encode
 from babelgate.adapters.kit.server.fanout import EncodedRecord, Encoder, FanoutCache
 from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
+from babelgate.adapters.vercel_ui import wire as w
 from babelgate.adapters.vercel_ui.write.reply import ReplyWriter
 from babelgate.adapters.vercel_ui.write.view import ReplyView
 from babelgate.canonical import Hub, Principal, Record, Scope, Task
 from babelgate.canonical.event import RunStarted
 
 DONE: Final = frame(b"[DONE]")
+_JOINED: Final = 64
+"""Maximum number of frames that are joined at once. Chosen: more than a short answer has."""
+_TEXTS: Final = frozenset(
+    {
+        *("start-step", "finish-step", "text-start", "text-delta", "text-end"),
+        *("reasoning-start", "reasoning-delta", "reasoning-end"),
+    }
+)
+"""Chunks of at most one long text, whose size need not be checked. They are most of an answer."""
+_META: Final = "providerMetadata"
+_ENCODE: Final = msgspec.json.Encoder().encode
 _CUT: Final[dict[str, str]] = {
     "type": "error",
     "errorText": "The gateway is shutting down. Reload the chat to continue.",
@@ -57,6 +71,9 @@ class ReplyStream:
         """Yield the bytes of the stream."""
         async with aclosing(self._batches(lines)) as batches:
             async for batch in batches:
+                if len(batch) <= _JOINED and all(type(each) is bytes for each in batch):
+                    yield b"".join(batch)  # pyright: ignore[reportArgumentType]
+                    continue
                 async with aclosing(pieces_of(batch)) as pieces:
                     async for piece in pieces:
                         yield piece
@@ -67,11 +84,11 @@ class ReplyStream:
         begins = self._task.first_seq - 1
         view = (self._principal.owner, self._view)
         follower = lines.join(view, _Encoder(writer), (), self._rebuild, begins=begins, started_run=self._started_run)
-        yield self._shown([frame_of(encode(writer.start(self._first_run)))])
+        # The records of the run's creation are there already, so the first chunk waits for nothing.
+        ready: list[bytes | LargeFrame] = [*self._shown([frame_of(encode(writer.start(self._first_run)))])]
         scope = Scope.task(self._task)
         async with aclosing(self._hub.reads.follow(self._principal, scope, begins, inline=True)) as batches:
             async for batch in batches:
-                ready: list[bytes | LargeFrame] = []
                 for passage, encoded in await follower.write_all(batch):
                     if passage[-1].seq <= self._show_after:
                         continue
@@ -84,7 +101,8 @@ class ReplyStream:
                         return
                 if ready:
                     yield ready
-        yield [frame_of(encode(_CUT)), DONE]
+                    ready = []
+        yield [*ready, frame_of(encode(_CUT)), DONE]
 
     def _is_end(self, record: Record, encoded: EncodedRecord) -> bool:
         return encoded.stopped and (record.run_id == self._last_run or isinstance(record.event, RunStarted))
@@ -117,12 +135,19 @@ class _Encoder:
         self._writer = writer
 
     def write(self, record: Record) -> EncodedRecord:
-        frames = [frame_of(encode(chunk)) for chunk in self._writer.write(record)]
+        frames = [_frame(chunk) for chunk in self._writer.write(record)]
         return EncodedRecord(frames, self._writer.has_stopped)
 
     def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
         kind = self._writer.add_texts(passage[0], texts)
         return None if kind is None else _deltas(*kind).write(texts)
+
+
+def _frame(chunk: w.Chunk) -> bytes | LargeFrame:
+    """Return the frame of a chunk."""
+    if chunk["type"] in _TEXTS and _META not in chunk:
+        return frame(_ENCODE(chunk))
+    return frame_of(encode(chunk))
 
 
 @lru_cache(maxsize=256)
