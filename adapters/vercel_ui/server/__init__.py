@@ -43,7 +43,8 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
             route_handlers=[
                 post("/{agent:str}", status_code=200)(server.send_messages),
                 get(chat)(server.get_chat),
-                get(f"{chat}/stream")(server.resume_stream),
+                # An unknown chat is no error here, so its parameter has another name.
+                get("/{agent:str}/{any_chat:str}/stream")(server.resume_stream),
                 post(f"{chat}/stop", status_code=200)(server.stop_chat),
                 get(f"{chat}/files/{{blob:str}}")(server.get_file),
             ],
@@ -88,20 +89,17 @@ class Server(Handlers):
         return event_stream(notified, ping=_HEARTBEAT, headers=_headers(task, run.run_id))
 
     async def resume_stream(self, request: AnyRequest) -> Response[Any]:
-        """Repeat the stream of a chat's active run from its first chunk, or that of any run by its id. Without an
-        active run, the response is 204. Raises invalid, not_found."""
+        """Repeat the stream of a chat's active run from its first chunk, or that of any run by its id.
+
+        Without an active run, the response is 204. That includes unknown chats, because a page with `resume: true` asks
+        for the stream of a new chat, too. Raises invalid, not_found.
+        """
         who, agent = caller(request), self._agent(request)
         skip, make_view = start_index(request), view_maker(request, who.base_url, agent)
-        chat_id: str = request.path_params["chat_id"]
-        thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
-        if thread_id is not None:
-            log = await read_log(self._hub, who.principal, thread_id)
-            if log.head is None or log.head.has_ended or log.head.agent != agent:
-                return Response(None, status_code=204)
-            first, last = log.runs_of(log.head.message_id)[0], log.head
-        else:
-            thread_id, last = await self._find_run(who, agent, chat_id)
-            first = last
+        found = await self._find_stream(who, agent, request.path_params["any_chat"])
+        if found is None:
+            return Response(None, status_code=204)
+        thread_id, first, last = found
         task = await self._hub.reads.task(who.principal, last.task_id)
         stream = ReplyStream(
             self._hub,
@@ -114,6 +112,23 @@ class Server(Handlers):
             skip=skip,
         )
         return event_stream(stream.frames(self._lines), ping=_HEARTBEAT, headers=_headers(task, last.run_id))
+
+    async def _find_stream(self, who: Caller, agent: str, chat_id: str) -> tuple[str, ChatRun, ChatRun] | None:
+        """Return the thread of a chat, and the first and the last run of its active message. For the id of a run,
+        return that run. Return None if nothing is active."""
+        thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
+        if thread_id is None:
+            try:
+                thread_id, run = await self._find_run(who, agent, chat_id)
+            except FaultError as error:
+                if error.fault.code is FaultCode.NOT_FOUND:
+                    return None
+                raise
+            return thread_id, run, run
+        log = await read_log(self._hub, who.principal, thread_id)
+        if log.head is None or log.head.has_ended or log.head.agent != agent:
+            return None
+        return thread_id, log.runs_of(log.head.message_id)[0], log.head
 
     async def _find_run(self, who: Caller, agent: str, run_id: str) -> tuple[str, ChatRun]:
         """Return the thread of a run, and the run. Raises not_found."""
@@ -165,7 +180,9 @@ class Server(Handlers):
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
         """Return a file that a message names. Raises not_found."""
-        self._agent(request)
+        agent, chat_id = self._agent(request), request.path_params["chat_id"]
+        if await find_thread(self._hub, caller(request).principal, agent, chat_id) is None:
+            raise _no_chat(chat_id)
         return await answer_file(self._hub, request, request.path_params["blob"])
 
     def _agent(self, request: AnyRequest) -> str:
