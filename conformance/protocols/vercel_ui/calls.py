@@ -4,7 +4,7 @@ from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.vercel_ui.scenes import (
-    Answer,
+    ChatAnswer,
     answer_with_call,
     answer_with_tool,
     ask_for_approval,
@@ -105,7 +105,7 @@ async def refused_call_is_denied(ctx: Ctx) -> None:
     check(not outputs, "no output of a call that the user refuses", outputs, answer.exchange)
 
 
-def _check_step(answer: Answer) -> None:
+def _check_step(answer: ChatAnswer) -> None:
     """Check that an answer to results begins a step. Otherwise `sendAutomaticallyWhen` sends the request again."""
     is_begun = bool(answer.all("start-step", "error"))
     check(is_begun, "start-step in the answer to results", answer.chunks, answer.exchange)

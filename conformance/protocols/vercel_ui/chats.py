@@ -3,14 +3,14 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.vercel_ui.scenes import Answer, answer_plainly, post
+from babelgate.conformance.protocols.vercel_ui.scenes import ChatAnswer, answer_plainly, post
 from babelgate.conformance.protocols.vercel_ui.target import ChatTarget, Ctx, agent_for, new_id, request, user
 from babelgate.conformance.verdict import check
 
 probes: Final = Probes[ChatTarget]()
 
 
-def _check_answered(answer: Answer) -> None:
+def _check_answered(answer: ChatAnswer) -> None:
     check(answer.reason is not None, "an answer that finishes", answer.chunks[-1], answer.exchange)
 
 

@@ -26,7 +26,7 @@ TOOL: Final[Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChatAnswer:
     """One response: the chunks, and the request that it answers."""
 
     exchange: Exchange
@@ -51,7 +51,7 @@ class Answer:
         return [chunk for chunk in self.chunks if has_type(chunk, *kinds)]
 
 
-async def post(target: ChatTarget, body: Mapping[str, Any], **options: Any) -> Answer:
+async def post(target: ChatTarget, body: Mapping[str, Any], **options: Any) -> ChatAnswer:
     """Post a request and read its stream. Raises Failed if the response is not a stream."""
     async with target.stream(body, **options) as stream:
         exchange = stream.exchange
@@ -60,21 +60,21 @@ async def post(target: ChatTarget, body: Mapping[str, Any], **options: Any) -> A
         await stream.rest_of_it()
         chunks = [frame.json_or_none for frame in exchange.frames if frame.data != DONE]
         check(bool(chunks), "a chunk", None, exchange)
-        return Answer(exchange, chunks, exchange.is_ended and not stream.rest, body)
+        return ChatAnswer(exchange, chunks, exchange.is_ended and not stream.rest, body)
 
 
-async def answer_plainly(ctx: Ctx) -> Answer:
+async def answer_plainly(ctx: Ctx) -> ChatAnswer:
     target, text = agent_for(ctx, "plain")
     return await post(target, request(user(text)))
 
 
-async def answer_again(ctx: Ctx) -> Answer:
+async def answer_again(ctx: Ctx) -> ChatAnswer:
     """Post the text of `answer_plainly` in another chat."""
     target, text = agent_for(ctx, "plain")
     return await post(target, request(user(text)))
 
 
-async def answer_with_tool(ctx: Ctx) -> Answer:
+async def answer_with_tool(ctx: Ctx) -> ChatAnswer:
     """Post what makes the agent use one of its tools."""
     target, text = agent_for(ctx, "tools")
     answer = await post(target, request(user(text)))
@@ -82,7 +82,7 @@ async def answer_with_tool(ctx: Ctx) -> Answer:
     return answer
 
 
-async def answer_with_call(ctx: Ctx) -> Answer:
+async def answer_with_call(ctx: Ctx) -> ChatAnswer:
     """Post what makes the agent call a tool of the page."""
     target, text = agent_for(ctx, "calls")
     answer = await post(target, request(user(text), tools={"get_weather": TOOL}))
@@ -90,7 +90,7 @@ async def answer_with_call(ctx: Ctx) -> Answer:
     return answer
 
 
-async def call_with_result(ctx: Ctx) -> Answer:
+async def call_with_result(ctx: Ctx) -> ChatAnswer:
     """Post the message of `answer_with_call` with the results of its calls."""
     called = await ctx.once(answer_with_call)
     target, _ = agent_for(ctx, "calls")
@@ -98,7 +98,7 @@ async def call_with_result(ctx: Ctx) -> Answer:
     return await _complete(target, called, ended)
 
 
-async def ask_for_approval(ctx: Ctx) -> Answer:
+async def ask_for_approval(ctx: Ctx) -> ChatAnswer:
     """Post what makes the agent request an approval."""
     target, text = agent_for(ctx, "approval")
     answer = await post(target, request(user(text)))
@@ -106,22 +106,22 @@ async def ask_for_approval(ctx: Ctx) -> Answer:
     return answer
 
 
-async def decide(ctx: Ctx, approved: bool) -> Answer:
+async def decide(ctx: Ctx, approved: bool) -> ChatAnswer:
     """Post the message of a request for approvals with this decision on each of them."""
-    asked = await ask_for_approval(ctx)
+    first = await ask_for_approval(ctx)
     target, _ = agent_for(ctx, "approval")
-    approvals = {dig(each, "toolCallId"): dig(each, "approvalId") for each in asked.all("tool-approval-request")}
+    approvals = {dig(each, "toolCallId"): dig(each, "approvalId") for each in first.all("tool-approval-request")}
     ended = [
         {
             "state": "approval-responded",
             "approval": {"id": approvals.get(dig(call, "toolCallId"), new_id()), "approved": approved},
         }
-        for call in open_calls(asked)
+        for call in open_calls(first)
     ]
-    return await _complete(target, asked, ended)
+    return await _complete(target, first, ended)
 
 
-def open_calls(answer: Answer) -> list[Any]:
+def open_calls(answer: ChatAnswer) -> list[Any]:
     """Return the calls that the page has to complete."""
     ended = {dig(each, "toolCallId") for each in answer.all("tool-output-available", "tool-output-error")}
     calls = answer.all("tool-input-available")
@@ -130,22 +130,22 @@ def open_calls(answer: Answer) -> list[Any]:
     ]
 
 
-async def _complete(target: ChatTarget, asked: Answer, ended: Sequence[Mapping[str, Any]]) -> Answer:
+async def _complete(target: ChatTarget, first: ChatAnswer, ended: Sequence[Mapping[str, Any]]) -> ChatAnswer:
     """Post a message of the assistant whose open calls end in these states."""
     parts: list[dict[str, Any]] = [{"type": "step-start"}]
-    for call, members in zip(open_calls(asked), ended, strict=True):
+    for call, members in zip(open_calls(first), ended, strict=True):
         name = dig(call, "toolName")
         kind = {"type": "dynamic-tool", "toolName": name} if dig(call, "dynamic") else {"type": f"tool-{name}"}
         members = {"toolCallId": dig(call, "toolCallId"), "input": dig(call, "input"), **members}
         parts.append({**kind, **members})
-    message_id = asked.message_id if isinstance(asked.message_id, str) else new_id()
+    message_id = first.message_id if isinstance(first.message_id, str) else new_id()
     message = {"id": message_id, "role": "assistant", "parts": parts}
-    messages = [*as_list(asked.body["messages"]), message]
-    body = {**asked.body, "messages": messages, "messageId": message_id}
+    messages = [*as_list(first.body["messages"]), message]
+    body = {**first.body, "messages": messages, "messageId": message_id}
     return await post(target, body)
 
 
-async def fail(ctx: Ctx) -> Answer:
+async def fail(ctx: Ctx) -> ChatAnswer:
     """Post what makes the agent fail."""
     await ctx.once(answer_plainly)
     target, text = agent_for(ctx, "fail")
@@ -153,4 +153,4 @@ async def fail(ctx: Ctx) -> Answer:
         exchange = stream.exchange
         await stream.rest_of_it()
         chunks = [frame.json_or_none for frame in exchange.frames if frame.data != DONE]
-    return Answer(exchange, chunks, exchange.is_ended, as_object(exchange.request_json) or {})
+    return ChatAnswer(exchange, chunks, exchange.is_ended, as_object(exchange.request_json) or {})

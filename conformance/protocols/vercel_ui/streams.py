@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.vercel_ui.scenes import Answer, answer_again, answer_plainly
+from babelgate.conformance.protocols.vercel_ui.scenes import ChatAnswer, answer_again, answer_plainly
 from babelgate.conformance.protocols.vercel_ui.target import DONE, HEADER, ChatTarget, Ctx, has_type
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import dig
@@ -89,8 +89,8 @@ async def plain_answer_stops(ctx: Ctx) -> None:
 async def chunks_have_only_known_members(ctx: Ctx) -> None:
     answer = await ctx.once(answer_plainly)
     for chunk in answer.chunks:
-        known = _KNOWN.get(str(dig(chunk, "type")))
-        more = sorted(chunk.keys() - known - {"type"}) if known is not None and isinstance(chunk, dict) else []  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType]
+        names = _KNOWN.get(str(dig(chunk, "type")))
+        more = sorted(chunk.keys() - names - {"type"}) if names is not None and isinstance(chunk, dict) else []  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType]
         check(not more, "no member that older patch releases reject", more, answer.exchange)
 
 
@@ -107,7 +107,7 @@ async def answer_has_text(ctx: Ctx) -> None:
     check(bool(answer.text), "text-delta chunks with text", answer.text, answer.exchange)
 
 
-def _parts(answer: Answer) -> Iterator[tuple[Any, bool]]:
+def _parts(answer: ChatAnswer) -> Iterator[tuple[Any, bool]]:
     """Yield each chunk of a text or of reasoning, and whether its part is open before it."""
     is_open: set[Any] = set()
     for chunk in answer.chunks:
