@@ -19,12 +19,12 @@ from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.vercel_ui import wire as w
 from babelgate.adapters.vercel_ui.errors import encode_fault
 from babelgate.adapters.vercel_ui.server.begin import ChatPost
-from babelgate.adapters.vercel_ui.server.chat_log import ChatRun
-from babelgate.adapters.vercel_ui.server.chats import find_thread, read_log, sdk_of, start_index, view_maker
+from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
+from babelgate.adapters.vercel_ui.server.chats import find_thread, make_view, read_log, sdk_of, start_index
 from babelgate.adapters.vercel_ui.server.follow import ReplyStream
 from babelgate.adapters.vercel_ui.server.history import ChatHistoryReader
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub, Task
-from babelgate.canonical.value import is_uuid
+from babelgate.canonical.value import JsonObject, is_uuid
 
 __all__ = ("PATH", "answer_fault", "routes")
 
@@ -70,7 +70,6 @@ class Server(Handlers):
         who, agent = caller(request), self._agent(request)
         body = validate(w.ChatRequest, await read_json(request))
         cancels = _cancels_on_disconnect(request)
-        make_view = view_maker(request, who.base_url, agent)
         begun = await ChatPost(self._hub, who, agent, body, sdk_of(request)).begin()
         run, receipt = begun.run, begun.receipt
         task = await self._hub.reads.task(who.principal, run.task_id) if receipt is None else receipt.task
@@ -78,7 +77,7 @@ class Server(Handlers):
             self._hub,
             who.principal,
             task,
-            make_view(run, begun.thread_id),
+            make_view(request, who.base_url, run, begun.thread_id, begun.restarts),
             first_run=run.run_id,
             last_run=run.run_id,
             show_after=run.seq - 1,
@@ -95,17 +94,18 @@ class Server(Handlers):
         for the stream of a new chat, too. Raises invalid, not_found.
         """
         who, agent = caller(request), self._agent(request)
-        skip, make_view = start_index(request), view_maker(request, who.base_url, agent)
+        skip = start_index(request)
+        sdk_of(request)
         found = await self._find_stream(who, agent, request.path_params["any_chat"])
         if found is None:
             return Response(None, status_code=204)
-        thread_id, first, last = found
+        thread_id, first, last, log = found
         task = await self._hub.reads.task(who.principal, last.task_id)
         stream = ReplyStream(
             self._hub,
             who.principal,
             task,
-            make_view(last, thread_id),
+            make_view(request, who.base_url, last, thread_id, log.restarts_of(last)),
             first_run=first.run_id,
             last_run=last.run_id,
             show_after=first.seq - 1,
@@ -113,25 +113,25 @@ class Server(Handlers):
         )
         return event_stream(stream.frames(self._lines), ping=_HEARTBEAT, headers=_headers(task, last.run_id))
 
-    async def _find_stream(self, who: Caller, agent: str, chat_id: str) -> tuple[str, ChatRun, ChatRun] | None:
-        """Return the thread of a chat, and the first and the last run of its active message. For the id of a run,
-        return that run. Return None if nothing is active."""
+    async def _find_stream(self, who: Caller, agent: str, chat_id: str) -> tuple[str, ChatRun, ChatRun, ChatLog] | None:
+        """Return the thread of a chat, the first and the last run of its active message, and the index of its log. For
+        the id of a run, return that run. Return None if nothing is active."""
         thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
         if thread_id is None:
             try:
-                thread_id, run = await self._find_run(who, agent, chat_id)
+                thread_id, run, log = await self._find_run(who, agent, chat_id)
             except FaultError as error:
                 if error.fault.code is FaultCode.NOT_FOUND:
                     return None
                 raise
-            return thread_id, run, run
+            return thread_id, run, run, log
         log = await read_log(self._hub, who.principal, thread_id)
         if log.head is None or log.head.has_ended or log.head.agent != agent:
             return None
-        return thread_id, log.runs_of(log.head.message_id)[0], log.head
+        return thread_id, log.runs_of(log.head.message_id)[0], log.head, log
 
-    async def _find_run(self, who: Caller, agent: str, run_id: str) -> tuple[str, ChatRun]:
-        """Return the thread of a run, and the run. Raises not_found."""
+    async def _find_run(self, who: Caller, agent: str, run_id: str) -> tuple[str, ChatRun, ChatLog]:
+        """Return the thread of a run, the run, and the index of the log. Raises not_found."""
         if not is_uuid(run_id):
             raise _no_chat(run_id)
         try:
@@ -140,10 +140,11 @@ class Server(Handlers):
             if error.fault.code is FaultCode.NOT_FOUND:
                 raise _no_chat(run_id) from error
             raise
-        found = (await read_log(self._hub, who.principal, run.thread_id)).runs.get(run.run_id)
+        log = await read_log(self._hub, who.principal, run.thread_id)
+        found = log.runs.get(run.run_id)
         if found is None or found.agent != agent:
             raise _no_chat(run_id)
-        return run.thread_id, found
+        return run.thread_id, found, log
 
     async def get_chat(self, request: AnyRequest) -> Response[Any]:
         """Return the messages of a chat. Raises invalid, not_found."""
@@ -153,10 +154,10 @@ class Server(Handlers):
         if thread_id is None:
             raise _no_chat(chat_id)
         log = await read_log(self._hub, who.principal, thread_id)
-        make_view = view_maker(request, who.base_url, agent)
-        messages = []
+        messages: list[JsonObject] = []
         if log.head is not None:
-            reader = ChatHistoryReader(self._hub, who.principal, thread_id, make_view(log.head, thread_id))
+            view = make_view(request, who.base_url, log.head, thread_id, log.restarts)
+            reader = ChatHistoryReader(self._hub, who.principal, thread_id, view)
             messages = await reader.read(log)
         return json_response({"id": chat_id, "messages": messages})
 
@@ -167,7 +168,7 @@ class Server(Handlers):
         chat_id: str = request.path_params["chat_id"]
         thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
         if thread_id is None:
-            thread_id, run = await self._find_run(who, agent, chat_id)
+            _, run, _ = await self._find_run(who, agent, chat_id)
         else:
             run = (await read_log(self._hub, who.principal, thread_id)).head
         if run is not None:

@@ -33,6 +33,7 @@ from babelgate.adapters.vercel_ui.codec import (
 )
 from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
 from babelgate.adapters.vercel_ui.server.chats import find_thread, message_ids, place_of, read_log
+from babelgate.adapters.vercel_ui.write.view import Restart
 from babelgate.canonical import (
     Answers,
     FaultCode,
@@ -59,6 +60,8 @@ class BegunReply:
     run: ChatRun
     receipt: Receipt | None
     """Receipt of the run; None if an earlier request has started it."""
+    restarts: Sequence[Restart] = ()
+    """Restarts of the runs of the message until now."""
 
 
 class ChatPost:
@@ -85,7 +88,8 @@ class ChatPost:
         earlier_run = log.find(last.id) if last.id and log.is_user_message(last.id) else None
         is_plain = not self._body.is_regenerate and self._body.message_id != last.id
         if earlier_run is not None and thread_id is not None and is_plain:
-            return BegunReply(thread_id=thread_id, run=earlier_run, receipt=None)
+            restarts = log.restarts_of(earlier_run)
+            return BegunReply(thread_id=thread_id, run=earlier_run, receipt=None, restarts=restarts)
         new_messages, base = self._split(log, earlier_run)
         if earlier_run is None:
             typed = await self._answer_in_words(log, new_messages)
@@ -260,7 +264,8 @@ class ChatPost:
         if not answers:
             # The same request again: its run is the newest one.
             if len(runs) > 1 and runs[-1].run_id in {log.answered.get(each) for each in tool_ids(last)}:
-                return BegunReply(thread_id=thread_id, run=runs[-1], receipt=None)
+                restarts = log.restarts_of(runs[-1])
+                return BegunReply(thread_id=thread_id, run=runs[-1], receipt=None, restarts=restarts)
             raise _nothing_to_continue("it answers no open question")
         return await self._answer(runs[-1].task_id, last.id, answers)
 

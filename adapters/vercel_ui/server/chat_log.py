@@ -6,8 +6,17 @@ from typing import Final, Self
 import msgspec
 
 from babelgate.adapters.vercel_ui.codec import can_ask, is_new_reply, ui_id
+from babelgate.adapters.vercel_ui.write.view import Restart
 from babelgate.canonical import Record
-from babelgate.canonical.event import InterruptAnswered, InterruptRaised, RunCreated, RunEnded, RunRemoved, TaskCreated
+from babelgate.canonical.event import (
+    InterruptAnswered,
+    InterruptRaised,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    RunStarted,
+    TaskCreated,
+)
 
 _ENTRY: Final = 500
 """Estimated bytes of one run."""
@@ -42,6 +51,7 @@ class ChatLog:
         """Id of the task that asked each question."""
         self.answered: dict[str, str] = {}
         """Id of the run that each answered question began."""
+        self.restarts: tuple[Restart, ...] = ()
         self._agents: dict[str, str] = {}
         self._newest: dict[str, str] = {}
         """Newest message of each task."""
@@ -52,6 +62,7 @@ class ChatLog:
         copy.seq, copy.size = self.seq, self.size
         copy.runs = {run_id: msgspec.structs.replace(run) for run_id, run in self.runs.items()}
         copy.questions, copy.answered = dict(self.questions), dict(self.answered)
+        copy.restarts = self.restarts
         copy._agents, copy._newest = dict(self._agents), dict(self._newest)
         return copy
 
@@ -64,6 +75,8 @@ class ChatLog:
                 self._agents[event.task_id] = event.agent
             case RunCreated():
                 self._add_run(event, record)
+            case RunStarted() if event.is_restart:
+                self.restarts = (*self.restarts, Restart(record.run_id or "", record.seq, event.void))
             case RunEnded() if record.run_id in self.runs:
                 self.runs[record.run_id].has_ended = True
             case RunRemoved():
@@ -103,6 +116,11 @@ class ChatLog:
     def runs_of(self, message_id: str) -> list[ChatRun]:
         """Return the runs of a message of the assistant, oldest first."""
         return [run for run in self.runs.values() if run.message_id == message_id]
+
+    def restarts_of(self, run: ChatRun) -> list[Restart]:
+        """Return the restarts of the runs of a run's message."""
+        run_ids = {each.run_id for each in self.runs_of(run.message_id)}
+        return [restart for restart in self.restarts if restart.run_id in run_ids]
 
     def find(self, page_id: str) -> ChatRun | None:
         """Return the last run of the turn to which a message of the page belongs, or None if the log has no such

@@ -1,6 +1,6 @@
 """Lookup of chats: the thread that a page's id of a chat names, and the runs behind it."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from babelgate.adapters.kit.integer import read_integer
 from babelgate.adapters.vercel_ui import wire as w
 from babelgate.adapters.vercel_ui.codec import PROTOCOL
 from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
-from babelgate.adapters.vercel_ui.write.view import ReplyView
+from babelgate.adapters.vercel_ui.write.view import ReplyView, Restart
 from babelgate.canonical import FaultCode, FaultError, Hub, Principal
 from babelgate.canonical.history import Revision
 from babelgate.canonical.json import objects_in
@@ -76,24 +76,24 @@ async def read_log(hub: Hub, principal: Principal, thread_id: str) -> ChatLog:
     return await hub.reads.snapshot(principal, thread_id, ChatLog, ChatLog)
 
 
-def view_maker(
-    connection: ASGIConnection[Any, Any, Any, Any], base_url: str, agent: str
-) -> Callable[[ChatRun, str], ReplyView]:
-    """Return the function that makes the view of a run's message on a thread. Raises invalid."""
-    sdk, steps = sdk_of(connection), flag(connection, "steps")
-
-    def make(run: ChatRun, thread_id: str) -> ReplyView:
-        return ReplyView(
-            message_id=run.message_id,
-            agent=agent,
-            base_url=base_url,
-            thread_id=thread_id,
-            task_id=run.task_id,
-            sdk=sdk,
-            steps=steps,
-        )
-
-    return make
+def make_view(
+    connection: ASGIConnection[Any, Any, Any, Any],
+    base_url: str,
+    run: ChatRun,
+    thread_id: str,
+    restarts: Sequence[Restart] = (),
+) -> ReplyView:
+    """Return the view of the message of a run, without what `restarts` made void. Raises invalid."""
+    return ReplyView(
+        message_id=run.message_id,
+        agent=run.agent,
+        base_url=base_url,
+        thread_id=thread_id,
+        task_id=run.task_id,
+        sdk=sdk_of(connection),
+        restarts=tuple(restarts),
+        steps=flag(connection, "steps"),
+    )
 
 
 def message_ids(state: Revision) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ class ReplyWriter:
             return [*self._questions.answer(event), *self._open_questions_after(record)]
         if isinstance(event, TaskChanged):
             return self._change_task(event)
-        if record.run_id not in self.run_ids or self.is_broken:
+        if record.run_id not in self.run_ids or self.is_broken or self._is_void(record):
             return []
         write = self._WRITES.get(type(event))
         if write is None:
@@ -108,9 +108,14 @@ class ReplyWriter:
         """Add a passage. Return the type and the id of its chunks, which differ in their `delta` only. Return None, and
         add nothing, if its records must be written one by one."""
         event = record.event
-        if record.run_id not in self.run_ids or self.is_broken or type(event) is not PartDelta:
+        if type(event) is not PartDelta or record.run_id not in self.run_ids:
+            return None
+        if self.is_broken or self._is_void(record):
             return None
         return self._contents.add_texts(event, texts)
+
+    def _is_void(self, record: Record) -> bool:
+        return any(restart.has_voided(record) for restart in self.view.restarts)
 
     def _create_run(self, event: RunCreated) -> None:
         """Add a run to the message if it belongs there."""

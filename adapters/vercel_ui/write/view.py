@@ -1,11 +1,46 @@
 """View of one reply: the ids and options that determine its chunks."""
 
 from base64 import b64encode
+from typing import Final
 
 import msgspec
 
 from babelgate.adapters.vercel_ui import wire as w
-from babelgate.canonical import FilePart
+from babelgate.canonical import FilePart, Record
+from babelgate.canonical.event import (
+    ArtifactAdded,
+    Custom,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+)
+
+_CONTENT: Final = (
+    *(MessageStarted, PartAdded, PartDelta, PartEnded, MessageEnded),
+    *(ToolStarted, ToolEnded, ArtifactAdded, Custom, StepStarted, StepEnded),
+)
+"""Events that a restart makes void."""
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """Start of a run that makes earlier content of it void."""
+
+    run_id: str
+    seq: int
+    void: tuple[str, ...] | None
+    """Ids of the void messages; None if all content is void (`babelgate.canonical.event.RunStarted.void`)."""
+
+    def has_voided(self, record: Record) -> bool:
+        """Return True if a record is content of the run that is void."""
+        if record.run_id != self.run_id or record.seq > self.seq or not isinstance(record.event, _CONTENT):
+            return False
+        return self.void is None or getattr(record.event, "message_id", None) in self.void
 
 
 class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +53,8 @@ class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
     thread_id: str
     task_id: str
     sdk: int = w.DEFAULT_SDK
+    restarts: tuple[Restart, ...] = ()
+    """Restarts before the reader joined. What they made void is not sent."""
     steps: bool = False
     """True if the caller requests the named steps of the agent."""
 
