@@ -85,7 +85,8 @@ class Chat:
 
     async def call(self, name: str, **args: Any) -> Any:
         view = await self._page.call(name, id=self.id, **args)
-        await self._page.call("validate", sdk=self.sdk, messages=view["messages"])
+        if view["messages"]:
+            await self._page.call("validate", sdk=self.sdk, messages=view["messages"])
         return view
 
 
@@ -181,6 +182,7 @@ async def test_a_typed_text_supersedes_an_approval(gateway: Running, page: Offic
 @pytest.mark.parametrize("sdk", SDKS)
 async def test_a_page_resumes_a_stream(gateway: Running, page: OfficialClient, sdk: str) -> None:
     chat = await Chat(page, gateway.url, sdk, "gated").open()
+    assert (await chat.call("resume"))["status"] == "ready"  # what `resume: true` does on a new page
     await chat.call("start", text="go", until="first")
     await chat.call("stop")
     history = (await gateway.http.get(f"/vercel-ui/gated/{chat.id}")).json()["messages"]

@@ -19,10 +19,11 @@ from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.vercel_ui import wire as w
 from babelgate.adapters.vercel_ui.errors import encode_fault
 from babelgate.adapters.vercel_ui.server.begin import ChatPost
-from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
+from babelgate.adapters.vercel_ui.server.chat_log import ChatRun
 from babelgate.adapters.vercel_ui.server.chats import find_thread, make_view, read_log, sdk_of, start_index
 from babelgate.adapters.vercel_ui.server.follow import ReplyStream
 from babelgate.adapters.vercel_ui.server.history import ChatHistoryReader
+from babelgate.adapters.vercel_ui.write.view import Restart
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub, Task
 from babelgate.canonical.value import JsonObject, is_uuid
 
@@ -56,6 +57,10 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     """Return a fault as a response of the protocol."""
     status, text = encode_fault(fault)
     return Response(text, status_code=status, media_type="text/plain", headers=fault_headers(fault))
+
+
+_Stream = tuple[str, ChatRun, ChatRun, Sequence[Restart]]
+"""Thread of a stream, its first and its last run, and the restarts whose void content is left out."""
 
 
 class Server(Handlers):
@@ -99,13 +104,13 @@ class Server(Handlers):
         found = await self._find_stream(who, agent, request.path_params["any_chat"])
         if found is None:
             return Response(None, status_code=204)
-        thread_id, first, last, log = found
+        thread_id, first, last, restarts = found
         task = await self._hub.reads.task(who.principal, last.task_id)
         stream = ReplyStream(
             self._hub,
             who.principal,
             task,
-            make_view(request, who.base_url, last, thread_id, log.restarts_of(last)),
+            make_view(request, who.base_url, last, thread_id, restarts),
             first_run=first.run_id,
             last_run=last.run_id,
             show_after=first.seq - 1,
@@ -113,25 +118,28 @@ class Server(Handlers):
         )
         return event_stream(stream.frames(self._lines), ping=_HEARTBEAT, headers=_headers(task, last.run_id))
 
-    async def _find_stream(self, who: Caller, agent: str, chat_id: str) -> tuple[str, ChatRun, ChatRun, ChatLog] | None:
-        """Return the thread of a chat, the first and the last run of its active message, and the index of its log. For
-        the id of a run, return that run. Return None if nothing is active."""
+    async def _find_stream(self, who: Caller, agent: str, chat_id: str) -> _Stream | None:
+        """Return the stream of a chat's active message.
+
+        For the id of a run, return that run. Its stream has each chunk at the place where it was before, also if it is
+        void now, because `startIndex` counts them. Return None if nothing is active.
+        """
         thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
         if thread_id is None:
             try:
-                thread_id, run, log = await self._find_run(who, agent, chat_id)
+                thread_id, run = await self._find_run(who, agent, chat_id)
             except FaultError as error:
                 if error.fault.code is FaultCode.NOT_FOUND:
                     return None
                 raise
-            return thread_id, run, run, log
+            return thread_id, run, run, ()
         log = await read_log(self._hub, who.principal, thread_id)
         if log.head is None or log.head.has_ended or log.head.agent != agent:
             return None
-        return thread_id, log.runs_of(log.head.message_id)[0], log.head, log
+        return thread_id, log.runs_of(log.head.message_id)[0], log.head, log.restarts_of(log.head)
 
-    async def _find_run(self, who: Caller, agent: str, run_id: str) -> tuple[str, ChatRun, ChatLog]:
-        """Return the thread of a run, the run, and the index of the log. Raises not_found."""
+    async def _find_run(self, who: Caller, agent: str, run_id: str) -> tuple[str, ChatRun]:
+        """Return the thread of a run, and the run. Raises not_found."""
         if not is_uuid(run_id):
             raise _no_chat(run_id)
         try:
@@ -140,11 +148,10 @@ class Server(Handlers):
             if error.fault.code is FaultCode.NOT_FOUND:
                 raise _no_chat(run_id) from error
             raise
-        log = await read_log(self._hub, who.principal, run.thread_id)
-        found = log.runs.get(run.run_id)
+        found = (await read_log(self._hub, who.principal, run.thread_id)).runs.get(run.run_id)
         if found is None or found.agent != agent:
             raise _no_chat(run_id)
-        return run.thread_id, found, log
+        return run.thread_id, found
 
     async def get_chat(self, request: AnyRequest) -> Response[Any]:
         """Return the messages of a chat. Raises invalid, not_found."""
@@ -168,7 +175,7 @@ class Server(Handlers):
         chat_id: str = request.path_params["chat_id"]
         thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
         if thread_id is None:
-            _, run, _ = await self._find_run(who, agent, chat_id)
+            _, run = await self._find_run(who, agent, chat_id)
         else:
             run = (await read_log(self._hub, who.principal, thread_id)).head
         if run is not None:
