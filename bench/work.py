@@ -116,6 +116,16 @@ def openai_response(model: str = "echo") -> Job:
     return posted("/v1/responses", lambda _: {"model": model, "input": "Hello"}, b"Hello")
 
 
+def vercel_ui(agent: str = "echo", text: str = "Hello") -> Job:
+    """Return a job of a message in a new chat."""
+
+    def body(number: int) -> Any:
+        message = {"id": f"{number}", "role": "user", "parts": [{"type": "text", "text": text}]}
+        return {"messages": [message], "trigger": "submit-message"}
+
+    return posted(f"/vercel-ui/{agent}", body, b"token199" if text == TOKENS else b"Hello")
+
+
 def runtime(assistant: str = "echo") -> Job:
     return posted("/v1/runs", lambda _: {"assistant_id": assistant, "input": "Hello"}, b'"success"')
 
@@ -140,10 +150,12 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "OpenAI chat": openai_chat(),
     "OpenAI chat, stored": openai_chat(store=True),
     "OpenAI response": openai_response(),
+    "Vercel AI SDK": vercel_ui(),
     "Minimal runtime": runtime(),
     "A2A stream": a2a_stream(),
     "ACP stream": acp_stream(),
     "LangGraph stream": langgraph_stream(),
+    "Vercel AI SDK stream": vercel_ui("stream", TOKENS),
     "OpenAI chat stream": openai_chat("stream", TOKENS, stream=True),
 }
 """Jobs for the gateway's demo agents, by name: one for each kind of request. Streams have 200 tokens."""

@@ -123,6 +123,9 @@ CASES: Final[list[Any]] = [
     ("runtime", "run", "POST /v1/runs", {"assistant_id": "echo", "input": {"message": "hi"}}, 403),
     ("runtime", "read", "GET /v1/runs/{asking_run}", None, 403),
     ("runtime", "cancel", "POST /v1/runs/{asking_run}/cancel", None, 403),
+    ("vercel-ui", "run", "POST /vercel-ui/echo", {"prompt": "hi"}, 403),
+    ("vercel-ui", "read", "GET /vercel-ui/ask/{thread_id}", None, 403),
+    ("vercel-ui", "cancel", "POST /vercel-ui/ask/{thread_id}/stop", None, 403),
     ("mcp", "run", "POST /mcp", tool("echo", message="hi"), 200),
     ("mcp", "answer", "POST /mcp", tool(RESUME, run_id="{mcp_run}", answers={"{open_question}": "x"}), 200),
 ]
@@ -136,6 +139,7 @@ HIDDEN: Final[list[Any]] = [
     ("openai", "POST /v1/responses", {"model": "echo", "input": "hi"}, 404),
     ("langchain", "POST /runs/wait", {"agent_id": "echo", "input": {}}, 404),
     ("runtime", "POST /v1/runs", {"assistant_id": "echo", "input": {"message": "hi"}}, 404),
+    ("vercel-ui", "POST /vercel-ui/echo", {"prompt": "hi"}, 404),
 ]
 
 

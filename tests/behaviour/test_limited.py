@@ -36,6 +36,7 @@ CASES: Final[list[Any]] = [
     ("openai", "/v1/chat/completions", {}, {"model": "echo", "messages": INPUT["messages"]}, 429),
     ("openai", "/v1/responses", {}, {"model": "echo", "input": "hi", "stream": True}, 429),
     ("runtime", "/v1/runs", {}, {"assistant_id": "echo", "input": {"message": "hi"}}, 429),
+    ("vercel-ui", "/vercel-ui/echo", {}, {"prompt": "hi"}, 429),
     ("mcp", "/mcp", MCP, tool("echo", message="hi"), 200),
 ]
 

@@ -44,6 +44,7 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from docs.pairing import AGENTS, EXTENDED_SERVERS, SERVERS, Side
 from tests.fidelity.probe import PROBES, TRACES, AgentInput, Probe
 from tests.fidelity.unserved import McpReader, RuntimeReader
+from tests.fidelity.vercel_ui import VercelReader
 from tests.running import Running, running
 
 BOUND: Final = 60.0
@@ -107,6 +108,7 @@ WAYS: Final[Mapping[str, Way]] = {
     "openai-responses": Way(partial(_openai, "responses", "off"), SERVERS["openai-responses"], _SENT),
     "runtime": Way(RuntimeReader, SERVERS["runtime"]),
     "mcp": Way(McpReader, SERVERS["mcp"]),
+    "vercel-ui": Way(VercelReader, SERVERS["vercel-ui"]),
 }
 """Ways by the name in `docs.pairing.SERVERS`."""
 

@@ -47,8 +47,9 @@ Words = (
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "model"})
 """Parameters of paths that hold the name or the id of an agent."""
-FREE_SLOT: Final = frozenset({"namespace", "labels", "key"})
-"""Parameters of paths for which every value is valid: no namespace has subgraphs, and an item may have any key."""
+FREE_SLOT: Final = frozenset({"namespace", "labels", "key", "any_chat"})
+"""Parameters of paths for which every value is valid: no namespace has subgraphs, an item may have any key, and nothing
+runs in an unknown chat."""
 ADMIN_SLOT: Final = frozenset({"key_id", "job_id"})
 """Parameters of paths that name things of the gateway, which belong to no owner."""
 

@@ -16,6 +16,7 @@ from tests.pairs.a2a import JsonRpc10
 from tests.pairs.acp import Acp
 from tests.pairs.caller import Caller, Feed, TaskView
 from tests.pairs.langgraph import AgentProtocol, LangGraph
+from tests.pairs.vercel_ui import VercelUi
 
 RESTARTED: Final = "stopped during the run. The rest of the run cannot be read from the agent"
 """Text of the fault of a run that a kill has ended."""
@@ -161,7 +162,7 @@ class Scene:
         self.parts: list[Part] = []
 
     def cast(self, agent: str, count: int, *callers: type[Caller]) -> list[Part]:
-        callers = callers or (Acp, JsonRpc10)
+        callers = callers or (Acp, JsonRpc10, VercelUi)
         parts = [
             Part(callers[number % len(callers)](self.stage.http, agent), f"{agent}-{number}") for number in range(count)
         ]
@@ -235,7 +236,7 @@ class Company(Scene):
             "again", 8, Acp, Acp, JsonRpc10, JsonRpc10, LangGraph, LangGraph, AgentProtocol, AgentProtocol
         )
         self.far = [
-            *self.cast("far", 4, Acp, JsonRpc10, LangGraph, AgentProtocol),
+            *self.cast("far", 5, Acp, JsonRpc10, LangGraph, AgentProtocol, VercelUi),
             *self.cast("far-a2a", 2, JsonRpc10, LangGraph),
             *self.cast("far-langgraph", 4, Acp, JsonRpc10, LangGraph, AgentProtocol),
         ]

@@ -34,6 +34,7 @@ CLIENTS: Final = {
     "open-responses": "open_responses_client.py",
     "openai": "openai_client.py",
     "strands": "strands_client.py",
+    "vercel-ai": "vercel_ai_client.py",
 }
 SERVERS: Final = {
     "adk": "adk_server.py",

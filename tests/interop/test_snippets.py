@@ -30,6 +30,7 @@ PEERS: Final[Mapping[tuple[str, str], str]] = {
     ("openai, responses", "typescript"): "javascript",
     ("openai, chat completions", "python"): "openai",
     ("openai, chat completions", "typescript"): "javascript",
+    ("ai", "typescript"): "vercel-ai",
     ("mcp", "python"): "mcp",
     ("@modelcontextprotocol/sdk", "typescript"): "mcp-conformance",
 }

@@ -23,6 +23,7 @@ from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.mcp import Mcp
 from tests.pairs.openai import Chat, Responses
 from tests.pairs.runtime import Runtime
+from tests.pairs.vercel_ui import VercelUi
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -37,6 +38,7 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "runtime": (Runtime,),
     "openai": (Chat, Responses),
     "mcp": (Mcp,),
+    "vercel-ui": (VercelUi,),
 }
 """Dialects of each protocol, which take turns."""
 

@@ -79,6 +79,8 @@ def _refusal_of(part: Wire) -> str | None:
     """Return the text of a refusal that is marked as one."""
     if part.get("kind") == "refusal" and "text" in part:
         return part["text"]
+    if part.get("providerMetadata", {}).get("babelgate", {}).get("refusal") and "text" in part:
+        return part["text"]
     if _gateway_member(part).get("kind") == "refusal":
         return part.get("text", part.get("content"))
     refusal = part.get("refusal")
@@ -91,6 +93,8 @@ def _step_of(part: Wire) -> str | None:
         return part["payload"]["name"]
     if part.get("kind") == "step_started":
         return part["name"]
+    if part.get("type") == "data-step" and part["data"]["state"] == "started":
+        return part["data"]["name"]
     return part["metadata"]["message"] if _gateway_member(part).get("kind") == "step" else None
 
 
@@ -102,6 +106,8 @@ def _pieces_of(part: Wire) -> Iterator[str]:
             yield part["content"][start : start + size]
             start += size
         return
+    if part.get("type") == "data-artifact":
+        part = {"artifact": part["data"]}
     artifact: Wire = part.get("payload", {}) if part.get("event_type") == "artifact_added" else part.get("artifact", {})  # pyright: ignore[reportUnknownMemberType]
     if not isinstance(artifact, dict) or artifact.get("name") != "pieces.txt":  # pyright: ignore[reportUnnecessaryIsInstance]
         return
