@@ -5,7 +5,7 @@ protocols that agents behind the gateway may speak; there is no other list. Prot
 from typing import Any, Final
 
 from babelgate._renamed import refuse_former_name
-from babelgate.adapters import a2a, acp, aief, langchain, mcp, openai, runtime
+from babelgate.adapters import a2a, acp, ag_ui, aief, langchain, mcp, openai, runtime
 from babelgate.adapters.kit.adapter import Adapter
 from babelgate.adapters.kit.plugins import with_adapters, with_upstreams
 from babelgate.adapters.kit.upstream import Upstream
@@ -22,6 +22,7 @@ _ADAPTERS: Final = (
     runtime.adapter,
     openai.adapter,
     mcp.adapter,
+    ag_ui.adapter,
 )
 """Built-in adapters. The minimal runtime precedes OpenAI, whose paths enclose its own."""
 
