@@ -33,6 +33,7 @@ _UPSTREAMS: Final = (
     langchain.agent_protocol_upstream,
     aief.upstream,
     openai.upstream,
+    ag_ui.upstream,
 )
 """Built-in upstreams, in order of preference: if a server speaks several protocols, the one that carries more of a run
 comes first."""

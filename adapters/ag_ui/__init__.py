@@ -3,14 +3,17 @@ serve it."""
 
 from collections.abc import Sequence
 
+from babelgate.adapters.ag_ui.agents import assume_agent, upstream_name
 from babelgate.adapters.ag_ui.carries import CARRIES, VERSION
+from babelgate.adapters.ag_ui.client import Client, discover
 from babelgate.adapters.ag_ui.looks import looks
 from babelgate.adapters.ag_ui.rest import REST
 from babelgate.adapters.ag_ui.server import answer_fault, routes
 from babelgate.adapters.ag_ui.snippets import snippets
 from babelgate.adapters.kit.adapter import Adapter, Example
+from babelgate.adapters.kit.upstream import Upstream
 
-__all__ = ("adapter",)
+__all__ = ("adapter", "upstream")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
@@ -33,4 +36,15 @@ adapter = Adapter(
     rest=REST,
     looks=looks,
     snippets=snippets,
+)
+
+upstream = Upstream(
+    protocol="ag-ui",
+    title="AG-UI",
+    discover=discover,
+    client=Client,
+    name_of=upstream_name,
+    assume=assume_agent,
+    own_path="/ag-ui/{agent}",
+    alone=True,
 )

@@ -33,7 +33,8 @@ from babelgate.canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from babelgate.canonical.value import Json, JsonObject
+from babelgate.canonical.json import as_object, as_text
+from babelgate.canonical.value import Extra, Json, JsonObject
 
 _REFUSAL: Final[JsonObject] = {w.OWN: {"part": "refusal"}}
 _DATA: Final[JsonObject] = {w.OWN: {"part": "data"}}
@@ -272,10 +273,11 @@ class MessageWriter:
 
     # Tools
 
-    def show_call(self, call_id: str, name: str, arguments: str) -> None:
-        """Add a whole call of a tool."""
+    def show_call(self, call_id: str, part: ToolCallPart) -> None:
+        """Add a whole call of a tool, under an id of the gateway."""
+        name, arguments = part.name, part.arguments
         if call_id not in self._calls:
-            self._begin_call(call_id, name, None)
+            self._begin_call(call_id, name, _parent(part.extra))
             if arguments:
                 self._emit("TOOL_CALL_ARGS", toolCallId=call_id, delta=arguments)
             self._emit("TOOL_CALL_END", toolCallId=call_id)
@@ -291,7 +293,7 @@ class MessageWriter:
         """Add a call that is part of a message. Calls of the caller's tools are shown when their question is asked."""
         if part.side == "caller" or part.call_id in self._calls:
             return None
-        self._begin_call(part.call_id, part.name, message.message_id if message.is_shown else None)
+        self._begin_call(part.call_id, part.name, message.message_id if message.is_shown else _parent(part.extra))
         if part.arguments:
             self._emit("TOOL_CALL_ARGS", toolCallId=part.call_id, delta=part.arguments)
         if not is_open:
@@ -309,7 +311,7 @@ class MessageWriter:
             own["noInput"] = True
         if event.node:
             own["node"] = event.node
-        self._begin_call(call_id, event.name, None, own)
+        self._begin_call(call_id, event.name, _parent(event.extra), own)
         arguments = "{}" if event.input is None else json_text(event.input)
         self._emit("TOOL_CALL_ARGS", toolCallId=call_id, delta=arguments)
         self._emit("TOOL_CALL_END", toolCallId=call_id)
@@ -379,6 +381,11 @@ class MessageWriter:
 def _index(message: OpenMessage, index: int | None) -> int:
     """Return the index of the part that a delta or an end belongs to; the newest one without an index."""
     return message.newest if index is None else index
+
+
+def _parent(extra: Extra) -> str | None:
+    """Return the message that holds a call on another AG-UI server, if it came from one."""
+    return as_text(as_object(extra.get(names.PROTOCOL)).get("parent")) or None
 
 
 def _content(message_id: str, metadata: JsonObject | None, text: str) -> JsonObject:

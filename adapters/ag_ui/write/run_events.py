@@ -184,7 +184,7 @@ class RunEventWriter:
     def _interrupt_raised(self, event: InterruptRaised) -> None:
         call = called_part(event)
         if call is not None:
-            self._messages.show_call(event.interrupt_id or "", call.name, call.arguments)
+            self._messages.show_call(event.interrupt_id or "", call)
 
     def _step_started(self, event: StepStarted) -> None:
         step_id = event.step_id or event.name

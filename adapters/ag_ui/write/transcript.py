@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 from typing import Any
 
-from babelgate.adapters.ag_ui.codec.messages import encode_message
-from babelgate.adapters.ag_ui.codec.names import own_of
+from babelgate.adapters.ag_ui.codec.messages import encode_message, result_text
+from babelgate.adapters.ag_ui.codec.names import own_of, result_id
 from babelgate.adapters.ag_ui.codec.patch import apply_patch
+from babelgate.adapters.ag_ui.codec.questions import called_part
 from babelgate.adapters.ag_ui.write.run_events import RunEventWriter
 from babelgate.canonical import Record
 from babelgate.canonical.event import (
+    InterruptAnswered,
+    InterruptRaised,
     MessageEnded,
     MessageStarted,
     PartAdded,
@@ -35,6 +38,8 @@ class Transcript:
         self._messages: dict[str, JsonObject] = {}
         self._sources: dict[str, tuple[str | None, str | None]] = {}
         """Run and canonical message that each message of the wire shows. A run of None means that it is an input."""
+        self._asked: set[str] = set()
+        """Ids of the calls of the caller's tools."""
         self._given: tuple[MessageStarted, GrowingParts] | None = None
         """Message outside runs that is being read."""
 
@@ -58,6 +63,10 @@ class Transcript:
                     if run_id is not None and run_id == record.run_id and event.is_void(message_id)
                 ]
                 self._drop(void)
+            case InterruptRaised() if called_part(event) is not None:
+                self._asked.add(event.interrupt_id or "")
+            case InterruptAnswered() if event.interrupt_id in self._asked:
+                self._add_result(event)
             case StateSaved() if event.removed_ids:
                 removed = {*event.removed_ids}
                 self._drop([name for name, (_, message_id) in self._sources.items() if message_id in removed])
@@ -68,6 +77,14 @@ class Transcript:
         elif self._writer is not None:
             for each in self._writer.write(record):
                 self._read(each, record.run_id)
+
+    def _add_result(self, event: InterruptAnswered) -> None:
+        """Add the result of a tool that the caller executed, unless another input has replaced it."""
+        if event.action == "superseded":
+            return
+        name = result_id(event.interrupt_id)
+        message = {"id": name, "role": "tool", "toolCallId": event.interrupt_id, "content": result_text(event.value)}
+        self._put(message, None, None)
 
     def _add_inputs(self, messages: Iterable[Message]) -> None:
         for message in messages:
