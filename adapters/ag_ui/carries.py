@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from babelgate.adapters.ag_ui import wire as w
-from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
+from babelgate.canonical import FULL, Carry, Feature, dropped, whole
 
 VERSION: Final = w.VERSION
 """Version of the protocol."""
@@ -44,6 +44,6 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.METADATA: whole("of a run in `forwardedProps`; of a message in its metadata", _OWN),
     Feature.STATE: FULL,
     Feature.HISTORY: FULL,
-    Feature.FORK: lossy("from the end of a run, by `parentRunId` or a shorter history", "AG-UI 1.0, RunAgentInput"),
+    Feature.FORK: FULL,
     Feature.CUSTOM: FULL,
 }

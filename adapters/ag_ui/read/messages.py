@@ -72,7 +72,7 @@ class MessageReader:
 
     def say(self, event: JsonObject) -> None:
         """Add a piece of text. The message begins with it if its start is missing."""
-        name, delta, kind = as_text(event.get("messageId")), as_text(event.get("delta")), own_of(event).get("part")
+        name, delta, kind = as_text(event.get("messageId")), as_text(event.get("delta")), own_of(event).get("kind")
         message = self._find(name)
         if kind == "separator":
             return

@@ -8,6 +8,7 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.ag_ui import wire as w
 from babelgate.adapters.ag_ui.agents import encode_capabilities
+from babelgate.adapters.ag_ui.codec.names import CANCELLED
 from babelgate.adapters.ag_ui.codec.questions import encode_interrupt, is_tool_call
 from babelgate.adapters.ag_ui.errors import encode_fault
 from babelgate.adapters.ag_ui.server.create_run import (
@@ -15,11 +16,13 @@ from babelgate.adapters.ag_ui.server.create_run import (
     check_version,
     find_thread,
     open_questions,
+    read_history,
     read_index,
     read_request,
 )
 from babelgate.adapters.ag_ui.server.follow import Cursor, RunStream, history_frames, read_transcript
 from babelgate.adapters.ag_ui.server.thread_index import ThreadIndex
+from babelgate.adapters.ag_ui.write.run_events import fault_words
 from babelgate.adapters.kit.json import read_json, validate
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
@@ -29,7 +32,7 @@ from babelgate.adapters.kit.server.extended import answer_file
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.sse import event_stream, pieces_of
-from babelgate.canonical import AgentInfo, Fault, FaultCode, FaultError, Hub, Run, Task, caller_tools
+from babelgate.canonical import AgentInfo, Fault, FaultCode, FaultError, Hub, Run, Task, TaskState, caller_tools
 from babelgate.canonical.value import JsonObject
 
 __all__ = ("answer_fault", "routes")
@@ -126,10 +129,12 @@ class Server(Handlers):
         names = {run_id: name for name, run_id in index.runs.items()}
         shown = index.run_before(last.run_id) if is_active else last.run_id
         wire_run = names.get(shown or "", f"history-{last.run_id}")
-        outcome = None
-        if not is_active and body.protocol_version is not None:
-            outcome = await self._outcome(who, agent, thread_id, task)
-        history = history_frames(transcript, last.created_at, body.thread_id, wire_run, outcome)
+        is_old = body.protocol_version is None
+        end = {"type": "RUN_FINISHED"} if is_active else await self._end(who, agent, thread_id, task, is_old=is_old)
+        states = await read_history(self._hub, who.principal, thread_id)
+        values = {} if states.head is None else states.head.values
+        state = {name: value for name, value in values.items() if name != "messages" or agent.stateful}
+        history = history_frames(transcript, state, last.created_at, body.thread_id, wire_run, end)
 
         async def frames() -> AsyncGenerator[bytes]:
             async for piece in pieces_of(history):
@@ -142,18 +147,29 @@ class Server(Handlers):
         headers = {**_HEADERS, **run_headers(task, last.run_id)}
         return event_stream(frames(), ping=_HEARTBEAT, headers=headers)
 
-    async def _outcome(self, who: Caller, agent: AgentInfo, thread_id: str, task: Task) -> JsonObject:
-        """Return the outcome that shows the open questions of a thread again."""
+    async def _end(self, who: Caller, agent: AgentInfo, thread_id: str, task: Task, *, is_old: bool) -> JsonObject:
+        """Return the last event of a restated conversation: how its newest task has ended, or the questions that are
+        still open. `is_old` is true for a client older than 1.0."""
+        if task.state in (TaskState.FAILED, TaskState.REJECTED):
+            message, code = fault_words(task.fault)
+            return {"type": "RUN_ERROR", "message": message, "code": code}
+        if task.state is TaskState.CANCELLED:
+            if is_old:
+                return {"type": "RUN_ERROR", "message": "The run was cancelled.", "code": CANCELLED}
+            return {"type": "RUN_FINISHED", "outcome": {"type": "cancelled"}}
         questions = await open_questions(self._hub, who.principal, agent.name, thread_id)
         if not questions:
-            return {"type": "success"}
+            return {"type": "RUN_FINISHED"}
         run = await self._hub.reads.run(who.principal, questions[0].run_id)
         config = (await self._hub.reads.run_input(who.principal, run)).config
         tools = {tool.name for tool in caller_tools(config)}
         interrupts = [encode_interrupt(each) for each in questions if not is_tool_call(each, tools)]
         if interrupts:
-            return {"type": "interrupt", "interrupts": interrupts}
-        return {"type": "success", "pendingToolCallIds": [each.interrupt_id for each in questions]}
+            return {"type": "RUN_FINISHED", "outcome": {"type": "interrupt", "interrupts": interrupts}}
+        if is_old:
+            return {"type": "RUN_FINISHED"}
+        pending = [each.interrupt_id for each in questions]
+        return {"type": "RUN_FINISHED", "outcome": {"type": "success", "pendingToolCallIds": pending}}
 
     async def cancel(self, request: AnyRequest) -> Response[Any]:
         """Cancel a run. Its stream then ends with the outcome `cancelled`. Raises task_ended."""

@@ -139,8 +139,6 @@ class RunRequest:
         for item in self.body.resume or ():
             if item.interrupt_id in names:
                 found[item.interrupt_id] = (item.payload, item.status == "cancelled")
-        if found and (left := [each for each in self.open if each.interrupt_id not in found]):
-            raise _uncovered(left)
         return found
 
     def _repeated_run(self) -> str | None:
@@ -181,11 +179,14 @@ class RunRequest:
 
     def _edit(self, added: Sequence[Message]) -> Fork | None:
         """Return the state that new messages continue from, if the client has removed later messages of the user."""
-        index = self.index
-        if self.body.parent_run_id is not None and index is not None and self.body.parent_run_id in index.runs:
-            return Fork(run_id=index.runs[self.body.parent_run_id])
+        index, parent = self.index, self.body.parent_run_id
         if index is None:
             return None
+        if parent is not None:
+            run_id = index.runs.get(parent) or (parent if parent in index.tasks else None)
+            if run_id is None:
+                raise FaultError(FaultCode.NOT_FOUND, f"parentRunId: the thread has no run {parent[:100]}")
+            return Fork(run_id=run_id)
         kept = [message.id for message in self.body.messages if message.id in index.messages]
         if not kept:
             return None
@@ -227,7 +228,8 @@ class RunRequest:
             return Begun(await self.hub.reads.task(self.principal, run.task_id), run.run_id, None)
 
     async def _answer(self, answers: Mapping[str, tuple[Json, bool]], added: Sequence[Message]) -> Begun:
-        """Answer all open questions. Those that are declined are declined first."""
+        """Answer open questions, first those that are declined. If others stay open, the run stops at once, and its
+        outcome raises them again."""
         declined = [name for name, (_, is_declined) in answers.items() if is_declined]
         values = {name: value for name, (value, is_declined) in answers.items() if not is_declined}
         task_id = self.open[0].task_id

@@ -145,17 +145,17 @@ def messages_snapshot(transcript: Transcript, at: int) -> JsonObject:
 
 
 def history_frames(
-    transcript: Transcript, at: int, thread_id: str, run_id: str, outcome: JsonObject | None
+    transcript: Transcript, state: JsonObject, at: int, thread_id: str, run_id: str, end: JsonObject
 ) -> list[bytes | LargeFrame]:
-    """Return the frames of a run that only restates the conversation. `outcome` is that of the run whose end they
-    show, if it has one."""
+    """Return the frames of a run that only restates the conversation. `state` is the state of the thread, and `end` has
+    the type and further members of the last event."""
     stamp = {"timestamp": at // 1000}
     events: list[JsonObject] = [
         {"type": "RUN_STARTED", **stamp, "threadId": thread_id, "runId": run_id, "protocolVersion": w.VERSION},
         messages_snapshot(transcript, at),
     ]
-    if transcript.state is not None:
-        events.append({"type": "STATE_SNAPSHOT", **stamp, "snapshot": transcript.state})
-    ended: JsonObject = {"type": "RUN_FINISHED", **stamp, "threadId": thread_id, "runId": run_id}
-    events.append(ended if outcome is None else {**ended, "outcome": outcome})
+    if state:
+        events.append({"type": "STATE_SNAPSHOT", **stamp, "snapshot": state})
+    ids = {"threadId": thread_id, "runId": run_id} if end["type"] == "RUN_FINISHED" else {}
+    events.append({"type": end["type"], **stamp, **ids, **end})
     return [frame_of(encode(event), id=_HISTORY) for event in events]

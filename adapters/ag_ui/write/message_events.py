@@ -36,9 +36,9 @@ from babelgate.canonical.event import (
 from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.value import Extra, Json, JsonObject
 
-_REFUSAL: Final[JsonObject] = {w.OWN: {"part": "refusal"}}
-_DATA: Final[JsonObject] = {w.OWN: {"part": "data"}}
-_SEPARATOR: Final[JsonObject] = {w.OWN: {"part": "separator"}}
+_REFUSAL: Final[JsonObject] = {w.OWN: {"kind": "refusal"}}
+_DATA: Final[JsonObject] = {w.OWN: {"kind": "data"}}
+_SEPARATOR: Final[JsonObject] = {w.OWN: {"kind": "separator"}}
 
 
 class MessageWriter:

@@ -113,7 +113,13 @@ class RunEventWriter:
     def _run_created(self, event: RunCreated) -> None:
         self.ids = decode_ids(event, self.ids.thread_id)
         self.has_begun = True
-        self._emit("RUN_STARTED", threadId=self.ids.thread_id, runId=self.ids.run_id, protocolVersion=w.VERSION)
+        self._emit(
+            "RUN_STARTED",
+            threadId=self.ids.thread_id,
+            runId=self.ids.run_id,
+            protocolVersion=w.VERSION,
+            metadata=_own({"metadata": event.metadata or None}),
+        )
 
     def _run_started(self, event: RunStarted) -> None:
         if event.is_restart:
@@ -138,11 +144,8 @@ class RunEventWriter:
         elif event.status is RunStatus.CANCELLED:
             self._cancel(more)
         else:
-            fault = event.fault
-            message, code = (
-                ("The agent failed.", FaultCode.AGENT_FAILED) if fault is None else (fault.message, fault.code)
-            )
-            self._fail(message, str(code), more)
+            message, code = fault_words(event.fault)
+            self._fail(message, code, more)
 
     def _pause(self, more: JsonObject) -> None:
         calls = [name for name, each in self._questions.items() if is_tool_call(each, self._tools)]
@@ -253,6 +256,11 @@ class RunEventWriter:
         Native: _native,
         LossNoted: _loss_noted,
     }
+
+
+def fault_words(fault: Fault | None) -> tuple[str, str]:
+    """Return message and code of a failed run. If its fault is not known (None), they are general ones."""
+    return ("The agent failed.", str(FaultCode.AGENT_FAILED)) if fault is None else (fault.message, str(fault.code))
 
 
 def _own(members: JsonObject) -> JsonObject | None:
