@@ -23,9 +23,9 @@ def encode_fault(fault: Fault) -> tuple[int, w.ErrorResponse]:
 
 def decode_run_error(message: str, code: str | None) -> Fault:
     """Return the fault of a run that ended with `RUN_ERROR`. The codes of other servers are free texts."""
-    known = _AGENT_CODES.get(code or "")
-    if known is not None:
-        return Fault(code=known, message=message)
+    gateway_code = _AGENT_CODES.get(code or "")
+    if gateway_code is not None:
+        return Fault(code=gateway_code, message=message)
     details = {} if code is None else {"ag-ui": {"code": code}}
     return Fault(code=FaultCode.AGENT_FAILED, message=message, details=details)
 

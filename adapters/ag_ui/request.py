@@ -8,7 +8,7 @@ from babelgate.adapters.ag_ui.codec.messages import encode_message, result_text
 from babelgate.adapters.ag_ui.codec.names import PROTOCOL, result_id
 from babelgate.adapters.ag_ui.codec.questions import called_part, encode_answer
 from babelgate.adapters.ag_ui.read.run_events import LEGACY
-from babelgate.adapters.ag_ui.write.transcript import Transcript
+from babelgate.adapters.ag_ui.write.transcript import ThreadTranscript
 from babelgate.canonical import InterruptAnswered, Invocation, Message, Record
 from babelgate.canonical.event import InterruptRaised, ToolStarted
 from babelgate.canonical.json import as_object, objects_in
@@ -23,7 +23,7 @@ class RunCall:
     """Request for a run, and what its reader needs to know about the conversation."""
 
     body: JsonObject
-    known: frozenset[str]
+    sent_ids: frozenset[str]
     """Ids of all messages that are sent."""
     earlier: dict[str, str] = field(default_factory=dict[str, str])
     """Names of the tools that earlier runs of the task called, by call id."""
@@ -46,8 +46,8 @@ def encode_run(call: Invocation, past: Sequence[Record], state: JsonObject) -> R
             command["resume"] = answer.value
         else:
             schema = None if question is None else question.answer_schema
-            given = encode_answer(schema, answer.value, declined=answer.action == "decline")
-            resume.append({"interruptId": answer.interrupt_id, **given})
+            answer_members = encode_answer(schema, answer.value, declined=answer.action == "decline")
+            resume.append({"interruptId": answer.interrupt_id, **answer_members})
     body: JsonObject = {
         "threadId": call.thread_id,
         # A run id is never used twice on a thread.
@@ -59,14 +59,14 @@ def encode_run(call: Invocation, past: Sequence[Record], state: JsonObject) -> R
             {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in call.tools
         ],
         "context": objects_in(as_object(call.config.get(PROTOCOL)).get("context")),
-        "forwardedProps": _forwarded(call, command),
+        "forwardedProps": _forwarded_props(call, command),
     }
     if resume:
         body["resume"] = resume
     return RunCall(body, frozenset(each["id"] for each in messages), _tool_names(earlier))
 
 
-def _forwarded(call: Invocation, command: JsonObject) -> JsonObject:
+def _forwarded_props(call: Invocation, command: JsonObject) -> JsonObject:
     """Return the free members of the request: those of an AG-UI caller, the rest of the configuration, and the
     gateway's own, which other servers ignore."""
     forwarded = dict(as_object(as_object(call.config.get(PROTOCOL)).get("forwardedProps")))
@@ -76,10 +76,10 @@ def _forwarded(call: Invocation, command: JsonObject) -> JsonObject:
     if command:
         forwarded["command"] = command
     # The gateway stops reading only if the run is to be cancelled.
-    own: JsonObject = {"onDisconnect": "cancel"}
+    marks: JsonObject = {"onDisconnect": "cancel"}
     if call.metadata:
-        own["metadata"] = call.metadata
-    return {**forwarded, w.OWN: own}
+        marks["metadata"] = call.metadata
+    return {**forwarded, w.OWN: marks}
 
 
 def _new_messages(call: Invocation) -> Iterator[JsonObject]:
@@ -91,7 +91,7 @@ def _new_messages(call: Invocation) -> Iterator[JsonObject]:
 def _conversation(call: Invocation, earlier: Sequence[Record], new: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the messages before this run: those of other tasks, and those of this one with their tool calls. Servers
     need no activities."""
-    transcript = Transcript(call.thread_id)
+    transcript = ThreadTranscript(call.thread_id)
     for record in earlier:
         transcript.apply(record)
     of_task = [each for each in transcript.messages() if each["role"] != "activity"]

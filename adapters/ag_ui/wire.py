@@ -9,6 +9,8 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from babelgate.canonical.event import Strategy
+
 SPEC: Final = "https://docs.ag-ui.com"
 """Specification of the protocol."""
 VERSION: Final = "1.0"
@@ -115,6 +117,14 @@ class RunAgentInput(_Wire):
     context: list[ContextItem] | None = None
     forwarded_props: Any = None
     resume: list[ResumeItem] | None = None
+
+
+class GatewayOptions(_Wire):
+    """Options of the gateway in the member `babelgate` of `forwardedProps`."""
+
+    on_disconnect: Literal["cancel", "continue"] = "continue"
+    strategy: Strategy = "interrupt"
+    metadata: dict[str, Any] | None = None
 
 
 class RunReference(_Wire):

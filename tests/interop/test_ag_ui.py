@@ -3,7 +3,8 @@ CopilotKit contains."""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import pytest
@@ -55,6 +56,10 @@ class Talk:
         """Return the events of a run."""
         words = {} if text is None else {"text": text}
         return await self._client.call("run", **self._args, **words, **more)
+
+    def stream(self, text: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """Yield the events of a run as the client receives them."""
+        return self._client.stream("run", **self._args, text=text)
 
     async def view(self) -> Any:
         """Return the messages and the state that the client holds."""
@@ -163,7 +168,7 @@ async def test_changed_state_reaches_the_agent(client: OfficialClient) -> None:
     assert (await talk.said())[-1] == ("assistant", "[('theme', 'dark')]")
 
 
-async def test_an_abort_leaves_the_run_alone_unless_the_request_says_so(
+async def test_an_abort_cancels_only_if_the_request_says_so(
     client: OfficialClient, gateway: Running, players: Cast
 ) -> None:
     players.reset()
@@ -184,12 +189,14 @@ async def test_a_cancelled_run_ends_in_the_vocabulary_of_the_client(
 ) -> None:
     players.reset()
     talk = Talk(client, "slow")
-    running_talk = asyncio.ensure_future(talk.run("go", threadId=f"cancel-{id(client)}"))
-    thread_id = f"cancel-{id(client)}"
-    async with asyncio.timeout(30):
-        while (await gateway.http.post("/ag-ui/slow/cancel", json={"threadId": thread_id})).status_code != 202:
-            await asyncio.sleep(0)
-    last = (await running_talk)[-1]
+    thread_id, last = "", dict[str, Any]()
+    async with talk.stream("go") as events:
+        async for last in events:
+            if last["type"] == "RUN_STARTED":
+                thread_id = last["threadId"]
+            elif last["type"] == "TEXT_MESSAGE_CONTENT":
+                response = await gateway.http.post("/ag-ui/slow/cancel", json={"threadId": thread_id})
+                assert response.status_code == 202
     assert last.get("code") == "cancelled" or last["outcome"] == {"type": "cancelled"}
 
 

@@ -55,10 +55,14 @@ def own_of(event: Wire) -> Wire:
     return event.get("metadata", {}).get("babelgate", {})
 
 
+class PendingCall(Question):
+    """Question that is a call of the caller's tool."""
+
+
 def question_of(interrupt: Wire) -> Question:
-    own = own_of(interrupt)
-    schema = None if own.get("anySchema") else interrupt["responseSchema"]
-    return Question(interrupt["message"], schema, own.get("value"), interrupt["id"])
+    marks = own_of(interrupt)
+    schema = None if marks.get("anySchema") else interrupt["responseSchema"]
+    return Question(interrupt["message"], schema, marks.get("value"), interrupt["id"])
 
 
 class AgUiView(View):
@@ -164,7 +168,7 @@ class AgUiView(View):
 
     def _call(self, call_id: str) -> Question:
         call = self.calls[call_id]
-        return Question(f"{call['name']}({call['arguments']})", None, call, call_id)
+        return PendingCall(f"{call['name']}({call['arguments']})", None, call, call_id)
 
     @property
     def task(self) -> TaskView:
@@ -240,7 +244,7 @@ class AgUi(Caller):
     def _body(self, **members: Any) -> Wire:
         if self.context_id is None:
             self.context_id = str(uuid4())
-        own: Wire = {"metadata": self.metadata} if self.metadata else {}
+        marks: Wire = {"metadata": self.metadata} if self.metadata else {}
         return {
             "threadId": self.context_id,
             "runId": str(uuid4()),
@@ -249,7 +253,7 @@ class AgUi(Caller):
             "messages": [],
             "tools": list(self.tools),
             "context": [],
-            "forwardedProps": {"babelgate": own} if own else {},
+            "forwardedProps": {"babelgate": marks} if marks else {},
             **members,
         }
 
@@ -264,9 +268,10 @@ class AgUi(Caller):
     def _answer_request(self, paused: TaskView, answers: tuple[Content, ...]) -> Wire:
         self.context_id = paused.context_id
         resume, messages = list[Wire](), list[Wire]()
+        pending = {each.id for each in paused.questions if isinstance(each, PendingCall)}
         for question, answer in zip(paused.questions, answers, strict=False):
             value = answer.value if isinstance(answer, Data) else answer
-            if isinstance(question.value, dict) and "arguments" in question.value and "call_id" not in question.value:
+            if question.id in pending:
                 text = value if isinstance(value, str) else json.dumps(value)
                 messages.append({"id": str(uuid4()), "role": "tool", "toolCallId": question.id, "content": text})
             else:
@@ -342,7 +347,8 @@ class AgUi(Caller):
     async def _state(self) -> Wire:
         assert self.context_id is not None
         events = await self._restated(self.context_id)
-        return next((each["snapshot"] for each in events if each["type"] == "STATE_SNAPSHOT"), {})
+        found: list[Wire] = [each["snapshot"] for each in events if each["type"] == "STATE_SNAPSHOT"]
+        return found[0] if found else {}
 
     async def values(self) -> Any:
         state = await self._state()

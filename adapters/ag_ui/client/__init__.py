@@ -50,14 +50,14 @@ class _Run(UpstreamRun):
         yield self._stream()
 
     async def _stream(self) -> Stage:
-        """Send the request, and yield the events of its stream. Raises agent_unreachable if the stream ends before the
-        run does."""
+        """Send the request, and yield the events of its stream. Raises agent_invalid, and agent_unreachable if the
+        stream ends before the run does."""
         await self._load_files()
         call = self._call
         past = () if call.cause in ("input", "cron") and call.attempt == 1 else await call.past()
         run = encode_run(call, past, await self._state())
         names = frozenset(tool.name for tool in call.tools)
-        reader = EventReader(call.run_id, tools=names, known=run.known, earlier=run.earlier)
+        reader = EventReader(call.run_id, tools=names, known_ids=run.sent_ids, earlier=run.earlier)
         async with self._http.run(run.body) as response:
             if not is_stream(response):
                 raise FaultError(FaultCode.AGENT_INVALID, "The agent's server did not answer with an event stream")

@@ -35,7 +35,7 @@ def is_tool_call(question: Question, tools: Container[str]) -> bool:
     return part is not None and part.name in tools
 
 
-def accepts_text(question: Question) -> bool:
+def can_take_text(question: Question) -> bool:
     """Return True if the words of a user are a possible answer."""
     if called_part(question) is not None:
         return False
@@ -92,45 +92,45 @@ def decode_interrupt(value: JsonObject) -> InterruptRaised | None:
     interrupt_id = value.get("id")
     if not isinstance(interrupt_id, str) or not interrupt_id:
         return None
-    own = own_of(value)
+    marks = own_of(value)
     schema = value.get("responseSchema") if isinstance(value.get("responseSchema"), dict) else None
-    text = as_text(own["text"]) if "text" in own else as_text(value.get("message"))
+    text = as_text(marks["text"]) if "text" in marks else as_text(value.get("message"))
     upstream = {name: member for name, member in value.items() if name not in ("id", "responseSchema")}
     metadata = {name: member for name, member in as_object(value.get("metadata")).items() if name != w.OWN}
     upstream["metadata"] = metadata
     if not metadata:
         del upstream["metadata"]
     parts: tuple[Part, ...] = (TextPart(text=text),) if text else ()
-    call = as_object(own.get("call"))
+    call = as_object(marks.get("call"))
     if as_text(call.get("name")):
         arguments = as_text(call.get("arguments"))
         parts = (*parts, ToolCallPart(call_id=interrupt_id, name=call["name"], arguments=arguments, side="caller"))
     return InterruptRaised(
         interrupt_id=interrupt_id,
-        ask=_ask(value, own, schema),
+        ask=_ask(value, marks, schema),
         message=Message(parts=parts),
-        value=_value(value, own),
-        answer_schema=None if own.get("anySchema") is True else schema,
-        takes_text=own.get("takesText") is True,
-        node=as_text(own.get("node")),
-        ns=tuple(each for each in as_list(own.get("ns")) if isinstance(each, str)),
-        extra={} if own else {PROTOCOL: {"interrupt": upstream}},
+        value=_value(value, marks),
+        answer_schema=None if marks.get("anySchema") is True else schema,
+        takes_text=marks.get("takesText") is True,
+        node=as_text(marks.get("node")),
+        ns=tuple(each for each in as_list(marks.get("ns")) if isinstance(each, str)),
+        extra={} if marks else {PROTOCOL: {"interrupt": upstream}},
     )
 
 
-def _ask(value: JsonObject, own: JsonObject, schema: JsonObject | None) -> Any:
-    if own.get("ask") in ("input", "approval", "auth"):
-        return own["ask"]
+def _ask(value: JsonObject, marks: JsonObject, schema: JsonObject | None) -> Any:
+    if marks.get("ask") in ("input", "approval", "auth"):
+        return marks["ask"]
     if value.get("reason") in (_TOOL_CALL, _CONFIRMATION):
         return "approval"
     properties = as_object((schema or {}).get("properties"))
     return "approval" if (schema or {}).get("type") == "boolean" or "approved" in properties else "input"
 
 
-def _value(value: JsonObject, own: JsonObject) -> Any:
+def _value(value: JsonObject, marks: JsonObject) -> Any:
     """Return the data of a question. ag-ui-langgraph 0.0.47 has them in its own member of the metadata."""
-    if own:
-        return own.get("value")
+    if marks:
+        return marks.get("value")
     native = as_object(as_object(as_object(value.get("metadata")).get("langgraph")))
     return native.get("raw")
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from babelgate.adapters.ag_ui import wire as w
-from babelgate.adapters.ag_ui.codec.files import decode_file
 from babelgate.adapters.ag_ui.codec.names import own_of
 from babelgate.adapters.kit.json import ABSENT, parse_text
-from babelgate.canonical import AnnotationPart, DataPart, Event, ReasoningPart, RefusalPart, TextPart
+from babelgate.canonical import AnnotationPart, DataPart, Event, FilePart, ReasoningPart, RefusalPart, TextPart
 from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from babelgate.canonical.json import as_list, as_object, as_text, objects_in
 from babelgate.canonical.value import JsonObject
@@ -33,38 +32,38 @@ class _Message:
 class MessageReader:
     """Reader of one run's messages. `add` adds an event, and `known` has the ids of messages of the conversation."""
 
-    def __init__(self, add: Callable[[Event], None], known: Set[str], new_id: Callable[[str], str]) -> None:
+    def __init__(self, add: Callable[[Event], None], known_ids: Set[str], new_id: Callable[[str], str]) -> None:
         self.seen: dict[str, str] = {}
         """Canonical id of each message of the wire that this run has begun."""
         self._add = add
-        self._known = known
+        self._known_ids = known_ids
         self._new_id = new_id
         self._open: dict[str, _Message] = {}
         """Open messages by canonical id."""
         self._thoughts: dict[str, _Message] = {}
         """Messages of the open reasoning, by the id on the wire."""
 
-    def has(self, name: str) -> bool:
+    def has_message(self, name: str) -> bool:
         """Return True if the conversation or this run has a message with this id."""
-        return name in self.seen or name in self._known
+        return name in self.seen or name in self._known_ids
 
     # Text
 
     def start(self, event: JsonObject) -> None:
         """Begin a message, or continue one that has begun with its reasoning."""
-        name, own = as_text(event.get("messageId")), own_of(event)
+        name, marks = as_text(event.get("messageId")), own_of(event)
         current = self.seen.get(name)
         if current is not None and current in self._open:
             return
         metadata: JsonObject = as_object(event.get("metadata"))
         metadata = {key: value for key, value in metadata.items() if key not in (w.OWN, w.RESERVED)}
-        metadata = as_object(own.get("metadata")) or metadata
-        role = "tool" if own.get("role") == "tool" else _ROLES.get(event.get("role"), "agent")
+        metadata = as_object(marks.get("metadata")) or metadata
+        role = "tool" if marks.get("role") == "tool" else _ROLES.get(event.get("role"), "agent")
         self._begin(name, role=role, name=as_text(event.get("name")) or None, metadata=metadata)
 
     def _begin(self, wire_id: str, **members: Any) -> _Message:
         # An id is used once in the log. A message that is opened again becomes another one.
-        message_id = self._new_id(wire_id) if not wire_id or self.has(wire_id) else wire_id
+        message_id = self._new_id(wire_id) if not wire_id or self.has_message(wire_id) else wire_id
         self.seen[wire_id] = message_id
         message = self._open[message_id] = _Message(message_id)
         self._add(MessageStarted(message_id=message_id, **members))
@@ -138,14 +137,14 @@ class MessageReader:
     # Reasoning
 
     def start_thought(self, event: JsonObject) -> None:
-        """Begin reasoning: in the message that a gateway names, and else in a message of its own."""
-        name, own = as_text(event.get("messageId")), own_of(event)
+        """Begin reasoning: in the message that a gateway names, and else in a separate message."""
+        name, marks = as_text(event.get("messageId")), own_of(event)
         if name in self._thoughts:
             return
-        place = as_text(own.get("messageId"))
+        place = as_text(marks.get("messageId"))
         message = self._open.get(self.seen.get(place or name, ""))
         if message is None:
-            phase: Any = "progress" if own.get("phase") == "progress" else "answer"
+            phase: Any = "progress" if marks.get("phase") == "progress" else "answer"
             message = self._begin(place or name, phase=phase)
         self._end_text(message)
         message.thoughts[name] = self._add_part(message, ReasoningPart(text=""), is_open=True)
@@ -172,18 +171,14 @@ class MessageReader:
 
     # Whole messages
 
-    def add_file(self, content: JsonObject, own: JsonObject) -> bool:
-        """Add a file of a message. Return True if the activity has one."""
-        part = decode_file(content)
-        if part is None:
-            return False
-        name = as_text(own.get("messageId"))
+    def add_file(self, part: FilePart, marks: JsonObject) -> None:
+        """Add a file of a message. `marks` are those of its activity."""
+        name = as_text(marks.get("messageId"))
         message = self._open.get(self.seen.get(name, ""))
         if message is None:
-            message = self._begin(name, phase="progress" if own.get("phase") == "progress" else "answer")
+            message = self._begin(name, phase="progress" if marks.get("phase") == "progress" else "answer")
         self._end_text(message)
         self._add_part(message, part)
-        return True
 
     def add_progress(self, name: str, content: JsonObject) -> None:
         """Add a progress message."""

@@ -6,14 +6,14 @@ from collections.abc import Container, Mapping, Set
 from typing import Any, ClassVar, Final
 
 from babelgate.adapters.ag_ui.codec import names
-from babelgate.adapters.ag_ui.codec.files import decode_content
+from babelgate.adapters.ag_ui.codec.files import decode_content, decode_file
 from babelgate.adapters.ag_ui.codec.names import PROTOCOL, own_of
 from babelgate.adapters.ag_ui.codec.patch import apply_patch
 from babelgate.adapters.ag_ui.codec.questions import decode_interrupt
 from babelgate.adapters.ag_ui.codec.usage import decode_usage
 from babelgate.adapters.ag_ui.errors import decode_run_error
 from babelgate.adapters.ag_ui.read.messages import MessageReader
-from babelgate.adapters.ag_ui.read.tools import ToolReader
+from babelgate.adapters.ag_ui.read.tools import CallReader
 from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.canonical import Event, FaultError, Feature, Message, RunReason, RunStatus
 from babelgate.canonical.event import (
@@ -55,7 +55,7 @@ class EventReader:
         run_id: str,
         *,
         tools: Container[str] = frozenset(),
-        known: Set[str] = frozenset(),
+        known_ids: Set[str] = frozenset(),
         earlier: Mapping[str, str] | None = None,
     ) -> None:
         self.has_ended = False
@@ -64,8 +64,8 @@ class EventReader:
         self._run_id = run_id
         self._count = 0
         self._events: list[Event] = []
-        self._messages = MessageReader(self._add, known, self._new_id)
-        self._tools = ToolReader(self._add, tools, earlier or {})
+        self._messages = MessageReader(self._add, known_ids, self._new_id)
+        self._tools = CallReader(self._add, tools, earlier or {})
         self._chunk: tuple[str, str] | None = None
         """Prefix and id of the item that chunks continue."""
         self._steps: dict[str, tuple[str, str]] = {}
@@ -212,36 +212,36 @@ class EventReader:
         this form only."""
         messages = [each for each in objects_in(event.get("messages")) if as_text(each.get("id"))]
         listed = {each["id"] for each in messages}
-        shown = {name for name, message_id in self._messages.seen.items() if name == message_id}
-        if shown - listed and not any(name.startswith(("file-", "reasoning-")) for name in shown - listed):
+        shown_ids = {name for name, message_id in self._messages.seen.items() if name == message_id}
+        if shown_ids - listed and not any(name.startswith(("file-", "reasoning-")) for name in shown_ids - listed):
             self._lose(Feature.TEXT, _TEXT_KEPT)
         self._tools.read_snapshot(messages)
         for each in messages:
-            if each.get("role") in ("assistant", "reasoning") and not self._messages.has(each["id"]):
+            if each.get("role") in ("assistant", "reasoning") and not self._messages.has_message(each["id"]):
                 self._messages.add_whole(each)
 
     # Steps
 
     def _step_started(self, event: JsonObject) -> None:
-        wire_name, own = as_text(event.get("stepName")), own_of(event)
+        wire_name, marks = as_text(event.get("stepName")), own_of(event)
         if not wire_name or wire_name in self._steps:
             return
-        step_id = as_text(own.get("id")) or self._new_id(wire_name)
-        name = as_text(own.get("name")) or wire_name
+        step_id = as_text(marks.get("id")) or self._new_id(wire_name)
+        name = as_text(marks.get("name")) or wire_name
         self._steps[wire_name] = (step_id, name)
-        node = as_text(own.get("node"))
-        ns = tuple(each for each in as_list(own.get("ns")) if isinstance(each, str))
-        self._add(StepStarted(step_id=step_id, name=name, node=node, ns=ns, input=own.get("input")))
+        node = as_text(marks.get("node"))
+        ns = tuple(each for each in as_list(marks.get("ns")) if isinstance(each, str))
+        self._add(StepStarted(step_id=step_id, name=name, node=node, ns=ns, input=marks.get("input")))
 
     def _step_finished(self, event: JsonObject) -> None:
-        own, found = own_of(event), self._steps.pop(as_text(event.get("stepName")), None)
+        marks, found = own_of(event), self._steps.pop(as_text(event.get("stepName")), None)
         if found is None:
             return
-        fault = as_object(own.get("fault"))
+        fault = as_object(marks.get("fault"))
         decoded = None
         if fault:
             decoded = decode_run_error(as_text(fault.get("message")), as_text(fault.get("code")) or None)
-        self._add(StepEnded(step_id=found[0], name=found[1], update=own.get("update"), fault=decoded))
+        self._add(StepEnded(step_id=found[0], name=found[1], update=marks.get("update"), fault=decoded))
 
     def _subagent_started(self, event: JsonObject) -> None:
         step_id, name = as_text(event.get("subagentRunId")), as_text(event.get("name")) or "subagent"
@@ -287,10 +287,11 @@ class EventReader:
     # Activities and events of other kinds
 
     def _activity_snapshot(self, event: JsonObject) -> None:
-        content, own = as_object(event.get("content")), own_of(event)
+        content, marks = as_object(event.get("content")), own_of(event)
+        file = decode_file(content)
         match event.get("activityType"):
-            case names.FILE if self._messages.add_file(content, own):
-                pass
+            case names.FILE if file is not None:
+                self._messages.add_file(file, marks)
             case names.PROGRESS:
                 self._messages.add_progress(as_text(event.get("messageId")), content)
             case names.ARTIFACT if objects_in(content.get("parts")):
@@ -333,15 +334,15 @@ class EventReader:
         self._add(Custom(name=name, value=value, extra={PROTOCOL: {"event": _without_time(event)}}))
 
     def _custom(self, event: JsonObject) -> None:
-        name, value, own = as_text(event.get("name")), event.get("value"), own_of(event)
+        name, value, marks = as_text(event.get("name")), event.get("value"), own_of(event)
         if name == names.LOSS:
             loss = as_object(value)
             self._add(LossNoted(feature=as_text(loss.get("feature")), how=as_text(loss.get("how"))))
         elif name == _ON_INTERRUPT:
             self._ask(event)
         else:
-            ns = tuple(each for each in as_list(own.get("ns")) if isinstance(each, str))
-            self._add(Custom(name="" if own.get("isUnnamed") is True else name, value=value, ns=ns))
+            ns = tuple(each for each in as_list(marks.get("ns")) if isinstance(each, str))
+            self._add(Custom(name="" if marks.get("isUnnamed") is True else name, value=value, ns=ns))
 
     def _ask(self, event: JsonObject) -> None:
         """Keep a question of ag-ui-langgraph until the run has ended. Its value is JSON text, and its id is in the

@@ -18,7 +18,7 @@ class _Call:
     call_id: str
     name: str
     parent: str
-    own: JsonObject
+    marks: JsonObject
     arguments: str = ""
     is_complete: bool = False
     is_started: bool = False
@@ -26,7 +26,7 @@ class _Call:
     has_result: bool = False
 
 
-class ToolReader:
+class CallReader:
     """Reader of one run's calls. `declared` has the names of the caller's tools, and `earlier` the names of calls of
     earlier runs by id."""
 
@@ -36,7 +36,7 @@ class ToolReader:
         self._earlier = earlier
         self._calls: dict[str, _Call] = {}
 
-    def has(self, call_id: str) -> bool:
+    def has_call(self, call_id: str) -> bool:
         """Return True if this run or an earlier one has shown the call."""
         return call_id in self._calls or call_id in self._earlier
 
@@ -66,19 +66,19 @@ class ToolReader:
             return
         call.is_started = True
         value: Json = None
-        if call.own.get("noInput") is not True and call.arguments:
+        if call.marks.get("noInput") is not True and call.arguments:
             parsed = parse_text(call.arguments)
             value = call.arguments if parsed is ABSENT else parsed
         extra = {PROTOCOL: {"parent": call.parent}} if call.parent else {}
         self._add(
             ToolStarted(
-                call_id=call.call_id, name=call.name, input=value, node=as_text(call.own.get("node")), extra=extra
+                call_id=call.call_id, name=call.name, input=value, node=as_text(call.marks.get("node")), extra=extra
             )
         )
 
     def add_result(self, event: JsonObject) -> None:
         """Add the result of a call, also of a call of an earlier run."""
-        call_id, own = as_text(event.get("toolCallId")), own_of(event)
+        call_id, marks = as_text(event.get("toolCallId")), own_of(event)
         call = self._calls.get(call_id)
         if call is None:
             call = self._calls[call_id] = _Call(call_id, self._earlier.get(call_id, "tool"), "", {"noInput": True})
@@ -86,12 +86,12 @@ class ToolReader:
             return
         call.is_complete = call.has_result = True
         self._start_own(call)
-        fault = as_object(own.get("fault"))
+        fault = as_object(marks.get("fault"))
         if fault:
             found = decode_run_error(as_text(fault.get("message")), as_text(fault.get("code")) or None)
-            self._add(ToolEnded(call_id=call_id, name=call.name, output=own.get("output"), fault=found))
+            self._add(ToolEnded(call_id=call_id, name=call.name, output=marks.get("output"), fault=found))
             return
-        self._add(ToolEnded(call_id=call_id, name=call.name, output=_output(event.get("content"), own)))
+        self._add(ToolEnded(call_id=call_id, name=call.name, output=_output(event.get("content"), marks)))
 
     def close(self, pending: Json) -> None:
         """Ask the questions of all calls that wait for their caller. `pending` is the list of their ids, if the server
@@ -110,7 +110,7 @@ class ToolReader:
         for message in messages:
             for call in objects_in(message.get("toolCalls")):
                 call_id, function = as_text(call.get("id")), as_object(call.get("function"))
-                if not call_id or self.has(call_id) or call_id not in results:
+                if not call_id or self.has_call(call_id) or call_id not in results:
                     continue
                 self.start(
                     {"toolCallId": call_id, "toolCallName": function.get("name"), "parentMessageId": message["id"]}
@@ -135,12 +135,12 @@ def _question(call: _Call) -> InterruptRaised:
     return InterruptRaised(interrupt_id=call.call_id, message=Message(parts=(words, part)), value=value)
 
 
-def _output(content: Any, own: JsonObject) -> Json:
+def _output(content: Any, marks: JsonObject) -> Json:
     if not isinstance(content, str):
         parts = objects_in(content)
         texts = [as_text(part.get("text")) for part in parts]
         return "".join(texts) if all(part.get("type") == "text" for part in parts) else content
-    if own.get("json") is True:
+    if marks.get("json") is True:
         value = parse_text(content)
         return content if value is ABSENT else value
     return content

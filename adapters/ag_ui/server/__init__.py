@@ -12,7 +12,7 @@ from babelgate.adapters.ag_ui.codec.names import CANCELLED
 from babelgate.adapters.ag_ui.codec.questions import encode_interrupt, is_tool_call
 from babelgate.adapters.ag_ui.errors import encode_fault
 from babelgate.adapters.ag_ui.server.create_run import (
-    Begun,
+    RunSource,
     check_version,
     find_thread,
     open_questions,
@@ -20,7 +20,7 @@ from babelgate.adapters.ag_ui.server.create_run import (
     read_index,
     read_request,
 )
-from babelgate.adapters.ag_ui.server.follow import Cursor, RunStream, history_frames, read_transcript
+from babelgate.adapters.ag_ui.server.follow import Cursor, RunFrames, history_frames, read_transcript
 from babelgate.adapters.ag_ui.server.thread_index import ThreadIndex
 from babelgate.adapters.ag_ui.write.run_events import fault_words
 from babelgate.adapters.kit.json import read_json, validate
@@ -81,11 +81,11 @@ class Server(Handlers):
     async def run_agent(self, request: AnyRequest) -> Response[Any]:
         """Run the agent, and stream the events of the run."""
         who, agent = self._agent(request)
-        asked = await read_request(self._hub, who, agent, await read_json(request))
+        run_request = await read_request(self._hub, who, agent, await read_json(request))
         self._hub.check_submit(who.principal, agent.name)
-        begun = await asked.start()
-        stream = RunStream(self._hub, who.principal, begun.task, begun.run_id, base_url=who.base_url)
-        cancels = asked.options.on_disconnect == "cancel"
+        begun = await run_request.start()
+        stream = RunFrames(self._hub, who.principal, begun.task, begun.run_id, base_url=who.base_url)
+        cancels = run_request.options.on_disconnect == "cancel"
         on_disconnect = canceller(self._hub, who.principal, begun.run_id, cancels)
         frames = DisconnectNotifier(stream.frames(), on_disconnect)
         return event_stream(frames, ping=_HEARTBEAT, headers={**_HEADERS, **_run_headers(begun)})
@@ -104,7 +104,7 @@ class Server(Handlers):
                 raise FaultError(FaultCode.NOT_FOUND, "The thread has no active run; name one by runId.")
             task = await self._hub.reads.task(who.principal, run.task_id)
             cursor = Cursor.parse(after)
-            stream = RunStream(self._hub, who.principal, task, run.run_id, base_url=who.base_url, after=cursor)
+            stream = RunFrames(self._hub, who.principal, task, run.run_id, base_url=who.base_url, after=cursor)
             headers = {**_HEADERS, **run_headers(task, run.run_id)}
             return event_stream(stream.frames(), ping=_HEARTBEAT, headers=headers)
         return await self._restate(who, agent, body, thread_id, index, run)
@@ -127,8 +127,8 @@ class Server(Handlers):
         until = last.first_seq if is_active else None
         transcript = await read_transcript(self._hub, who.principal, task, who.base_url, until=until)
         names = {run_id: name for name, run_id in index.runs.items()}
-        shown = index.run_before(last.run_id) if is_active else last.run_id
-        wire_run = names.get(shown or "", f"history-{last.run_id}")
+        restated_run = index.run_before(last.run_id) if is_active else last.run_id
+        wire_run = names.get(restated_run or "", f"history-{last.run_id}")
         is_old = body.protocol_version is None
         end = {"type": "RUN_FINISHED"} if is_active else await self._end(who, agent, thread_id, task, is_old=is_old)
         states = await read_history(self._hub, who.principal, thread_id)
@@ -140,7 +140,7 @@ class Server(Handlers):
             async for piece in pieces_of(history):
                 yield piece
             if is_active:
-                stream = RunStream(self._hub, who.principal, task, last.run_id, base_url=who.base_url)
+                stream = RunFrames(self._hub, who.principal, task, last.run_id, base_url=who.base_url)
                 async for piece in stream.frames():
                     yield piece
 
@@ -217,5 +217,5 @@ class Server(Handlers):
         return None if run.has_ended else run
 
 
-def _run_headers(begun: Begun) -> dict[str, str]:
+def _run_headers(begun: RunSource) -> dict[str, str]:
     return run_headers(begun.receipt or begun.task, begun.run_id)

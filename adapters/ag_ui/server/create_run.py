@@ -2,17 +2,14 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_OID, UUID, uuid5
-
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
 
 from babelgate.adapters.ag_ui import wire as w
 from babelgate.adapters.ag_ui.carries import VERSION
 from babelgate.adapters.ag_ui.codec.messages import decode_messages, result_of
 from babelgate.adapters.ag_ui.codec.names import PROTOCOL, WireIds, encode_ids
-from babelgate.adapters.ag_ui.codec.questions import accepts_text, called_part
+from babelgate.adapters.ag_ui.codec.questions import called_part, can_take_text
 from babelgate.adapters.ag_ui.server.thread_index import ThreadIndex
 from babelgate.adapters.kit.json import ABSENT, parse_text, validate
 from babelgate.adapters.kit.server.caller import Caller
@@ -34,7 +31,6 @@ from babelgate.canonical import (
     Task,
     TaskFilter,
 )
-from babelgate.canonical.event import Strategy
 from babelgate.canonical.json import as_object, is_equal
 from babelgate.canonical.state import WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
@@ -43,23 +39,13 @@ _TYPED: Final = frozenset({"user", "system", "developer"})
 """Roles of messages that a caller adds to a conversation. All others come from the agent, or answer it."""
 
 
-class OwnOptions(BaseModel):
-    """Options of the gateway in the member `babelgate` of `forwardedProps`."""
-
-    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
-
-    on_disconnect: Literal["cancel", "continue"] = "continue"
-    strategy: Strategy = "interrupt"
-    metadata: dict[str, Any] | None = None
-
-
-class Begun(NamedTuple):
+class RunSource(NamedTuple):
     """Run whose stream answers the request."""
 
     task: Task
     run_id: str
     receipt: Receipt | None
-    """None if the run existed before the request."""
+    """Receipt of the new run. None if the run existed before the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +56,7 @@ class RunRequest:
     who: Caller
     agent: AgentInfo
     body: w.RunAgentInput
-    options: OwnOptions
+    options: w.GatewayOptions
     messages: Sequence[Message]
     """All messages of the request, without activities."""
     index: ThreadIndex | None
@@ -84,10 +70,10 @@ class RunRequest:
     def principal(self) -> Principal:
         return self.who.principal
 
-    async def start(self) -> Begun:
+    async def start(self) -> RunSource:
         """Start a run, answer questions, or find the run that the request repeats. Raises invalid, not_awaiting."""
         answers = self._answers()
-        added = self._added()
+        added = self._added_messages()
         if answers:
             return await self._answer(answers, added)
         if added:
@@ -96,26 +82,27 @@ class RunRequest:
         if repeated is not None:
             assert self.index is not None
             task = await self.hub.reads.task(self.principal, self.index.tasks[repeated])
-            return Begun(task, repeated, None)
+            return RunSource(task, repeated, None)
         self._check_left()
         return await self._submit((), fork=self._regeneration())
 
     def _check_left(self) -> None:
-        """Refuse a request that brings nothing while the thread has something to continue. Raises invalid."""
+        """Refuse a request that brings nothing while the thread has something to continue. Raises invalid,
+        not_awaiting."""
         if self.open:
-            raise _uncovered(self.open)
+            raise _unanswered(self.open)
         if self.body.resume:
             raise FaultError(FaultCode.NOT_AWAITING, "resume: no question of these ids is open on the thread")
 
     # What the request brings
 
-    def _added(self) -> Sequence[Message]:
+    def _added_messages(self) -> Sequence[Message]:
         """Return the messages that the caller has added: those after the last one that the log has or that the agent
         has sent."""
-        known: Collection[str] = () if self.index is None else self.index.messages
+        known_ids: Collection[str] = () if self.index is None else self.index.messages
         first = 0
         for number, message in enumerate(self.body.messages):
-            if message.role not in _TYPED or (message.id is not None and message.id in known):
+            if message.role not in _TYPED or (message.id is not None and message.id in known_ids):
                 first = number + 1
         # Activities are in the body, but not among the decoded messages. None is among the last ones.
         count = len(self.body.messages) - first
@@ -160,10 +147,10 @@ class RunRequest:
 
     # What is begun
 
-    async def _take_words(self, added: Sequence[Message]) -> Begun:
+    async def _take_words(self, added: Sequence[Message]) -> RunSource:
         """Answer the open question with the user's words if it takes them, and else begin a new turn."""
         is_typed = all(message.role == "user" for message in added)
-        if len(self.open) == 1 and is_typed and accepts_text(self.open[0]):
+        if len(self.open) == 1 and is_typed and can_take_text(self.open[0]):
             question = self.open[0]
             messages = await resolve_own_files(self.hub, self.who, added)
             text = "\n".join(message.text for message in messages)
@@ -174,7 +161,7 @@ class RunRequest:
                 is_text=True,
                 protocol=PROTOCOL,
             )
-            return _begun(await self.hub.answer(self.principal, answers))
+            return _source(await self.hub.answer(self.principal, answers))
         return await self._submit(added, fork=self._edit(added))
 
     def _edit(self, added: Sequence[Message]) -> Fork | None:
@@ -187,15 +174,15 @@ class RunRequest:
             if run_id is None:
                 raise FaultError(FaultCode.NOT_FOUND, f"parentRunId: the thread has no run {parent[:100]}")
             return Fork(run_id=run_id)
-        kept = [message.id for message in self.body.messages if message.id in index.messages]
-        if not kept:
+        common_ids = [message.id for message in self.body.messages if message.id in index.messages]
+        if not common_ids:
             return None
         order = list(index.messages)
-        later = [name for name in order[order.index(kept[-1] or "") + 1 :] if name in index.inputs]
+        later = [name for name in order[order.index(common_ids[-1] or "") + 1 :] if name in index.inputs]
         before = index.run_before(index.inputs[later[0]]) if later else None
         return None if before is None else Fork(run_id=before)
 
-    async def _submit(self, added: Sequence[Message], *, fork: Fork | None) -> Begun:
+    async def _submit(self, added: Sequence[Message], *, fork: Fork | None) -> RunSource:
         """Begin a run with new messages, or the one that regenerates an answer."""
         body = self.body
         is_repeated = self.index is not None and body.run_id in self.index.runs
@@ -219,15 +206,15 @@ class RunRequest:
             fork=fork,
         )
         try:
-            return _begun(await self.hub.submit(self.principal, submission))
+            return _source(await self.hub.submit(self.principal, submission))
         except FaultError as error:
             # The same request, sent twice at once.
             if error.fault.code is not FaultCode.CONFLICT or submission.run_id is None or error.fault.details:
                 raise
             run = await self.hub.reads.run(self.principal, submission.run_id)
-            return Begun(await self.hub.reads.task(self.principal, run.task_id), run.run_id, None)
+            return RunSource(await self.hub.reads.task(self.principal, run.task_id), run.run_id, None)
 
-    async def _answer(self, answers: Mapping[str, tuple[Json, bool]], added: Sequence[Message]) -> Begun:
+    async def _answer(self, answers: Mapping[str, tuple[Json, bool]], added: Sequence[Message]) -> RunSource:
         """Answer open questions, first those that are declined. If others stay open, the run stops at once, and its
         outcome raises them again."""
         declined = [name for name, (_, is_declined) in answers.items() if is_declined]
@@ -241,29 +228,29 @@ class RunRequest:
         receipt: Receipt | None = None
         if declined:
             refusal: dict[str, Json] = dict.fromkeys(declined)
-            given = Answers(task_id=task_id, values=refusal, input=run_input, action="decline", protocol=PROTOCOL)
-            receipt = await self.hub.answer(self.principal, given)
+            answers_now = Answers(task_id=task_id, values=refusal, input=run_input, action="decline", protocol=PROTOCOL)
+            receipt = await self.hub.answer(self.principal, answers_now)
         if values:
-            given = Answers(task_id=task_id, values=values, input=run_input, protocol=PROTOCOL)
-            receipt = await self.hub.answer(self.principal, given)
+            answers_now = Answers(task_id=task_id, values=values, input=run_input, protocol=PROTOCOL)
+            receipt = await self.hub.answer(self.principal, answers_now)
         assert receipt is not None
-        return _begun(receipt)
+        return _source(receipt)
 
     def _input(self, messages: tuple[Message, ...]) -> RunInput:
         body = self.body
         config: JsonObject = {}
         if body.tools:
             config["tools"] = [tool.model_dump(by_alias=True, exclude_none=True) for tool in body.tools]
-        own: JsonObject = {}
+        marks: JsonObject = {}
         if body.context:
-            own["context"] = [item.model_dump(by_alias=True) for item in body.context]
+            marks["context"] = [item.model_dump(by_alias=True) for item in body.context]
         props = body.forwarded_props
         if isinstance(props, dict):
             props = {name: value for name, value in props.items() if name != w.OWN}  # pyright: ignore[reportUnknownVariableType]
         if props:
-            own["forwardedProps"] = props
-        if own:
-            config[PROTOCOL] = own
+            marks["forwardedProps"] = props
+        if marks:
+            config[PROTOCOL] = marks
         ids = WireIds(body.thread_id, body.run_id, body.protocol_version is None)
         return RunInput(
             messages=messages,
@@ -283,11 +270,11 @@ class RunRequest:
         return {name: value for name, value in state.items() if name not in before or not is_equal(before[name], value)}
 
 
-def _begun(receipt: Receipt) -> Begun:
-    return Begun(receipt.task, receipt.run_id, receipt)
+def _source(receipt: Receipt) -> RunSource:
+    return RunSource(receipt.task, receipt.run_id, receipt)
 
 
-def _uncovered(left: Sequence[Interrupt]) -> FaultError:
+def _unanswered(left: Sequence[Interrupt]) -> FaultError:
     ids = [each.interrupt_id for each in left]
     words = f"The thread waits for answers that the request does not have: {', '.join(ids)}"
     return FaultError(FaultCode.INVALID, words, interrupts=ids)
@@ -356,7 +343,7 @@ async def read_request(hub: Hub, who: Caller, agent: AgentInfo, value: Any) -> R
     for name, text in (("threadId", body.thread_id), ("runId", body.run_id)):
         if not text:
             raise FaultError(FaultCode.INVALID, f"{name}: must not be empty")
-    options = validate(OwnOptions, as_object(as_object(body.forwarded_props).get(w.OWN)))
+    options = validate(w.GatewayOptions, as_object(as_object(body.forwarded_props).get(w.OWN)))
     thread_id = await find_thread(hub, who, agent.name, body.thread_id)
     index = None if thread_id is None else await read_index(hub, who.principal, thread_id)
     if index is not None and not index.tasks and not index.messages:

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from babelgate.adapters.ag_ui import wire as w
 from babelgate.adapters.ag_ui.write.run_events import RunEventWriter
-from babelgate.adapters.ag_ui.write.transcript import Transcript
+from babelgate.adapters.ag_ui.write.transcript import ThreadTranscript
 from babelgate.adapters.kit.server.encoding import encode
 from babelgate.adapters.kit.server.passages import split_passages
 from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
@@ -37,7 +37,7 @@ class Cursor(NamedTuple):
         return cls(int(seq), int(number))
 
 
-class RunStream:
+class RunFrames:
     """Reader of one run."""
 
     def __init__(
@@ -110,9 +110,9 @@ class RunStream:
         key = (getattr(event, "message_id", None), getattr(event, "index", None))
         if self._text is None or self._text[0] != key:
             self._text = (key, TextFrames(make))
-        shown = [number for number, record in enumerate(passage) if (record.seq, 0) > self._after]
-        if len(shown) < len(passage):
-            passage, texts = [passage[number] for number in shown], [texts[number] for number in shown]
+        visible = [number for number, record in enumerate(passage) if (record.seq, 0) > self._after]
+        if len(visible) < len(passage):
+            passage, texts = [passage[number] for number in visible], [texts[number] for number in visible]
         return self._text[1].write(texts, ids=[f"{record.seq}-0" for record in passage])
 
     async def _correct(self, record: Record) -> Sequence[bytes | LargeFrame]:
@@ -126,9 +126,9 @@ class RunStream:
 
 async def read_transcript(
     hub: Hub, principal: Principal, task: Task, base_url: str, *, until: int | None = None
-) -> Transcript:
+) -> ThreadTranscript:
     """Return the messages and the state of a thread, up to the record number `until`."""
-    transcript = Transcript(task.thread_id, base_url=base_url, agent=task.agent)
+    transcript = ThreadTranscript(task.thread_id, base_url=base_url, agent=task.agent)
     log = hub.reads.log(principal, Scope(task.thread_id), inline=True)
     async with aclosing(complete_states(hub, principal, task.thread_id, log)) as batches:
         async for batch in batches:
@@ -139,13 +139,13 @@ async def read_transcript(
     return transcript
 
 
-def messages_snapshot(transcript: Transcript, at: int) -> JsonObject:
+def messages_snapshot(transcript: ThreadTranscript, at: int) -> JsonObject:
     """Return the event with all messages. `at` is its time in microseconds since 1970."""
     return {"type": "MESSAGES_SNAPSHOT", "timestamp": at // 1000, "messages": transcript.messages()}
 
 
 def history_frames(
-    transcript: Transcript, state: JsonObject, at: int, thread_id: str, run_id: str, end: JsonObject
+    transcript: ThreadTranscript, state: JsonObject, at: int, thread_id: str, run_id: str, end: JsonObject
 ) -> list[bytes | LargeFrame]:
     """Return the frames of a run that only restates the conversation. `state` is the state of the thread, and `end` has
     the type and further members of the last event."""

@@ -8,7 +8,7 @@ from babelgate.adapters.ag_ui import wire as w
 from babelgate.adapters.ag_ui.codec import names
 from babelgate.adapters.ag_ui.codec.files import encode_content, encode_file
 from babelgate.adapters.ag_ui.codec.messages import ROLES, result_text
-from babelgate.adapters.ag_ui.write.open_message import OpenMessage, PartKind
+from babelgate.adapters.ag_ui.write.open_message import MessageDraft, PartKind
 from babelgate.adapters.kit.json import json_text
 from babelgate.canonical import (
     AnnotationPart,
@@ -50,7 +50,7 @@ class MessageWriter:
         self._add = add
         self._base_url = base_url
         self._agent = agent
-        self._messages: dict[str, OpenMessage] = {}
+        self._messages: dict[str, MessageDraft] = {}
         self._last_shown: str | None = None
         """Id of the newest message of the assistant that the reader has. Tool calls belong to it."""
         self._calls: dict[str, bool] = {}
@@ -83,21 +83,21 @@ class MessageWriter:
             self._end_message(message)
 
     def start_over(self, event: RunStarted) -> None:
-        """Forget what a restart of the run makes void."""
+        """Discard the place of tool calls if a restart of the run makes it void."""
         if self._last_shown is not None and event.is_void(self._last_shown):
             self._last_shown = None
 
     # Messages
 
     def _message_started(self, event: MessageStarted) -> None:
-        self._messages[event.message_id or ""] = OpenMessage(event)
+        self._messages[event.message_id or ""] = MessageDraft(event)
 
     def _message_ended(self, event: MessageEnded) -> None:
         message = self._messages.get(event.message_id or "")
         if message is not None:
             self._end_message(message)
 
-    def _end_message(self, message: OpenMessage) -> None:
+    def _end_message(self, message: MessageDraft) -> None:
         del self._messages[message.message_id]
         for index in list(message.open_parts):
             self._end_part(message, index)
@@ -107,25 +107,25 @@ class MessageWriter:
         if message.started.metadata or message.citations:
             self._show(message)
         if message.is_shown:
-            own: JsonObject = {"citations": message.citations} if message.citations else {}
-            self._emit("TEXT_MESSAGE_END", messageId=message.message_id, metadata={w.OWN: own} if own else None)
+            marks: JsonObject = {"citations": message.citations} if message.citations else {}
+            self._emit("TEXT_MESSAGE_END", messageId=message.message_id, metadata={w.OWN: marks} if marks else None)
 
-    def _show(self, message: OpenMessage) -> None:
+    def _show(self, message: MessageDraft) -> None:
         """Begin the message on the wire, with its first text. A message without text has no place there."""
         if message.is_shown or message.is_progress:
             return
         started = message.started
         message.is_shown = True
         role = ROLES[started.role]
-        own: JsonObject = {}
+        marks: JsonObject = {}
         if started.role == "tool":
-            own["role"], role = "tool", "assistant"
+            marks["role"], role = "tool", "assistant"
         metadata: JsonObject = dict(started.metadata)
         if metadata.keys() & {w.OWN, w.RESERVED}:
-            own["metadata"], metadata = metadata, {}
-        own |= {"node": started.node} if started.node else {}
-        own |= {"ns": list(started.ns)} if started.ns else {}
-        metadata |= {w.OWN: own} if own else {}
+            marks["metadata"], metadata = metadata, {}
+        marks |= {"node": started.node} if started.node else {}
+        marks |= {"ns": list(started.ns)} if started.ns else {}
+        metadata |= {w.OWN: marks} if marks else {}
         self._emit(
             "TEXT_MESSAGE_START",
             messageId=message.message_id,
@@ -136,7 +136,7 @@ class MessageWriter:
         if role == "assistant":
             self._last_shown = message.message_id
 
-    def _say(self, message: OpenMessage, text: str, metadata: JsonObject | None = None) -> None:
+    def _say(self, message: MessageDraft, text: str, metadata: JsonObject | None = None) -> None:
         if message.is_progress:
             message.progress.append(text)
             return
@@ -145,7 +145,7 @@ class MessageWriter:
             message.has_content = True
             self._add(_content(message.message_id, metadata, text))
 
-    def _show_progress(self, message: OpenMessage) -> None:
+    def _show_progress(self, message: MessageDraft) -> None:
         content: JsonObject = {"text": "".join(message.progress)}
         if message.started.metadata:
             content["metadata"] = message.started.metadata
@@ -169,7 +169,7 @@ class MessageWriter:
         if event.open and kind is not None:
             message.open_parts[index] = kind
 
-    def _add_part(self, message: OpenMessage, index: int, part: Part, *, is_open: bool) -> PartKind | None:
+    def _add_part(self, message: MessageDraft, index: int, part: Part, *, is_open: bool) -> PartKind | None:
         """Add a part, and return its kind if deltas can follow."""
         match part:
             case TextPart():
@@ -196,7 +196,7 @@ class MessageWriter:
                 )
             case FilePart():
                 content = encode_file(part, self._base_url, self._agent)
-                own = {"messageId": message.message_id, "phase": message.started.phase, "index": index}
+                marks = {"messageId": message.message_id, "phase": message.started.phase, "index": index}
                 file_id = names.file_id(message.message_id, index)
                 self._emit(
                     "ACTIVITY_SNAPSHOT",
@@ -204,14 +204,14 @@ class MessageWriter:
                     activityType=names.FILE,
                     content=content,
                     replace=True,
-                    metadata={w.OWN: own},
+                    metadata={w.OWN: marks},
                 )
             case AnnotationPart():
                 members = {name: getattr(part, name) for name in ("start", "end", "url", "title", "description")}
                 message.citations.append({name: value for name, value in members.items() if value is not None})
         return None
 
-    def _separate(self, message: OpenMessage) -> None:
+    def _separate(self, message: MessageDraft) -> None:
         """Put a line break between the JSON of a data part and the text after it."""
         if message.is_after_data and not message.is_progress:
             message.is_after_data = False
@@ -241,7 +241,7 @@ class MessageWriter:
         if message is not None:
             self._end_part(message, _index(message, event.index))
 
-    def _end_part(self, message: OpenMessage, index: int) -> None:
+    def _end_part(self, message: MessageDraft, index: int) -> None:
         match message.open_parts.pop(index, None):
             case "reasoning":
                 self._end_reasoning(message, index)
@@ -252,21 +252,21 @@ class MessageWriter:
 
     # Reasoning
 
-    def _begin_reasoning(self, message: OpenMessage, index: int, text: str) -> None:
+    def _begin_reasoning(self, message: MessageDraft, index: int, text: str) -> None:
         name = names.reasoning_id(message.message_id, index)
-        own = {"messageId": message.message_id}
+        marks = {"messageId": message.message_id}
         if message.is_progress:
-            own["phase"] = "progress"
+            marks["phase"] = "progress"
         self._emit("REASONING_START", messageId=name)
-        self._emit("REASONING_MESSAGE_START", messageId=name, role="reasoning", metadata={w.OWN: own})
+        self._emit("REASONING_MESSAGE_START", messageId=name, role="reasoning", metadata={w.OWN: marks})
         self._think(message, index, text)
 
-    def _think(self, message: OpenMessage, index: int, text: str) -> None:
+    def _think(self, message: MessageDraft, index: int, text: str) -> None:
         if text:
             name = names.reasoning_id(message.message_id, index)
             self._emit("REASONING_MESSAGE_CONTENT", messageId=name, delta=text)
 
-    def _end_reasoning(self, message: OpenMessage, index: int) -> None:
+    def _end_reasoning(self, message: MessageDraft, index: int) -> None:
         name = names.reasoning_id(message.message_id, index)
         self._emit("REASONING_MESSAGE_END", messageId=name)
         self._emit("REASONING_END", messageId=name)
@@ -282,14 +282,14 @@ class MessageWriter:
                 self._emit("TOOL_CALL_ARGS", toolCallId=call_id, delta=arguments)
             self._emit("TOOL_CALL_END", toolCallId=call_id)
 
-    def _begin_call(self, call_id: str, name: str, parent: str | None, own: JsonObject | None = None) -> None:
+    def _begin_call(self, call_id: str, name: str, parent: str | None, marks: JsonObject | None = None) -> None:
         self._calls[call_id] = False
         # Without a parent, clients make a message whose id is that of the call.
         parent = parent or self._last_shown or names.parent_id(call_id)
-        metadata = {w.OWN: own} if own else None
+        metadata = {w.OWN: marks} if marks else None
         self._emit("TOOL_CALL_START", toolCallId=call_id, toolCallName=name, parentMessageId=parent, metadata=metadata)
 
-    def _add_call(self, message: OpenMessage, index: int, part: ToolCallPart, *, is_open: bool) -> PartKind | None:
+    def _add_call(self, message: MessageDraft, index: int, part: ToolCallPart, *, is_open: bool) -> PartKind | None:
         """Add a call that is part of a message. Calls of the caller's tools are shown when their question is asked."""
         if part.side == "caller" or part.call_id in self._calls:
             return None
@@ -306,12 +306,12 @@ class MessageWriter:
         call_id = event.call_id or ""
         if call_id in self._calls:
             return
-        own: JsonObject = {"activity": True}
+        marks: JsonObject = {"activity": True}
         if event.input is None:
-            own["noInput"] = True
+            marks["noInput"] = True
         if event.node:
-            own["node"] = event.node
-        self._begin_call(call_id, event.name, _parent(event.extra), own)
+            marks["node"] = event.node
+        self._begin_call(call_id, event.name, _parent(event.extra), marks)
         arguments = "{}" if event.input is None else json_text(event.input)
         self._emit("TOOL_CALL_ARGS", toolCallId=call_id, delta=arguments)
         self._emit("TOOL_CALL_END", toolCallId=call_id)
@@ -328,16 +328,16 @@ class MessageWriter:
             return
         self._calls[call_id] = True
         content = json_text({"error": fault["message"]}) if fault is not None else result_text(output)
-        own: JsonObject = {} if isinstance(output, str) else {"json": True}
+        marks: JsonObject = {} if isinstance(output, str) else {"json": True}
         if fault is not None:
-            own = {"fault": fault, **({"output": output} if output is not None else {})}
+            marks = {"fault": fault, **({"output": output} if output is not None else {})}
         self._emit(
             "TOOL_CALL_RESULT",
             messageId=names.result_id(call_id),
             toolCallId=call_id,
             content=content,
             role="tool",
-            metadata={w.OWN: own} if own else None,
+            metadata={w.OWN: marks} if marks else None,
         )
 
     # Artifacts
@@ -350,9 +350,9 @@ class MessageWriter:
         if event.append:
             patch: list[JsonObject] = [{"op": "add", "path": "/parts/-", "value": part}]
             patch.append({"op": "replace", "path": "/complete", "value": event.last})
-            own = {"artifact": {"id": event.artifact_id, "name": event.name}}
+            marks = {"artifact": {"id": event.artifact_id, "name": event.name}}
             self._emit(
-                "ACTIVITY_DELTA", messageId=name, activityType=names.ARTIFACT, patch=patch, metadata={w.OWN: own}
+                "ACTIVITY_DELTA", messageId=name, activityType=names.ARTIFACT, patch=patch, metadata={w.OWN: marks}
             )
             return
         members = {
@@ -378,7 +378,7 @@ class MessageWriter:
     }
 
 
-def _index(message: OpenMessage, index: int | None) -> int:
+def _index(message: MessageDraft, index: int | None) -> int:
     """Return the index of the part that a delta or an end belongs to; the newest one without an index."""
     return message.newest if index is None else index
 

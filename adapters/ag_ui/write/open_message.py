@@ -10,7 +10,7 @@ PartKind = Literal["text", "refusal", "reasoning", "call"]
 
 
 @dataclass(slots=True)
-class OpenMessage:
+class MessageDraft:
     """Canonical message that has not ended."""
 
     started: MessageStarted

@@ -118,7 +118,7 @@ class RunEventWriter:
             threadId=self.ids.thread_id,
             runId=self.ids.run_id,
             protocolVersion=w.VERSION,
-            metadata=_own({"metadata": event.metadata or None}),
+            metadata=_mark({"metadata": event.metadata or None}),
         )
 
     def _run_started(self, event: RunStarted) -> None:
@@ -133,8 +133,8 @@ class RunEventWriter:
         self._report_losses()
         self.has_ended = True
         usage = event.usage or self._usage
-        own: JsonObject = {"usage": usage} if usage and not _is_whole(usage) else {}
-        more: JsonObject = {"usage": encode_usage(usage) or None, "metadata": {w.OWN: own} if own else None}
+        marks: JsonObject = {"usage": usage} if usage and not _is_whole(usage) else {}
+        more: JsonObject = {"usage": encode_usage(usage) or None, "metadata": {w.OWN: marks} if marks else None}
         if event.status is RunStatus.SUCCESS:
             self._finish(result=event.output, outcome=self._outcome({"type": "success"}), **more)
         elif event.status is RunStatus.PAUSED:
@@ -196,14 +196,14 @@ class RunEventWriter:
             number += 1
             name = f"{event.name}#{number}"
         self._steps[step_id] = name
-        own = {
+        marks = {
             "id": step_id,
             "name": event.name if name != event.name else None,
             "input": event.input,
             "node": event.node or None,
             "ns": list(event.ns) or None,
         }
-        self._emit("STEP_STARTED", stepName=name, metadata=_own(own))
+        self._emit("STEP_STARTED", stepName=name, metadata=_mark(marks))
 
     def _step_ended(self, event: StepEnded) -> None:
         step_id = event.step_id or event.name
@@ -212,7 +212,7 @@ class RunEventWriter:
             return
         fault = None if event.fault is None else {"code": event.fault.code, "message": event.fault.message}
         self._emit(
-            "STEP_FINISHED", stepName=name, metadata=_own({"id": step_id, "update": event.update, "fault": fault})
+            "STEP_FINISHED", stepName=name, metadata=_mark({"id": step_id, "update": event.update, "fault": fault})
         )
 
     def _state_saved(self, event: StateSaved) -> None:
@@ -227,9 +227,9 @@ class RunEventWriter:
         if isinstance(upstream, dict):
             self._emit_native(upstream)  # pyright: ignore[reportUnknownArgumentType]
             return
-        own = {"ns": list(event.ns) or None, "isUnnamed": None if event.name else True}
+        marks = {"ns": list(event.ns) or None, "isUnnamed": None if event.name else True}
         event_value = {"value": event.value}  # null is a value
-        self._emit("CUSTOM", name=event.name or names.CUSTOM, metadata=_own(own))
+        self._emit("CUSTOM", name=event.name or names.CUSTOM, metadata=_mark(marks))
         self._events[-1].update(event_value)
 
     def _native(self, event: Native) -> None:
@@ -263,7 +263,7 @@ def fault_words(fault: Fault | None) -> tuple[str, str]:
     return ("The agent failed.", str(FaultCode.AGENT_FAILED)) if fault is None else (fault.message, str(fault.code))
 
 
-def _own(members: JsonObject) -> JsonObject | None:
+def _mark(members: JsonObject) -> JsonObject | None:
     """Return the metadata with the gateway's own members, or None if there are none."""
     found = {name: value for name, value in members.items() if value is not None}
     return {w.OWN: found} if found else None

@@ -25,7 +25,7 @@ from babelgate.canonical.message import Message
 from babelgate.canonical.value import JsonObject
 
 
-class Transcript:
+class ThreadTranscript:
     """Reducer of the events of all runs of a thread. Apply the records in order."""
 
     def __init__(self, thread_id: str, *, base_url: str = "", agent: str = "") -> None:
@@ -121,7 +121,7 @@ class Transcript:
 
     def _read(self, event: JsonObject, run_id: str) -> None:
         """Apply an event as a client does."""
-        own = own_of(event)
+        marks = own_of(event)
         match event["type"]:
             case "TEXT_MESSAGE_START":
                 message: JsonObject = {"id": event["messageId"], "role": event["role"], "content": ""}
@@ -132,7 +132,7 @@ class Transcript:
                 message["content"] += event["delta"]
             case "REASONING_MESSAGE_START":
                 reasoning = {"id": event["messageId"], "role": "reasoning", "content": ""}
-                self._put(reasoning, run_id, own.get("messageId"))
+                self._put(reasoning, run_id, marks.get("messageId"))
             case "TOOL_CALL_START":
                 self._add_call(event, run_id)
             case "TOOL_CALL_ARGS":
@@ -142,7 +142,7 @@ class Transcript:
                 self._put({**result, "content": event["content"]}, run_id, None)
             case "ACTIVITY_SNAPSHOT":
                 activity = {"id": event["messageId"], "role": "activity", "activityType": event["activityType"]}
-                self._put({**activity, "content": event["content"]}, run_id, own.get("messageId"))
+                self._put({**activity, "content": event["content"]}, run_id, marks.get("messageId"))
             case "ACTIVITY_DELTA":
                 activity = self._messages.get(event["messageId"])
                 if activity is not None:
