@@ -60,10 +60,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     """Return a fault as an error response."""
     status, body = encode_fault(fault)
-    headers = fault_headers(fault)
-    if fault.code is FaultCode.METHOD_NOT_ALLOWED:
-        headers.setdefault("Allow", "POST")
-    return json_response(body.model_dump(exclude_none=True), headers, status=status)
+    return json_response(body.model_dump(exclude_none=True), fault_headers(fault), status=status)
 
 
 class Server(Handlers):

@@ -123,7 +123,8 @@ class MessageWriter:
         metadata: JsonObject = dict(started.metadata)
         if metadata.keys() & {w.OWN, w.RESERVED}:
             marks["metadata"], metadata = metadata, {}
-        marks |= {"node": started.node} if started.node else {}
+        # The name of the agent is the default, and says nothing.
+        marks |= {"node": started.node} if started.node not in ("", self._agent) else {}
         marks |= {"ns": list(started.ns)} if started.ns else {}
         metadata |= {w.OWN: marks} if marks else {}
         self._emit(
@@ -309,7 +310,7 @@ class MessageWriter:
         marks: JsonObject = {"activity": True}
         if event.input is None:
             marks["noInput"] = True
-        if event.node:
+        if event.node not in ("", self._agent):
             marks["node"] = event.node
         self._begin_call(call_id, event.name, _parent(event.extra), marks)
         arguments = "{}" if event.input is None else json_text(event.input)

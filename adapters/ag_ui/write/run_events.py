@@ -54,6 +54,7 @@ class RunEventWriter:
         """True if the record before was the start of a later attempt that makes events void."""
         self._events: list[JsonObject] = []
         self._at = 0
+        self._agent = agent
         self._messages = MessageWriter(self._emit, self._add, base_url, agent)
         self._state = StateWriter(self._emit)
         self._questions: dict[str, InterruptRaised] = {}
@@ -200,7 +201,7 @@ class RunEventWriter:
             "id": step_id,
             "name": event.name if name != event.name else None,
             "input": event.input,
-            "node": event.node or None,
+            "node": None if event.node in ("", self._agent) else event.node,
             "ns": list(event.ns) or None,
         }
         self._emit("STEP_STARTED", stepName=name, metadata=_mark(marks))
