@@ -2,19 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from babelgate.adapters.ag_ui import wire as w
 from babelgate.adapters.ag_ui.codec.messages import encode_message, result_text
 from babelgate.adapters.ag_ui.codec.names import PROTOCOL, result_id
 from babelgate.adapters.ag_ui.codec.questions import called_part, encode_answer
 from babelgate.adapters.ag_ui.read.run_events import LEGACY
-from babelgate.adapters.ag_ui.write.transcript import ThreadTranscript
-from babelgate.canonical import InterruptAnswered, Invocation, Message, Record
-from babelgate.canonical.event import InterruptRaised, ToolStarted
+from babelgate.adapters.ag_ui.write.transcript import ConversationReducer
+from babelgate.canonical import AnnotationPart, FilePart, Invocation, Message, ReasoningPart, Record
+from babelgate.canonical.event import InterruptAnswered, InterruptRaised, ToolStarted
 from babelgate.canonical.json import as_object, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
-DECLINED = "The caller declined to execute the tool."
+_UNSENT: Final = (ReasoningPart, FilePart, AnnotationPart)
+DECLINED: Final = "The caller declined to execute the tool."
 """Error of a tool that the caller did not execute."""
 
 
@@ -91,7 +93,7 @@ def _new_messages(call: Invocation) -> Iterator[JsonObject]:
 def _conversation(call: Invocation, earlier: Sequence[Record], new: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the messages before this run: those of other tasks, and those of this one with their tool calls. Servers
     need no activities."""
-    transcript = ThreadTranscript(call.thread_id)
+    transcript = ConversationReducer(call.thread_id)
     for record in earlier:
         transcript.apply(record)
     of_task = [each for each in transcript.messages() if each["role"] != "activity"]
@@ -101,8 +103,10 @@ def _conversation(call: Invocation, earlier: Sequence[Record], new: Sequence[Jso
 
 
 def _is_sent(message: Message) -> bool:
-    """Return True if the message is part of the conversation, and not a progress report or an empty message."""
-    return message.phase == "answer" and bool(message.parts)
+    """Return True if the message is part of the conversation. Reasoning and files of the agent have no place there."""
+    if message.role != "agent":
+        return bool(message.parts)
+    return message.phase == "answer" and any(not isinstance(part, _UNSENT) for part in message.parts)
 
 
 def _tool_message(answer: InterruptAnswered) -> JsonObject:

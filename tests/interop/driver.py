@@ -45,6 +45,8 @@ SERVERS: Final = {
     "a2a-1.0": "a2a_server_1_0.py",
     "a2a-0.3": "a2a_server_0_3.py",
     "a2a-signing": "a2a_signing_server.py",
+    "ag-ui-langgraph": "ag_ui_langgraph_server.py",
+    "ag-ui-pydantic": "ag_ui_pydantic_server.py",
     "aief": "aief_server.py",
     "fasta2a": "fasta2a_server.py",
     "graphserve": "graphserve_server.py",

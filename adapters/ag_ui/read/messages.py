@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from babelgate.adapters.ag_ui import wire as w
-from babelgate.adapters.ag_ui.codec.names import own_of
+from babelgate.adapters.ag_ui.codec.names import PROTOCOL, own_of
 from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.canonical import AnnotationPart, DataPart, Event, FilePart, ReasoningPart, RefusalPart, TextPart
 from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
@@ -68,6 +68,11 @@ class MessageReader:
         message = self._open[message_id] = _Message(message_id)
         self._add(MessageStarted(message_id=message_id, **members))
         return message
+
+    def _begin_at(self, wire_id: str, marks: JsonObject) -> _Message:
+        """Begin the message that a file or reasoning belongs to."""
+        phase: Any = "progress" if marks.get("phase") == "progress" else "answer"
+        return self._begin(wire_id, phase=phase, metadata=as_object(marks.get("metadata")))
 
     def say(self, event: JsonObject) -> None:
         """Add a piece of text. The message begins with it if its start is missing."""
@@ -144,10 +149,10 @@ class MessageReader:
         place = as_text(marks.get("messageId"))
         message = self._open.get(self.seen.get(place or name, ""))
         if message is None:
-            phase: Any = "progress" if marks.get("phase") == "progress" else "answer"
-            message = self._begin(place or name, phase=phase)
+            message = self._begin_at(place or name, marks)
         self._end_text(message)
-        message.thoughts[name] = self._add_part(message, ReasoningPart(text=""), is_open=True)
+        extra: JsonObject = {} if place else {PROTOCOL: {"id": name}}
+        message.thoughts[name] = self._add_part(message, ReasoningPart(text="", extra=extra), is_open=True)
         self._thoughts[name] = message
 
     def think(self, event: JsonObject) -> None:
@@ -176,7 +181,7 @@ class MessageReader:
         name = as_text(marks.get("messageId"))
         message = self._open.get(self.seen.get(name, ""))
         if message is None:
-            message = self._begin(name, phase="progress" if marks.get("phase") == "progress" else "answer")
+            message = self._begin_at(name, marks)
         self._end_text(message)
         self._add_part(message, part)
 

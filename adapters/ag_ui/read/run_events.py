@@ -123,7 +123,8 @@ class EventReader:
         outcome = as_object(event.get("outcome"))
         self._close()
         interrupts = [each for each in map(decode_interrupt, objects_in(outcome.get("interrupts"))) if each is not None]
-        self._tools.close(outcome.get("pendingToolCallIds"))
+        waiting = {as_text(each.get("toolCallId")) for each in objects_in(outcome.get("interrupts"))}
+        self._tools.close(outcome.get("pendingToolCallIds"), waiting)
         self._save_state()
         # If both forms came, the outcome alone counts.
         for question in interrupts or self._asked.values():
@@ -330,8 +331,10 @@ class EventReader:
 
     def _add_activity(self, event: JsonObject, value: Json) -> None:
         """Add an activity of another server. AG-UI callers get it as it was sent."""
-        name = as_text(event.get("activityType")) or "activity"
-        self._add(Custom(name=name, value=value, extra={PROTOCOL: {"event": _without_time(event)}}))
+        name, message_id = as_text(event.get("activityType")), as_text(event.get("messageId"))
+        is_valid = name and message_id and isinstance(value, list if "patch" in event else dict)
+        extra = {PROTOCOL: {"event": _without_time(event)}} if is_valid else {}
+        self._add(Custom(name=name or "activity", value=value, extra=extra))
 
     def _custom(self, event: JsonObject) -> None:
         name, value, marks = as_text(event.get("name")), event.get("value"), own_of(event)

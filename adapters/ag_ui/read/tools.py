@@ -24,6 +24,8 @@ class _Call:
     is_started: bool = False
     """True if the log has it as a call that the agent executes itself."""
     has_result: bool = False
+    is_resumed: bool = False
+    """True if an earlier run has shown the call, and this one only its result."""
 
 
 class CallReader:
@@ -69,7 +71,9 @@ class CallReader:
         if call.marks.get("noInput") is not True and call.arguments:
             parsed = parse_text(call.arguments)
             value = call.arguments if parsed is ABSENT else parsed
-        extra = {PROTOCOL: {"parent": call.parent}} if call.parent else {}
+        members: JsonObject = {"parent": call.parent} if call.parent else {}
+        members |= {"resumed": True} if call.is_resumed else {}
+        extra = {PROTOCOL: members} if members else {}
         self._add(
             ToolStarted(
                 call_id=call.call_id, name=call.name, input=value, node=as_text(call.marks.get("node")), extra=extra
@@ -82,6 +86,7 @@ class CallReader:
         call = self._calls.get(call_id)
         if call is None:
             call = self._calls[call_id] = _Call(call_id, self._earlier.get(call_id, "tool"), "", {"noInput": True})
+            call.is_resumed = call_id in self._earlier
         if call.has_result:
             return
         call.is_complete = call.has_result = True
@@ -93,30 +98,36 @@ class CallReader:
             return
         self._add(ToolEnded(call_id=call_id, name=call.name, output=_output(event.get("content"), marks)))
 
-    def close(self, pending: Json) -> None:
+    def close(self, pending: Json, waiting: Container[str] = ()) -> None:
         """Ask the questions of all calls that wait for their caller. `pending` is the list of their ids, if the server
-        sent one."""
+        sent one. `waiting` has the ids of calls whose approval an interrupt asks for."""
         ids = [each for each in as_list(pending) if isinstance(each, str)]
         for call in self._calls.values():
             is_waiting = call.call_id in ids if pending is not None else call.name in self._declared
-            if not call.has_result and is_waiting:
+            if call.call_id in waiting and not call.has_result:
+                self._start_own(call)
+                self._add(ToolEnded(call_id=call.call_id, name=call.name, extra={PROTOCOL: {"waits": True}}))
+            elif not call.has_result and is_waiting:
                 self._add(_question(call))
             elif not call.has_result:
                 self._start_own(call)
 
     def read_snapshot(self, messages: list[JsonObject]) -> None:
-        """Add the calls of a snapshot that no event has shown and that have a result there."""
+        """Add the calls of a snapshot that no event has shown: those with a result there, and those of the caller's
+        tools."""
         results = {as_text(each.get("toolCallId")): each for each in messages if each.get("role") == "tool"}
         for message in messages:
             for call in objects_in(message.get("toolCalls")):
                 call_id, function = as_text(call.get("id")), as_object(call.get("function"))
-                if not call_id or self.has_call(call_id) or call_id not in results:
+                is_pending = call_id not in results and as_text(function.get("name")) in self._declared
+                if not call_id or self.has_call(call_id) or not (call_id in results or is_pending):
                     continue
                 self.start(
                     {"toolCallId": call_id, "toolCallName": function.get("name"), "parentMessageId": message["id"]}
                 )
                 self.add_arguments({"toolCallId": call_id, "delta": function.get("arguments")})
-                self.add_result({"toolCallId": call_id, "content": results[call_id].get("content")})
+                if call_id in results:
+                    self.add_result({"toolCallId": call_id, "content": results[call_id].get("content")})
 
 
 def _question(call: _Call) -> InterruptRaised:

@@ -90,7 +90,7 @@ class RunRequest:
         """Refuse a request that brings nothing while the thread has something to continue. Raises invalid,
         not_awaiting."""
         if self.open:
-            raise _unanswered(self.open)
+            raise _waiting_fault(self.open)
         if self.body.resume:
             raise FaultError(FaultCode.NOT_AWAITING, "resume: no question of these ids is open on the thread")
 
@@ -274,7 +274,7 @@ def _source(receipt: Receipt) -> RunSource:
     return RunSource(receipt.task, receipt.run_id, receipt)
 
 
-def _unanswered(left: Sequence[Interrupt]) -> FaultError:
+def _waiting_fault(left: Sequence[Interrupt]) -> FaultError:
     ids = [each.interrupt_id for each in left]
     words = f"The thread waits for answers that the request does not have: {', '.join(ids)}"
     return FaultError(FaultCode.INVALID, words, interrupts=ids)

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from babelgate.adapters.ag_ui import wire as w
 from babelgate.adapters.ag_ui.write.run_events import RunEventWriter
-from babelgate.adapters.ag_ui.write.transcript import ThreadTranscript
+from babelgate.adapters.ag_ui.write.transcript import ConversationReducer
 from babelgate.adapters.kit.server.encoding import encode
 from babelgate.adapters.kit.server.passages import split_passages
 from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
@@ -126,9 +126,9 @@ class RunFrames:
 
 async def read_transcript(
     hub: Hub, principal: Principal, task: Task, base_url: str, *, until: int | None = None
-) -> ThreadTranscript:
-    """Return the messages and the state of a thread, up to the record number `until`."""
-    transcript = ThreadTranscript(task.thread_id, base_url=base_url, agent=task.agent)
+) -> ConversationReducer:
+    """Return the messages of a thread, up to the record number `until`."""
+    transcript = ConversationReducer(task.thread_id, base_url=base_url, agent=task.agent)
     log = hub.reads.log(principal, Scope(task.thread_id), inline=True)
     async with aclosing(complete_states(hub, principal, task.thread_id, log)) as batches:
         async for batch in batches:
@@ -139,13 +139,13 @@ async def read_transcript(
     return transcript
 
 
-def messages_snapshot(transcript: ThreadTranscript, at: int) -> JsonObject:
+def messages_snapshot(transcript: ConversationReducer, at: int) -> JsonObject:
     """Return the event with all messages. `at` is its time in microseconds since 1970."""
     return {"type": "MESSAGES_SNAPSHOT", "timestamp": at // 1000, "messages": transcript.messages()}
 
 
 def history_frames(
-    transcript: ThreadTranscript, state: JsonObject, at: int, thread_id: str, run_id: str, end: JsonObject
+    transcript: ConversationReducer, state: JsonObject, at: int, thread_id: str, run_id: str, end: JsonObject
 ) -> list[bytes | LargeFrame]:
     """Return the frames of a run that only restates the conversation. `state` is the state of the thread, and `end` has
     the type and further members of the last event."""

@@ -182,7 +182,7 @@ class MessageWriter:
                 self._say(message, part.text, _REFUSAL)
                 return "refusal"
             case ReasoningPart():
-                self._begin_reasoning(message, index, part.text)
+                self._begin_reasoning(message, index, part)
                 if not is_open:
                     self._end_reasoning(message, index)
                 return "reasoning"
@@ -196,21 +196,21 @@ class MessageWriter:
                     part.call_id, part.output, {"message": result_text(part.output)} if part.error else None
                 )
             case FilePart():
-                content = encode_file(part, self._base_url, self._agent)
-                marks = {"messageId": message.message_id, "phase": message.started.phase, "index": index}
-                file_id = names.file_id(message.message_id, index)
-                self._emit(
-                    "ACTIVITY_SNAPSHOT",
-                    messageId=file_id,
-                    activityType=names.FILE,
-                    content=content,
-                    replace=True,
-                    metadata={w.OWN: marks},
-                )
+                self._show_file(message, index, part)
             case AnnotationPart():
                 members = {name: getattr(part, name) for name in ("start", "end", "url", "title", "description")}
                 message.citations.append({name: value for name, value in members.items() if value is not None})
         return None
+
+    def _show_file(self, message: MessageDraft, index: int, part: FilePart) -> None:
+        self._emit(
+            "ACTIVITY_SNAPSHOT",
+            messageId=names.file_id(message.message_id, index),
+            activityType=names.FILE,
+            content=encode_file(part, self._base_url, self._agent),
+            replace=True,
+            metadata={w.OWN: _place(message)},
+        )
 
     def _separate(self, message: MessageDraft) -> None:
         """Put a line break between the JSON of a data part and the text after it."""
@@ -253,22 +253,22 @@ class MessageWriter:
 
     # Reasoning
 
-    def _begin_reasoning(self, message: MessageDraft, index: int, text: str) -> None:
-        name = names.reasoning_id(message.message_id, index)
-        marks = {"messageId": message.message_id}
-        if message.is_progress:
-            marks["phase"] = "progress"
+    def _begin_reasoning(self, message: MessageDraft, index: int, part: ReasoningPart) -> None:
+        # Another server refers to its reasoning by its id, to send it encrypted.
+        upstream_id = as_text(as_object(part.extra.get(names.PROTOCOL)).get("id"))
+        name = upstream_id or names.reasoning_id(message.message_id, index)
+        message.thoughts[index] = name
         self._emit("REASONING_START", messageId=name)
-        self._emit("REASONING_MESSAGE_START", messageId=name, role="reasoning", metadata={w.OWN: marks})
-        self._think(message, index, text)
+        metadata = {w.OWN: _place(message)}
+        self._emit("REASONING_MESSAGE_START", messageId=name, role="reasoning", metadata=metadata)
+        self._think(message, index, part.text)
 
     def _think(self, message: MessageDraft, index: int, text: str) -> None:
         if text:
-            name = names.reasoning_id(message.message_id, index)
-            self._emit("REASONING_MESSAGE_CONTENT", messageId=name, delta=text)
+            self._emit("REASONING_MESSAGE_CONTENT", messageId=message.thoughts[index], delta=text)
 
     def _end_reasoning(self, message: MessageDraft, index: int) -> None:
-        name = names.reasoning_id(message.message_id, index)
+        name = message.thoughts.pop(index)
         self._emit("REASONING_MESSAGE_END", messageId=name)
         self._emit("REASONING_END", messageId=name)
 
@@ -307,6 +307,9 @@ class MessageWriter:
         call_id = event.call_id or ""
         if call_id in self._calls:
             return
+        if as_object(event.extra.get(names.PROTOCOL)).get("resumed") is True:
+            self._calls[call_id] = False  # an earlier run has shown the call
+            return
         marks: JsonObject = {"activity": True}
         if event.input is None:
             marks["noInput"] = True
@@ -319,6 +322,8 @@ class MessageWriter:
 
     def _tool_ended(self, event: ToolEnded) -> None:
         fault = None if event.fault is None else {"code": str(event.fault.code), "message": event.fault.message}
+        if as_object(event.extra.get(names.PROTOCOL)).get("waits") is True:
+            return  # the result follows in the run that the answer begins
         if event.call_id is not None and event.call_id not in self._calls:
             self._tool_started(ToolStarted(call_id=event.call_id, name=event.name))
         self._show_result(event.call_id or "", event.output, fault)
@@ -382,6 +387,16 @@ class MessageWriter:
 def _index(message: MessageDraft, index: int | None) -> int:
     """Return the index of the part that a delta or an end belongs to; the newest one without an index."""
     return message.newest if index is None else index
+
+
+def _place(message: MessageDraft) -> JsonObject:
+    """Return the message that a file or reasoning belongs to, with what only its start would show."""
+    place: JsonObject = {"messageId": message.message_id}
+    if message.is_progress:
+        place["phase"] = "progress"
+    if message.started.metadata and not message.is_shown:
+        place["metadata"] = message.started.metadata
+    return place
 
 
 def _parent(extra: Extra) -> str | None:

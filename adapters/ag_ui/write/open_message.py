@@ -26,6 +26,8 @@ class MessageDraft:
     """Index of the newest part."""
     call_ids: dict[int, str] = field(default_factory=dict[int, str])
     """Ids of the tool calls among the open parts, by index."""
+    thoughts: dict[int, str] = field(default_factory=dict[int, str])
+    """Ids on the wire of the reasoning parts among the open parts, by index."""
     citations: list[JsonObject] = field(default_factory=list[JsonObject])
     progress: list[str] = field(default_factory=list[str])
     """Pieces of a progress message, which is sent when it is complete."""

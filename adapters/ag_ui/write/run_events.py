@@ -10,7 +10,7 @@ from babelgate.adapters.ag_ui.codec.questions import called_part, encode_interru
 from babelgate.adapters.ag_ui.codec.usage import add_usage, encode_usage
 from babelgate.adapters.ag_ui.write.message_events import MessageWriter
 from babelgate.adapters.ag_ui.write.state_events import StateWriter
-from babelgate.canonical import Fault, FaultCode, Record, RunReason, RunStatus, caller_tools
+from babelgate.canonical import Fault, FaultCode, Feature, Record, RunReason, RunStatus, caller_tools
 from babelgate.canonical.event import (
     Custom,
     InterruptAnswered,
@@ -34,6 +34,9 @@ STOPPING: Final = Fault(
     code=FaultCode.SHUTTING_DOWN,
     message="The gateway is shutting down, and the run has not ended: connect again to read the rest.",
 )
+_OLD_EVENTS: Final = frozenset({"REASONING_ENCRYPTED_VALUE"})
+"""Types of passed-on events that clients older than 1.0 accept. @ag-ui/client 0.0.59 ends a run for any other."""
+_UNKNOWN_EVENT: Final = "an event that clients older than 1.0 do not accept"
 _ENDED_EARLY: Final[Mapping[RunReason, str]] = {
     RunReason.SUPERSEDED: names.SUPERSEDED,
     RunReason.ROLLED_BACK: "rolled_back",
@@ -234,8 +237,12 @@ class RunEventWriter:
         self._events[-1].update(event_value)
 
     def _native(self, event: Native) -> None:
-        if event.protocol == PROTOCOL and isinstance(event.data, dict):
-            self._emit_native(event.data)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if event.protocol != PROTOCOL or not isinstance(event.data, dict):
+            return
+        if self.ids.is_old and event.event not in _OLD_EVENTS:
+            self._losses[Loss(feature=Feature.CUSTOM, how=_UNKNOWN_EVENT)] = None
+            return
+        self._emit_native(event.data)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
     def _emit_native(self, event: JsonObject) -> None:
         """Add an event of another AG-UI server unchanged, except for its time."""

@@ -1,7 +1,7 @@
-"""Records of a thread → its messages and shared state, as a client has them that has read every run."""
+"""Records of a thread → its messages, as a client has them that has read every run."""
 
 from collections.abc import Iterable
-from typing import Any
+from contextlib import suppress
 
 from babelgate.adapters.ag_ui.codec.messages import encode_message, result_text
 from babelgate.adapters.ag_ui.codec.names import own_of, result_id
@@ -25,12 +25,10 @@ from babelgate.canonical.message import Message
 from babelgate.canonical.value import JsonObject
 
 
-class ThreadTranscript:
+class ConversationReducer:
     """Reducer of the events of all runs of a thread. Apply the records in order."""
 
     def __init__(self, thread_id: str, *, base_url: str = "", agent: str = "") -> None:
-        self.state: Any = None
-        """Shared state; None if no run has sent any."""
         self._thread_id = thread_id
         self._base_url = base_url
         self._agent = agent
@@ -140,19 +138,36 @@ class ThreadTranscript:
             case "TOOL_CALL_RESULT":
                 result = {"id": event["messageId"], "role": "tool", "toolCallId": event["toolCallId"]}
                 self._put({**result, "content": event["content"]}, run_id, None)
+            case _:
+                self._read_activity(event, run_id)
+
+    def _read_activity(self, event: JsonObject, run_id: str) -> None:
+        match event["type"]:
             case "ACTIVITY_SNAPSHOT":
                 activity = {"id": event["messageId"], "role": "activity", "activityType": event["activityType"]}
-                self._put({**activity, "content": event["content"]}, run_id, marks.get("messageId"))
+                self._put({**activity, "content": event["content"]}, run_id, own_of(event).get("messageId"))
             case "ACTIVITY_DELTA":
                 activity = self._messages.get(event["messageId"])
                 if activity is not None:
-                    activity["content"] = apply_patch(activity["content"], event["patch"])
-            case "STATE_SNAPSHOT":
-                self.state = event["snapshot"]
-            case "STATE_DELTA":
-                self.state = apply_patch(self.state, event["delta"])
+                    self._patch_activity(activity, event["patch"])
+            case "REASONING_ENCRYPTED_VALUE":
+                self._encrypt(event)
             case _:
                 pass
+
+    def _patch_activity(self, activity: JsonObject, patch: list[JsonObject]) -> None:
+        """Change an activity. A patch of another server that does not apply changes nothing."""
+        with suppress(ValueError):
+            activity["content"] = apply_patch(activity["content"], patch)
+
+    def _encrypt(self, event: JsonObject) -> None:
+        """Add what another server has encrypted for itself, in order to get it back."""
+        target = self._messages.get(event.get("entityId", ""))
+        if event.get("subtype") == "tool-call":
+            calls = [call for message in self._messages.values() for call in message.get("toolCalls", ())]
+            target = next((call for call in calls if call["id"] == event.get("entityId")), None)
+        if target is not None:
+            target["encryptedValue"] = event.get("encryptedValue")
 
     def _add_call(self, event: JsonObject, run_id: str) -> None:
         parent = event["parentMessageId"]

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from babelgate.adapters.ag_ui.write.run_events import RunEventWriter
-from babelgate.adapters.ag_ui.write.transcript import ThreadTranscript
+from babelgate.adapters.ag_ui.write.transcript import ConversationReducer
 from babelgate.canonical import Message, Record
 from babelgate.canonical.event import Event, PartAdded, RunStarted, ToolEnded, ToolStarted
 from tests.adapters.log import RUN, Log, streamed
@@ -16,7 +16,7 @@ def log_of(*events: Event) -> list[Record]:
 
 
 def transcript_of(records: list[Record]) -> list[Any]:
-    transcript = ThreadTranscript("thread")
+    transcript = ConversationReducer("thread")
     for record in records:
         transcript.apply(record)
     return [(message["role"], message.get("content")) for message in transcript.messages()]

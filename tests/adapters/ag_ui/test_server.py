@@ -145,7 +145,7 @@ def resolved(interrupt: Mapping[str, Any], payload: Any) -> dict[str, Any]:
     return {"interruptId": interrupt["id"], "status": "resolved", "payload": payload}
 
 
-async def test_only_new_messages_of_the_history_are_taken(http: httpx.AsyncClient) -> None:
+async def test_only_new_messages_of_the_history_are_read(http: httpx.AsyncClient) -> None:
     client = Client(http, "recall")
     await client.post(user("one"))
     assert text_of(await client.post(user("two"))) == "one one two"
@@ -192,7 +192,7 @@ async def test_a_request_that_is_sent_again_replays_its_run(http: httpx.AsyncCli
     assert again.headers["babelgate-run"] == first.headers["babelgate-run"]
 
 
-async def test_a_new_message_under_a_used_run_id_begins_a_run(http: httpx.AsyncClient) -> None:
+async def test_a_new_message_under_a_used_id_begins_a_run(http: httpx.AsyncClient) -> None:
     client = Client(http, "recall")
     await client.post(user("one"))
     events = await client.post(user("two"), runId="run-1")
@@ -244,7 +244,7 @@ async def test_a_question_next_to_a_pending_call_is_the_outcome(http: httpx.Asyn
     assert text_of(await client.post(resume=[resolved(question, "Ada")], tools=[WEATHER])) == "Ada sees rain"
 
 
-async def test_a_tool_that_the_caller_did_not_declare_is_an_interrupt(http: httpx.AsyncClient) -> None:
+async def test_a_tool_that_is_not_declared_is_an_interrupt(http: httpx.AsyncClient) -> None:
     client = Client(http, "both")
     reasons = {each["reason"] for each in interrupts_of(await client.post(user("go")))}
     assert reasons == {"input_required", "babelgate:tool_call"}
