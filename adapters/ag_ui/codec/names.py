@@ -39,16 +39,14 @@ class WireIds(NamedTuple):
 
 def encode_ids(ids: WireIds) -> JsonObject:
     """Return the members that a run stores, so that each replay of its stream has the same bytes."""
-    return {"threadId": ids.thread_id, "runId": ids.run_id, **({"old": True} if ids.is_old else {})}
+    return {"runId": ids.run_id, **({"old": True} if ids.is_old else {})}
 
 
 def decode_ids(created: RunCreated, thread_id: str) -> WireIds:
-    """Return the wire ids of a run. A run of another protocol has the gateway's own ids."""
+    """Return the wire ids of a run. `thread_id` is the reader's name of the thread, which may differ from that of the
+    caller. A run of another protocol has the gateway's id."""
     stored = as_object(created.extra.get(PROTOCOL))
-    run_id = as_text(stored.get("runId"))
-    if not run_id:
-        return WireIds(thread_id, created.run_id)
-    return WireIds(as_text(stored.get("threadId")) or thread_id, run_id, stored.get("old") is True)
+    return WireIds(thread_id, as_text(stored.get("runId")) or created.run_id, stored.get("old") is True)
 
 
 def reasoning_id(message_id: str, index: int) -> str:

@@ -81,7 +81,14 @@ class Server(Handlers):
         run_request = await read_request(self._hub, who, agent, await read_json(request))
         self._hub.check_submit(who.principal, agent.name)
         begun = await run_request.start()
-        stream = RunFrames(self._hub, who.principal, begun.task, begun.run_id, base_url=who.base_url)
+        stream = RunFrames(
+            self._hub,
+            who.principal,
+            begun.task,
+            begun.run_id,
+            base_url=who.base_url,
+            thread_name=run_request.body.thread_id,
+        )
         cancels = run_request.options.on_disconnect == "cancel"
         on_disconnect = canceller(self._hub, who.principal, begun.run_id, cancels)
         frames = DisconnectNotifier(stream.frames(), on_disconnect)
@@ -101,7 +108,15 @@ class Server(Handlers):
                 raise FaultError(FaultCode.NOT_FOUND, "The thread has no active run; name one by runId.")
             task = await self._hub.reads.task(who.principal, run.task_id)
             cursor = Cursor.parse(after)
-            stream = RunFrames(self._hub, who.principal, task, run.run_id, base_url=who.base_url, after=cursor)
+            stream = RunFrames(
+                self._hub,
+                who.principal,
+                task,
+                run.run_id,
+                base_url=who.base_url,
+                thread_name=body.thread_id,
+                after=cursor,
+            )
             headers = {**_HEADERS, **run_headers(task, run.run_id)}
             return event_stream(stream.frames(), ping=_HEARTBEAT, headers=headers)
         return await self._restate(who, agent, body, thread_id, index, run)
@@ -137,7 +152,9 @@ class Server(Handlers):
             async for piece in pieces_of(history):
                 yield piece
             if is_active:
-                stream = RunFrames(self._hub, who.principal, task, last.run_id, base_url=who.base_url)
+                stream = RunFrames(
+                    self._hub, who.principal, task, last.run_id, base_url=who.base_url, thread_name=body.thread_id
+                )
                 async for piece in stream.frames():
                     yield piece
 

@@ -48,8 +48,8 @@ class RunFrames:
         run_id: str,
         *,
         base_url: str,
+        thread_name: str,
         after: Cursor | None = None,
-        history: bool = False,
     ) -> None:
         self._hub = hub
         self._principal = principal
@@ -57,8 +57,7 @@ class RunFrames:
         self._run_id = run_id
         self._base_url = base_url
         self._after = Cursor() if after is None else after
-        self._has_history = history
-        self.writer = RunEventWriter(run_id, task.thread_id, base_url=base_url, agent=task.agent)
+        self.writer = RunEventWriter(run_id, thread_name, base_url=base_url, agent=task.agent)
         self._text: tuple[Any, TextFrames] | None = None
         """Template of the newest passage, with what distinguishes it from others."""
 
