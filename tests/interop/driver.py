@@ -48,6 +48,7 @@ SERVERS: Final = {
     "ag-ui-langgraph": "ag_ui_langgraph_server.py",
     "ag-ui-pydantic": "ag_ui_pydantic_server.py",
     "aief": "aief_server.py",
+    "copilotkit": "copilotkit_server.py",
     "fasta2a": "fasta2a_server.py",
     "graphserve": "graphserve_server.py",
     "kagenti": "agentstack_server.py",

@@ -3,16 +3,21 @@ CopilotKit contains."""
 
 import asyncio
 import json
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import pytest
 import pytest_asyncio
 
 from babelgate.canonical import Invocation
+from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.gateway import demo
 from tests.interop.driver import ClientError, OfficialClient, start_client
+from tests.interop.peers import peer_python
 from tests.pairs.cast import Cast
 from tests.running import Running, running
 
@@ -210,3 +215,18 @@ async def test_connect_restates_the_conversation(client: OfficialClient, gateway
         (each["role"], each.get("content")) for each in held
     ]
     assert [each["id"] for each in snapshot["messages"]] == [each["id"] for each in held]
+
+
+async def test_the_validator_accepts_the_stream_of_every_agent(gateway: Running, tmp_path: Path) -> None:
+    python = peer_python("ag-ui")
+    agents = [info.name for info in gateway.hub.agents(DEFAULT_OWNER) if info.name not in ("slow", "stream")]
+    assert len(agents) > 10
+    for agent in agents:
+        body: dict[str, Any] = {"threadId": str(uuid4()), "runId": "r", "protocolVersion": "1.0", "tools": [WEATHER]}
+        body["messages"] = [{"id": "m", "role": "user", "content": "two words"}]
+        response = await gateway.http.post(f"/ag-ui/{agent}", json=body)
+        (tmp_path / f"{agent}.sse").write_bytes(response.content)
+        command = [str(python.parent / "ag-ui-validate"), f"{agent}.sse", "--max-warnings", "0"]
+        process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stdout=PIPE, stderr=STDOUT)
+        output, _ = await process.communicate()
+        assert process.returncode == 0, f"{agent}: {output.decode()}"

@@ -88,6 +88,7 @@ class Server(Handlers):
             begun.run_id,
             base_url=who.base_url,
             thread_name=run_request.body.thread_id,
+            has_states=agent.stateful,
         )
         cancels = run_request.options.on_disconnect == "cancel"
         on_disconnect = canceller(self._hub, who.principal, begun.run_id, cancels)
@@ -115,6 +116,7 @@ class Server(Handlers):
                 run.run_id,
                 base_url=who.base_url,
                 thread_name=body.thread_id,
+                has_states=agent.stateful,
                 after=cursor,
             )
             headers = {**_HEADERS, **run_headers(task, run.run_id)}
@@ -153,7 +155,13 @@ class Server(Handlers):
                 yield piece
             if is_active:
                 stream = RunFrames(
-                    self._hub, who.principal, task, last.run_id, base_url=who.base_url, thread_name=body.thread_id
+                    self._hub,
+                    who.principal,
+                    task,
+                    last.run_id,
+                    base_url=who.base_url,
+                    thread_name=body.thread_id,
+                    has_states=agent.stateful,
                 )
                 async for piece in stream.frames():
                     yield piece

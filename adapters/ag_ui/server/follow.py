@@ -49,6 +49,7 @@ class RunFrames:
         *,
         base_url: str,
         thread_name: str,
+        has_states: bool,
         after: Cursor | None = None,
     ) -> None:
         self._hub = hub
@@ -56,6 +57,8 @@ class RunFrames:
         self._task = task
         self._run_id = run_id
         self._base_url = base_url
+        # Only an agent that keeps its state refers to revisions from before the task.
+        self._has_states = has_states
         self._after = Cursor() if after is None else after
         self.writer = RunEventWriter(run_id, thread_name, base_url=base_url, agent=task.agent)
         self._text: tuple[Any, TextFrames] | None = None
@@ -72,7 +75,9 @@ class RunFrames:
     async def _batches(self) -> AsyncGenerator[Sequence[bytes | LargeFrame]]:
         writer = self.writer
         log = self._hub.reads.follow(self._principal, Scope.task(self._task), self._task.first_seq - 1, inline=True)
-        async with aclosing(complete_states(self._hub, self._principal, self._task.thread_id, log)) as batches:
+        if self._has_states:
+            log = complete_states(self._hub, self._principal, self._task.thread_id, log)
+        async with aclosing(log) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for passage, texts in split_passages(batch):
