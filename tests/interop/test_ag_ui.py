@@ -14,7 +14,6 @@ import pytest
 import pytest_asyncio
 
 from babelgate.canonical import Invocation
-from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.gateway import demo
 from tests.interop.driver import ClientError, OfficialClient, start_client
 from tests.interop.peers import peer_python
@@ -25,6 +24,19 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CLIENTS: Final = ("client", "client-0")
 """Names of the packages: @ag-ui/client 1.0.0, and 0.0.59."""
+VALIDATE: Final = """
+import sys
+from ag_ui_validate.cli import main
+paths, codes = sys.argv[1:], []
+for path in paths:
+    sys.argv = ["ag-ui-validate", path, "--max-warnings", "0"]
+    try:
+        main()
+    except SystemExit as ended:
+        codes.append(ended.code)
+sys.exit(codes != [0] * len(paths))
+"""
+"""Program that validates the files of its arguments with the command of ag-ui-validate."""
 WEATHER: Final[Any] = {"name": "weather", "description": "Of a city.", "parameters": {"type": "object"}}
 
 
@@ -218,15 +230,14 @@ async def test_connect_restates_the_conversation(client: OfficialClient, gateway
 
 
 async def test_the_validator_accepts_the_stream_of_every_agent(gateway: Running, tmp_path: Path) -> None:
-    python = peer_python("ag-ui")
-    agents = [info.name for info in gateway.hub.agents(DEFAULT_OWNER) if info.name not in ("slow", "stream")]
+    agents = [info.name for info in gateway.hub.agents() if info.name not in ("slow", "stream")]
     assert len(agents) > 10
     for agent in agents:
         body: dict[str, Any] = {"threadId": str(uuid4()), "runId": "r", "protocolVersion": "1.0", "tools": [WEATHER]}
         body["messages"] = [{"id": "m", "role": "user", "content": "two words"}]
         response = await gateway.http.post(f"/ag-ui/{agent}", json=body)
         (tmp_path / f"{agent}.sse").write_bytes(response.content)
-        command = [str(python.parent / "ag-ui-validate"), f"{agent}.sse", "--max-warnings", "0"]
-        process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stdout=PIPE, stderr=STDOUT)
-        output, _ = await process.communicate()
-        assert process.returncode == 0, f"{agent}: {output.decode()}"
+    command = [str(peer_python("ag-ui")), "-c", VALIDATE, *(f"{agent}.sse" for agent in agents)]
+    process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stdout=PIPE, stderr=STDOUT)
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
