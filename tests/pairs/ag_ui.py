@@ -70,9 +70,9 @@ class AgUiView(View):
 
     def __init__(self) -> None:
         self.state = ""
-        self.text = ""
-        self.data: list[Any] = []
-        self.files: dict[str, bytes] = {}
+        self.said: dict[str, list[tuple[str, Any]]] = {}
+        """Kind and value of each piece of each message, by message id. The kind is `text` or `data`."""
+        self.result: Any = None
         self.artifacts: dict[str, Wire] = {}
         self.questions: tuple[Question, ...] = ()
         self.fault = ""
@@ -115,6 +115,8 @@ class AgUiView(View):
                     self.asides.append(self.thoughts[event["messageId"]])
             case "CUSTOM" if event["name"] == "babelgate.loss":
                 self.losses.add(event["value"]["feature"])
+            case "MESSAGES_SNAPSHOT":
+                self._correct(event["messages"])
             case "RUN_FINISHED":
                 assert not self.open, "everything is closed before the end"
                 self._finish(event)
@@ -127,16 +129,19 @@ class AgUiView(View):
         assert event["messageId"] in self.open and event["delta"]
         match own_of(event).get("kind"):
             case "data":
-                self.data.append(json.loads(event["delta"]))
+                self.said[event["messageId"]].append(("data", json.loads(event["delta"])))
             case "separator":
                 pass
             case _:
-                self.text += event["delta"]
+                self.said[event["messageId"]].append(("text", event["delta"]))
 
     def _open(self, event: Wire) -> None:
         name = _name(event)
         assert name not in self.open
         self.open.add(name)
+        if event["type"] == "TEXT_MESSAGE_START":
+            assert name not in self.said, "an id is used once"
+            self.said[name] = []
         if "toolCallId" in event:
             assert name not in self.calls and event["parentMessageId"]
             self.calls[name] = {"name": event["toolCallName"], "arguments": ""}
@@ -162,13 +167,25 @@ class AgUiView(View):
         pending = outcome.get("pendingToolCallIds", [])
         self.questions = (*map(question_of, interrupts), *(self._call(each) for each in pending))
         self.state = "cancelled" if outcome["type"] == "cancelled" else "completed"
-        result = event.get("result")
-        if result is not None and result not in self.data:
-            self.data.append(result)
+        self.result = event.get("result")
 
     def _call(self, call_id: str) -> Question:
         call = self.calls[call_id]
         return PendingCall(f"{call['name']}({call['arguments']})", None, call, call_id)
+
+    def _join(self, kind: str) -> str:
+        return "".join(value for pieces in self.said.values() for each, value in pieces if each == kind)
+
+    def _data(self) -> tuple[Any, ...]:
+        found = [value for pieces in self.said.values() for kind, value in pieces if kind == "data"]
+        return (*found, *([self.result] if self.result is not None and self.result not in found else ()))
+
+    def _correct(self, messages: list[Wire]) -> None:
+        """Keep only the messages of a snapshot: the run has started over."""
+        assert not self.open
+        listed = {message["id"] for message in messages}
+        self.said = {name: pieces for name, pieces in self.said.items() if name in listed}
+        self.artifacts = {name: artifact for name, artifact in self.artifacts.items() if name in listed}
 
     @property
     def task(self) -> TaskView:
@@ -179,8 +196,8 @@ class AgUiView(View):
             state = "input_required"
         return TaskView(
             state,
-            text=self.text,
-            data=tuple(self.data),
+            text=self._join("text"),
+            data=self._data(),
             files={each["name"]: content for each in self.artifacts.values() if (content := _bytes(each)) is not None},
             questions=self.questions,
             fault=self.fault,
