@@ -35,7 +35,7 @@ def test_appended_items_are_added_one_by_one() -> None:
         ([{"op": "copy", "from": "/a", "path": "/c"}], {"a": [1, 2], "b": None, "c": [1, 2]}),
         ([{"op": "test", "path": "/a/1", "value": 2}, {"op": "remove", "path": "/a/0"}], {"a": [2], "b": None}),
         ([{"op": "add", "path": "/a/1", "value": 9}], {"a": [1, 9, 2], "b": None}),
-        ([{"op": "replace", "path": "", "value": []}], []),
+        ([{"op": "replace", "path": "", "value": 1}], 1),
     ],
 )
 def test_all_operations_are_applied(patch: list[Any], expected: Any) -> None:
