@@ -68,7 +68,9 @@ def question_of(interrupt: Wire) -> Question:
 class AgUiView(View):
     """State that a client builds of a task, over all of its runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: TaskView | None = None) -> None:
+        self.before = TaskView("") if before is None else before
+        """State of the task before the runs that this view reads."""
         self.state = ""
         self.said: dict[str, list[tuple[str, Any]]] = {}
         """Kind and value of each piece of each message, by message id. The kind is `text` or `data`."""
@@ -177,8 +179,13 @@ class AgUiView(View):
         return "".join(value for pieces in self.said.values() for each, value in pieces if each == kind)
 
     def _data(self) -> tuple[Any, ...]:
-        found = [value for pieces in self.said.values() for kind, value in pieces if kind == "data"]
+        spoken = [value for pieces in self.said.values() for kind, value in pieces if kind == "data"]
+        found = [*self.before.data, *spoken]
         return (*found, *([self.result] if self.result is not None and self.result not in found else ()))
+
+    def _files(self) -> dict[str, bytes]:
+        named = {each["name"]: _bytes(each) for each in self.artifacts.values()}
+        return {name: content for name, content in named.items() if content is not None}
 
     def _correct(self, messages: list[Wire]) -> None:
         """Keep only the messages of a snapshot: the run has started over."""
@@ -196,12 +203,12 @@ class AgUiView(View):
             state = "input_required"
         return TaskView(
             state,
-            text=self._join("text"),
+            text=self.before.text + self._join("text"),
             data=self._data(),
-            files={each["name"]: content for each in self.artifacts.values() if (content := _bytes(each)) is not None},
+            files={**self.before.files, **self._files()},
             questions=self.questions,
             fault=self.fault,
-            asides=tuple(self.asides),
+            asides=(*self.before.asides, *self.asides),
             task_id=self.ids.task,
             context_id=self.ids.thread,
         )
@@ -317,8 +324,7 @@ class AgUi(Caller):
         return self._streamed(contents)
 
     async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
-        view = await self._replayed(paused.task_id)
-        return (await self._run(view, self._answer_request(paused, answers))).lasting
+        return (await self._run(AgUiView(paused), self._answer_request(paused, answers))).lasting
 
     def stream_answer(self, paused: Feed, *answers: Content) -> Following:
         assert isinstance(paused.view, AgUiView)
