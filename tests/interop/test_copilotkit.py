@@ -86,7 +86,7 @@ async def test_a_failed_run_is_an_error_of_the_runtime(place: Place) -> None:
     assert events[-1]["type"] == "RUN_ERROR" and "on purpose" in events[-1]["message"]
 
 
-async def test_an_answer_under_the_id_of_the_run_that_asked(place: Place) -> None:
+async def test_an_answer_continues_a_run_under_the_same_id(place: Place) -> None:
     frontend = place.frontend("ask")
     stopped = (await frontend.run(user("go"), runId="run"))[-1]
     (interrupt,) = stopped["outcome"]["interrupts"]
@@ -99,9 +99,9 @@ async def test_a_tool_of_the_front_end_returns_its_result(place: Place) -> None:
     events = await frontend.run(user("go"), tools=[WEATHER])
     (started,) = [event for event in events if event["type"] == "TOOL_CALL_START"]
     call = {"id": started["toolCallId"], "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    asked = {"id": started["parentMessageId"], "role": "assistant", "toolCalls": [call]}
+    interrupt = {"id": started["parentMessageId"], "role": "assistant", "toolCalls": [call]}
     result = {"id": str(uuid4()), "role": "tool", "toolCallId": started["toolCallId"], "content": "rain"}
-    assert text_of(await frontend.run(asked, result, tools=[WEATHER])) == "['weather']: rain"
+    assert text_of(await frontend.run(interrupt, result, tools=[WEATHER])) == "['weather']: rain"
 
 
 async def test_the_stop_button_cancels_if_the_request_says_so(place: Place) -> None:
