@@ -99,9 +99,9 @@ async def test_a_tool_of_the_front_end_returns_its_result(place: Place) -> None:
     events = await frontend.run(user("go"), tools=[WEATHER])
     (started,) = [event for event in events if event["type"] == "TOOL_CALL_START"]
     call = {"id": started["toolCallId"], "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    interrupt = {"id": started["parentMessageId"], "role": "assistant", "toolCalls": [call]}
+    turn = {"id": started["parentMessageId"], "role": "assistant", "toolCalls": [call]}
     result = {"id": str(uuid4()), "role": "tool", "toolCallId": started["toolCallId"], "content": "rain"}
-    assert text_of(await frontend.run(interrupt, result, tools=[WEATHER])) == "['weather']: rain"
+    assert text_of(await frontend.run(turn, result, tools=[WEATHER])) == "['weather']: rain"
 
 
 async def test_the_stop_button_cancels_if_the_request_says_so(place: Place) -> None:
