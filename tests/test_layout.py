@@ -216,6 +216,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/acp/agents.py": "tests/adapters/acp/codec/test_messages.py",
     "adapters/acp/errors.py": "tests/adapters/acp/codec/test_messages.py",
     "adapters/acp/client/*": "tests/adapters/acp/test_client.py",
+    "adapters/ag_ui/*": "tests/adapters/ag_ui/test_server.py",
     "adapters/aief/wire/*": "tests/adapters/aief/test_codec.py",
     "adapters/aief/write/*": "tests/adapters/aief/test_golden.py",
     "adapters/aief/agents.py": "tests/adapters/aief/test_client.py",
@@ -422,7 +423,7 @@ def test_the_import_contracts_name_every_adapter() -> None:
     assert set(contracts["importlinter:contract:pure"]["source_modules"].split()) == {"babelgate.canonical", *folders}
     served = {adapter.routes.__module__.split(".")[2] for adapter in ADAPTERS}
     called = {re.sub(r"^agent-protocol$|^langgraph$", "langchain", upstream.protocol) for upstream in UPSTREAMS}
-    assert {f"babelgate.adapters.{name}" for name in served | called} == folders
+    assert {f"babelgate.adapters.{name.replace('-', '_')}" for name in served | called} == folders
 
 
 def test_private_modules_are_imported_only_in_their_package(trees: Mapping[Path, ast.Module]) -> None:
