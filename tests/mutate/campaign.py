@@ -25,7 +25,14 @@ _REFUSED: Final = frozenset({501, 503})
 """Statuses from 500 that are allowed, because they name something that is not available."""
 _LEAKS: Final = re.compile(rb'Traceback \(most|File "/|site-packages')
 _PATHS: Final = (
-    *("/acp/runs", "/console", "/a2a/echo", "/ap/v1/agent", "/threads", "/v1/models", "/ag-ui", "/vercel-ui/echo"),
+    "/acp/runs",
+    "/console",
+    "/a2a/echo",
+    "/ap/v1/agent",
+    "/threads",
+    "/v1/models",
+    "/ag-ui",
+    "/vercel-ui/echo",
 )
 
 
