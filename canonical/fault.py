@@ -8,11 +8,15 @@ from babelgate.canonical.value import JsonObject, Value
 
 Blame = Literal["caller", "upstream", "us"]
 LimitKind = Literal["rate", "concurrency", "budget", "chain"]
-"""Values of `details.limit` in `limited`: runs in a time, runs at a time, what runs cost, or agents that call each
-other."""
+"""Values of `details.limit` in a fault with the code `limited`. They name the limited quantity: runs started per period
+(`rate`), runs at the same time (`concurrency`), cost, tokens or runs (`budget`), or the depth and number of agents that
+call each other (`chain`)."""
+
+LASTING_LIMITS: Final = frozenset({"budget", "chain"})
+"""Values of `details.limit` after which a retry does not help soon."""
 
 BUSY: Final = "busy"
-"""Value of `details.reason` in a conflict with a run of the thread that has not ended."""
+"""Value of `details.reason` in a `conflict` if a run of the thread is still pending or running."""
 
 ANSWER_SCHEMA: Final = "answer_schema"
 """Value of `details.reason` for an answer that violates the JSON Schema of its question."""
@@ -34,12 +38,13 @@ class FaultCode(StrEnum):
     UNSUPPORTED = "unsupported"
     """The request is well-formed, but this agent or gateway does not support it."""
     UNSUPPORTED_TYPE = "unsupported_type"
-    """The agent does not accept this content type."""
+    """The agent does not accept the content type of a part of the input."""
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
-    """The gateway refuses this way of access, or the caller may not do this."""
+    """The caller may not do this operation, or the gateway refuses the way of access, for example an unknown host
+    name."""
     NOT_FOUND = "not_found"
-    """The owner has no such object. Another owner's object gets the same text."""
+    """The owner has no such object. An object of another owner is reported with the same text."""
     METHOD_NOT_ALLOWED = "method_not_allowed"
     CONFLICT = "conflict"
     """The id is taken, or the thread is busy and the caller chose not to wait."""
@@ -49,11 +54,12 @@ class FaultCode(StrEnum):
     """The answer has no open question, or its question has already been answered."""
     TOO_LARGE = "too_large"
     QUEUE_FULL = "queue_full"
-    """The bounded queues are full: retry after `details.retry_after` seconds."""
+    """A queue of waiting runs is full, or the owner has the maximum number of objects, such as crons. For a queue,
+    `details.retry_after` is the time to wait in seconds."""
     LIMITED = "limited"
-    """A limit of the configuration refuses the run. `details.limit` names its kind (`LimitKind`), `used` and `allowed`
-    are numbers. Unless a retry is useless, `retry_after` is a number of whole seconds, and `resets_at` the same as a
-    time."""
+    """A limit of the configuration, or of the agent's server, refuses the run. `details.limit` names its kind
+    (`LimitKind`), `used` and `allowed` are numbers; those of a server are not known. Unless a retry is useless,
+    `retry_after` is a number of whole seconds, and `resets_at` the same as a time."""
     AGENT_FAILED = "agent_failed"
     """The agent reported a failure or raised an exception."""
     AGENT_INVALID = "agent_invalid"
@@ -72,6 +78,10 @@ class FaultCode(StrEnum):
     `details.retry_after` seconds."""
     INTERNAL = "internal"
 
+
+RELAYED: Final = frozenset(code for code in FaultCode if code.startswith("agent_")) | {FaultCode.LIMITED}
+"""Codes that a failed run keeps if the server of its agent is a gateway that reports them. Any other code is about that
+gateway itself, whose run has failed with `agent_failed`."""
 
 BLAME: Final[dict[FaultCode, Blame]] = {
     FaultCode.INVALID: "caller",
@@ -111,18 +121,21 @@ class Fault(Value):
 
     @property
     def blame(self) -> Blame:
-        return BLAME[self.code]
+        # Limits of this gateway always have their kind. Those of a server have the status of its response, if any.
+        is_of_server = "status" in self.details or "limit" not in self.details
+        return "upstream" if self.code is FaultCode.LIMITED and is_of_server else BLAME[self.code]
 
     @property
     def is_scope_missing(self) -> bool:
-        """True if a token with one more scope would be allowed."""
+        """True if the operation was refused, but a token with one more scope would be allowed
+        (`INSUFFICIENT_SCOPE`)."""
         return self.code is FaultCode.FORBIDDEN and self.details.get("reason") == INSUFFICIENT_SCOPE
 
     @property
     def is_lasting_limit(self) -> bool:
         """True if a limit refuses the run and a retry does not help soon: a budget is used up, or a chain is too
         long."""
-        return self.code is FaultCode.LIMITED and self.details.get("limit") in ("budget", "chain")
+        return self.code is FaultCode.LIMITED and self.details.get("limit") in LASTING_LIMITS
 
 
 class FaultError(Exception):

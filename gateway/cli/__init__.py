@@ -16,6 +16,7 @@ from rich_click import RichGroup, command_panel  # pyright: ignore[reportUnknown
 from babelgate.canonical.printable import one_line
 from babelgate.gateway.cli import examples
 from babelgate.gateway.cli.errors import FAILED, CliError
+from babelgate.gateway.cli.tls_options import tls_options
 
 __all__ = ("babelgate", "main")
 
@@ -36,7 +37,7 @@ _database: Final = click.option(
 
 
 class _Line(click.ParamType[str]):
-    """Text of an option that can be repeated. Its variable has one text per line."""
+    """Type of an option that can be repeated. Its environment variable has one value per line."""
 
     name = "text"
     envvar_list_splitter = "\n"
@@ -46,28 +47,11 @@ class _Line(click.ParamType[str]):
 
 
 def _header(text: str, *, name: str = "--header", envvar: str | None = None) -> Callable[[C], C]:
-    """Return the option `--header`, or another one for headers, with this help text."""
+    """Return the declaration of the option `--header`, or of another option `name` for headers, with this help text."""
     variable = f"{name.removeprefix('--').replace('-', '_')}s"
     return click.option(name, variable, type=_Line(), multiple=True, envvar=envvar, metavar="'NAME: VALUE'", help=text)
 
 
-def _trust(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Load the certificates in the file of `--ca`. Raises CliError."""
-    if path is not None:
-        from babelgate.gateway.cli.trust import trust_file
-
-        trust_file(path)
-    return path
-
-
-_ca: Final = click.option(
-    "--ca",
-    type=_Path,
-    metavar="FILE",
-    expose_value=False,
-    callback=_trust,
-    help="File with CAs or certificates of servers to trust for https, besides those of the system.",
-)
 _progress = click.option(
     "--progress",
     type=click.Choice(("auto", "json")),
@@ -78,13 +62,14 @@ _progress = click.option(
 
 
 class Protocol(click.ParamType[str]):
-    """Name of a protocol. The list of names, `adapters.UPSTREAMS`, is imported when it is needed."""
+    """Type of an option whose value is the name of a protocol. The names, `adapters.UPSTREAMS`, are imported when they
+    are needed."""
 
     name = "protocol"
 
     def __init__(self, *, is_served: bool = False) -> None:
         self._is_served = is_served
-        """True if this gateway has to serve the protocol, too."""
+        """True if only protocols that this gateway serves for single agents are allowed."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -206,7 +191,7 @@ def serve(
     help="URL of the running gateway.",
 )
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, if the gateway has keys.")
-@_ca
+@tls_options
 @click.option(
     "--whole", is_flag=True, help="Also show content that the protocol has no field for. Needs the Babelgate extension."
 )
@@ -228,7 +213,7 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
     show_default=True,
     help="URL of the running gateway.",
 )
-@_ca
+@tls_options
 @click.option("--print", "is_printed", is_flag=True, help="Print the URL of the console, and open no browser.")
 def console(url: str, is_printed: bool) -> None:
     """Open the console of a running gateway in a browser.
@@ -246,7 +231,7 @@ def console(url: str, is_printed: bool) -> None:
     "--config", type=_Path, envvar="BABELGATE_CONFIG", default=FILE, show_default=True, help="Configuration file."
 )
 @_header("Header to send with every request to the server.")
-@_ca
+@tls_options
 @click.option(
     "--protocol",
     type=Protocol(),
@@ -296,7 +281,7 @@ def validate(file: Path | None, config: Path | None, schema: bool) -> None:
     name="--other-header",
     envvar="BABELGATE_OTHER_HEADERS",
 )
-@_ca
+@tls_options
 @click.option(
     "--triggers",
     metavar="FILE|PRESET",
@@ -463,7 +448,7 @@ def check(
 )
 @click.option("--prices", "price_file", type=_Path, metavar="FILE", help="YAML file with the prices of agents.")
 @_header("Header to send to the agents' servers, such as an API key.")
-@_ca
+@tls_options
 @_agents_config
 @click.option("--out", type=_Path, metavar="FOLDER", help="Folder for all results.  [default: bench-SUITE-TIME]")
 @click.option(
@@ -566,7 +551,7 @@ def bench(
     help="Call the agent through a gateway, with a client of this protocol, and record what they send.",
 )
 @_header("Header to send to the agent's server, such as an API key.")
-@_ca
+@tls_options
 @_agents_config
 def record(agent: str, text: str, out: Path, headers: Sequence[str], **other_options: Any) -> int:
     """Call AGENT with TEXT, and save the run to a file for `babelgate replay`.
@@ -706,7 +691,7 @@ def webhooks(wanted: str | None, config: Path | None, database: str | None) -> N
 )
 @click.option("--url", envvar="BABELGATE_URL", help="URL of the running gateway.  [default: host and port]")
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, to add the reasons to the health of the gateway.")
-@_ca
+@tls_options
 def support_bundle(
     out: Path, config: Path | None, database: str | None, log: Path | None, url: str | None, key: str | None
 ) -> None:
@@ -765,7 +750,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _is_of_a_plugin(error: Exception) -> bool:
-    """Return True if the error is caused by an installed package whose protocol cannot be used."""
+    """Return True if an installed plugin with a protocol caused the error, so that no traceback is shown."""
     from babelgate.adapters.kit.plugins import PluginError
 
     return isinstance(error, PluginError)

@@ -4,7 +4,8 @@ from typing import Final
 
 
 def _join(*lines: str) -> str:
-    """Return the epilog of a command's help. The empty lines keep the examples apart when the help is laid out."""
+    """Return the lines of examples as the epilog of a command's help. The empty lines keep click from joining the
+    examples."""
     return "\n\n".join(("Examples:", *lines))
 
 

@@ -1,4 +1,5 @@
-"""Page to which an identity provider sends the browser back after a user has agreed, or not (RFC 6749, 4.1.2)."""
+"""Page to which an identity provider redirects the browser after a user has given or refused consent (RFC 6749,
+4.1.2)."""
 
 from html import escape
 from typing import Any, Final
@@ -34,7 +35,7 @@ _PAGE: Final = """<!doctype html>
 
 
 def callback_route(hub: GatewayHub) -> Any:
-    """Return the handler of the page."""
+    """Return the handler of the page to which the identity provider redirects the browser."""
 
     @get(CALLBACK)
     async def callback(request: Request[Any, Any, Any]) -> Response[str]:
@@ -42,10 +43,10 @@ def callback_route(hub: GatewayHub) -> Any:
         if len(request.scope["query_string"]) > _MAX_QUERY:
             return _page("The URL is too long.", 400)
         try:
-            await hub.consents.handle_callback(caller(request).principal, dict(request.query_params))
+            text = await hub.consents.handle_callback(caller(request).principal, dict(request.query_params))
         except FaultError as error:
             return _page(error.fault.message, _STATUS.get(error.fault.code, 400))
-        return _page("You have agreed, and the agent continues. You can close this page.", 200)
+        return _page(text, 200)
 
     return callback
 

@@ -4,40 +4,43 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-from babelgate.gateway.settings.fields import SettingsSection
+from babelgate.gateway.settings.fields import SettingsSection, Strings
 
 MTLS: Final = "mtls"
-"""Name that replaces an issuer: a caller with a client certificate is `user:mtls:NAME`, its owner `mtls:NAME`."""
+"""Name that is used instead of an issuer's for a caller with a client certificate: `user:mtls:NAME` in rules of access,
+and the owner `mtls:NAME`."""
 
 
 class CertificateFiles(SettingsSection):
-    """Section whose values are paths of files. A relative path starts from the working directory."""
+    """Section of settings whose values are paths of certificate and key files. Relative paths start from the working
+    directory."""
 
     _digests: Mapping[str, bytes] = PrivateAttr(default_factory=dict[str, bytes])
 
     @property
     def paths(self) -> Mapping[str, Path]:
-        """Paths of the files, by the names of their keys."""
+        """Paths of the files that are set, by the names of their settings, such as `cert`."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in values.items() if isinstance(value, Path)}
 
     @property
     def digests(self) -> Mapping[str, bytes]:
-        """Digests of the files when the settings were read, by the names of their keys. A file that could not be read
-        is like an empty one."""
+        """SHA-256 of the files when the settings were read, by the names of their settings. A file that could not be
+        read counts as empty."""
         return self._digests
 
     def note_files(self) -> None:
-        """Read the files, and keep their digests. So settings with another content are not equal."""
+        """Compute the digests of the files as they are now. Settings whose files have different contents are then
+        unequal."""
         self._digests = {name: digest_file(path) for name, path in self.paths.items()}
 
 
 def digest_file(path: Path) -> bytes:
-    """Return a digest of a file. A file that cannot be read is like an empty one."""
+    """Return the SHA-256 of a file's content. A file that cannot be read counts as empty."""
     content = b""
     with suppress(OSError):
         content = path.read_bytes()
@@ -56,10 +59,13 @@ class TlsSettings(CertificateFiles):
     client: Literal["none", "optional", "required"] = "none"
     """Certificates of callers: `none` requests none, `optional` accepts one instead of an API key, and `required`
     closes connections without one."""
+    client_groups: dict[Annotated[str, Field(min_length=1)], Strings] = {}
+    """Groups of callers with certificates. Each group lists the names of its certificates, in which `*` matches any
+    text, such as `spiffe://example.org/ops/*`."""
 
     @property
     def has_client_certificates(self) -> bool:
-        """True if callers can have certificates."""
+        """True if callers may have, or must have, a client certificate."""
         return self.client != "none"
 
     @model_validator(mode="after")
@@ -68,6 +74,8 @@ class TlsSettings(CertificateFiles):
             raise ValueError(f"client: {self.client} needs client_ca, the CAs of the callers' certificates")
         if self.client_ca is not None and not self.has_client_certificates:
             raise ValueError("client_ca needs client: optional, or client: required")
+        if self.client_groups and not self.has_client_certificates:
+            raise ValueError("client_groups needs client: optional, or client: required")
         return self
 
 

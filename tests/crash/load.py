@@ -14,6 +14,7 @@ from tests.crash.agents import NAME, SLOW
 from tests.crash.world import Deed, Entry, Run, World
 from tests.pairs.a2a import JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
+from tests.pairs.ag_ui import AgUi
 from tests.pairs.aief import Aief
 from tests.pairs.caller import Caller, Ids
 from tests.pairs.langgraph import AgentProtocol, LangGraph
@@ -29,6 +30,7 @@ CALLERS: Final[tuple[type[Caller], ...]] = (
     AgentProtocol,
     Aief,
     VercelUi,
+    AgUi,
 )
 REPEATABLE: Final = ("again", "fickle", "files", "again-ask", "graph")
 CANCELLING: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, JsonRpc03, LangGraph, VercelUi)

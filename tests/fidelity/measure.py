@@ -19,6 +19,7 @@ from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client import Client as A2a
 from babelgate.adapters.acp.carries import EXTENDED as ACP
 from babelgate.adapters.acp.client import Client as Acp
+from babelgate.adapters.ag_ui.client import Client as AgUi
 from babelgate.adapters.aief.carries import EXTENDED as AIEF
 from babelgate.adapters.aief.client import Client as Aief
 from babelgate.adapters.kit.upstream import Client
@@ -109,6 +110,7 @@ WAYS: Final[Mapping[str, Way]] = {
     "runtime": Way(RuntimeReader, SERVERS["runtime"]),
     "mcp": Way(McpReader, SERVERS["mcp"]),
     "vercel-ui": Way(VercelReader, SERVERS["vercel-ui"]),
+    "ag-ui": Way(lambda url, agent: AgUi(f"{url}/ag-ui/{agent}"), SERVERS["ag-ui"]),
 }
 """Ways by the name in `docs.pairing.SERVERS`."""
 

@@ -16,7 +16,7 @@ from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.auditor import NO_AUDITOR
 from tests.gateway.knowledge import prefixed
 
-Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "mcp", "openai", "own"] | str
+Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "mcp", "openai", "ag-ui", "own"] | str
 """Name of a built-in protocol, or of one of another package."""
 Words = (
     Literal[
@@ -32,6 +32,7 @@ Words = (
         "runtime",
         "mcp",
         "openai",
+        "ag-ui",
         "own",
     ]
     | str
@@ -125,6 +126,8 @@ def protocol_of(path: str) -> Protocol:
         return "openai"
     if re.match(r"/mcp(/|$)", path):
         return "mcp"
+    if re.match(r"/ag-ui(/|$)", path):
+        return "ag-ui"
     return prefixed(path) or "own"
 
 

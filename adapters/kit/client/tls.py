@@ -12,22 +12,26 @@ import httpx
 EXTRA_CA: Final[ContextVar[Path | None]] = ContextVar("extra_ca", default=None)
 """File with CAs that are trusted in addition to those of the system, by the connections that are opened in this
 context. It may also be the certificate of a server itself."""
+ClientFiles = tuple[Path, Path | None]
+"""Files with a client certificate and with its private key, or with both in the first."""
+CLIENT_FILES: Final[ContextVar[ClientFiles | None]] = ContextVar("client_files", default=None)
+"""Client certificate of the connections that are opened in this context, unless an agent has another one."""
 _UNTRUSTED: Final = frozenset({2, 18, 19, 20, 21, 27})
-"""Results of the verification of a certificate without a trusted issuer (`X509_V_ERR_…` of OpenSSL)."""
+"""Error codes of OpenSSL (`X509_V_ERR_…`) for a certificate that no trusted CA has signed."""
 _EXPIRED: Final = 10
 _NOT_YET: Final = 9
 _WRONG_NAME: Final = frozenset({62, 64})
 _REFUSED: Final = {
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "needs a client certificate: set tls.cert and tls.key",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "needs a client certificate: {identify}",
     "TLSV1_ALERT_UNKNOWN_CA": "does not trust the CA of the client certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "does not accept the client certificate",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "does not accept the client certificate: it has expired",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "does not accept the client certificate",
-    "SSLV3_ALERT_HANDSHAKE_FAILURE": "refuses the handshake: it may need a client certificate (tls.cert and tls.key)",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "refuses the handshake: it may need a client certificate: {identify}",
     "WRONG_VERSION_NUMBER": "does not speak TLS: its URL may begin with http://",
     "RECORD_LAYER_FAILURE": "does not speak TLS: its URL may begin with http://",
 }
-"""Words for the operator, by the reason of an error of OpenSSL."""
+"""Explanations of a failed handshake for the operator, by the reason that OpenSSL reports."""
 _ATTRIBUTES: Final = ("certificate_error", "os_error")
 
 
@@ -36,34 +40,43 @@ class ClientTls:
     """Files for the connections to one agent's servers, in PEM form."""
 
     ca: Path | None = None
-    """CAs that sign the certificates of the servers. By default those of the system."""
+    """File with the CAs that sign the certificates of the servers. None: the CAs of the system."""
     cert: Path | None = None
-    """Client certificate."""
+    """File with the client certificate. None: no client certificate is presented."""
     key: Path | None = None
-    """Private key of the client certificate."""
+    """File with the private key of the client certificate."""
     digests: tuple[tuple[str, bytes], ...] = ()
-    """Digests of the files. So files with another content are not equal."""
+    """Digests of the files' contents. Because of them, two values are unequal if a file has changed between them."""
 
     def open_context(self) -> ssl.SSLContext:
-        """Return a context with these files. Raises OSError if one cannot be used, among them ssl.SSLError."""
+        """Return a TLS context with these files. Raises OSError (ssl.SSLError is one) if a file cannot be used."""
         context = default_context() if self.ca is None else ssl.create_default_context(cafile=self.ca)
         if self.ca is not None:
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if self.cert is not None:
-            context.load_cert_chain(self.cert, self.key, password=_refuse_passphrase)
+            load_client(context, (self.cert, self.key))
         return context
 
 
 def default_context() -> ssl.SSLContext:
-    """Return a context that trusts the CAs of the system, or those of SSL_CERT_FILE, and `EXTRA_CA`. Raises OSError if
-    a file cannot be used."""
+    """Return a context that trusts the CAs of the system, or those of SSL_CERT_FILE, and `EXTRA_CA`. It has the client
+    certificate in `CLIENT_FILES`. Raises OSError if a file cannot be used."""
     context = httpx.create_ssl_context()
     extra = EXTRA_CA.get()
     if extra is not None:
         context.load_verify_locations(cafile=extra)
         # A certificate in the file is trusted even if it is not that of a CA.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    files = CLIENT_FILES.get()
+    if files is not None:
+        load_client(context, files)
     return context
+
+
+def load_client(context: ssl.SSLContext, files: ClientFiles) -> None:
+    """Load a client certificate into a context. Raises OSError if a file cannot be used, or the key has a
+    passphrase."""
+    context.load_cert_chain(*files, password=_refuse_passphrase)
 
 
 def _refuse_passphrase() -> str:
@@ -72,17 +85,23 @@ def _refuse_passphrase() -> str:
 
 
 def explain_failure(
-    error: BaseException, url: str, tls: ClientTls | None = None, *, remedy: str = "set tls.ca"
+    error: BaseException,
+    url: str,
+    tls: ClientTls | None = None,
+    *,
+    remedy: str = "set tls.ca",
+    identify: str = "set tls.cert and tls.key",
 ) -> str | None:
     """Return why the TLS to a server failed, in one line that begins with `tls:`. Return None if the error has another
-    cause. The line names the URL and files, so it is for the operator. `remedy` is how another CA can be trusted."""
+    cause. The line names the URL and files, so it is for the operator. `remedy` is how another CA can be trusted, and
+    `identify` how a client certificate can be presented."""
     failure = next((each for each in _causes(error) if _is_of_openssl(each)), None)
     if not isinstance(failure, ssl.SSLError):
         return None
     if not isinstance(failure, ssl.SSLCertVerificationError):
         reason = failure.reason or "unknown error"
         words = _REFUSED.get(reason) or f"cannot be reached: {reason.lower().replace('_', ' ')}"
-        return f"tls: {url} {words}"
+        return f"tls: {url} {words.format(identify=identify)}"
     code = failure.verify_code
     if code in _UNTRUSTED:
         signer = f"a CA of this system: {remedy}" if tls is None or tls.ca is None else f"a CA in {tls.ca}"
@@ -97,18 +116,19 @@ def explain_failure(
 
 
 def has_dropped_client(error: BaseException) -> bool:
-    """Return True if a server ended a connection without a response. With TLS 1.3, this is all that a client sees whose
-    certificate is missing: its handshake has ended before the server looks at it (RFC 8446, section 4.4.2.4)."""
+    """Return True if the server closed a connection without a response. With TLS 1.3, a client whose certificate is
+    missing sees only this: its handshake ends before the server checks the certificate (RFC 8446, section 4.4.2.4)."""
     return any(isinstance(each, (httpx.RemoteProtocolError, httpx.ReadError)) for each in _causes(error))
 
 
 def _is_of_openssl(error: BaseException) -> bool:
-    """Return True for an error of OpenSSL itself. Those of aiohttp that contain one have its type, but no reason."""
+    """Return True for an error that OpenSSL itself raised. Return False for an error of aiohttp that only wraps one: it
+    has the same type, but no reason."""
     return isinstance(error, ssl.SSLError) and not any(hasattr(error, name) for name in _ATTRIBUTES)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, each once."""
+    """Yield an error, and all errors that caused it, each once."""
     visited_ids, left = set[int](), [error]
     while left:
         each = left.pop()

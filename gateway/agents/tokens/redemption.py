@@ -1,15 +1,17 @@
-"""Exchange of a code for tokens, after a user has agreed at the identity provider (RFC 6749, 4.1.3)."""
+"""Exchange of an authorization code for tokens, after a user has agreed at the identity provider (RFC 6749, 4.1.3)."""
 
 import base64
 import json
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.tokens.endpoint import ProviderUnavailable, TokenEndpoint, TokenRefused
 from babelgate.gateway.agents.tokens.source import keep_granted
+from babelgate.gateway.observe import GatewayObserver
 from babelgate.gateway.settings.agent_auth import TokenExchange
 from babelgate.gateway.storage.agent_tokens import GrantedTokens
 
@@ -17,13 +19,19 @@ log = logging.getLogger("babelgate.tokens")
 
 
 async def redeem(
-    agent: str, settings: TokenExchange, form: Mapping[str, str], check: Callable[[JsonObject], None]
+    observer: GatewayObserver,
+    agent: str,
+    settings: TokenExchange,
+    form: Mapping[str, str],
+    check: Callable[[JsonObject], None],
 ) -> GrantedTokens:
-    """Return the tokens for a code. `check` gets the claims of the identity token, which are empty without one.
+    """Return the tokens for a code, and report the fetch. `check` gets the claims of the identity token, which are
+    empty without one.
 
     Raises unavailable if the provider does not answer, forbidden if it refuses, and the faults of `check`.
     """
-    endpoint = TokenEndpoint(settings.token_url, settings.client_id, settings.client_secret.get_secret_value())
+    note, secret = partial(observer.note_token_fetched, agent), settings.client_secret.get_secret_value()
+    endpoint = TokenEndpoint(settings.token_url, settings.client_id, secret, note)
     try:
         issued = await endpoint.request(form)
     except TokenRefused as error:
@@ -39,8 +47,11 @@ async def redeem(
 
 
 def _read_claims(token: str) -> JsonObject:
-    """Return the claims of an identity token that the provider itself has sent over TLS, so that its signature need not
-    be checked (OpenID Connect Core 1.0, 3.1.3.7). Return an empty object for other text."""
+    """Return the claims of an identity token, or an empty object for any other text.
+
+    The signature need not be checked, because the provider itself has sent the token over TLS (OpenID Connect Core 1.0,
+    3.1.3.7).
+    """
     try:
         part = token.split(".")[1]
         claims: Any = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
