@@ -1,6 +1,6 @@
 """Endpoints of the UI message stream: a chat's next answer, its stream, its messages, and its stop."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from litestar import Response, Router, get, post
@@ -20,9 +20,10 @@ from babelgate.adapters.vercel_ui import wire as w
 from babelgate.adapters.vercel_ui.errors import encode_fault
 from babelgate.adapters.vercel_ui.server.begin import ChatPost
 from babelgate.adapters.vercel_ui.server.chat_log import ChatRun
-from babelgate.adapters.vercel_ui.server.chats import find_thread, make_view, read_log, sdk_of, start_index
+from babelgate.adapters.vercel_ui.server.chats import find_thread, make_view, read_log
 from babelgate.adapters.vercel_ui.server.follow import ReplyStream
 from babelgate.adapters.vercel_ui.server.history import ChatHistoryReader
+from babelgate.adapters.vercel_ui.server.options import StreamOptions
 from babelgate.adapters.vercel_ui.write.view import Restart
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub, Task
 from babelgate.canonical.value import JsonObject, is_uuid
@@ -74,23 +75,25 @@ class Server(Handlers):
         """Stream the answer to the messages of a chat. Raises invalid, not_found, not_awaiting, conflict."""
         who, agent = caller(request), self._agent(request)
         body = validate(w.ChatRequest, await read_json(request))
-        cancels = _cancels_on_disconnect(request)
-        begun = await ChatPost(self._hub, who, agent, body, sdk_of(request)).begin()
+        options = StreamOptions.of(request)
+        begun = await ChatPost(self._hub, who, agent, body, options.sdk).begin()
         run, receipt = begun.run, begun.receipt
         task = await self._hub.reads.task(who.principal, run.task_id) if receipt is None else receipt.task
         stream = ReplyStream(
             self._hub,
             who.principal,
             task,
-            make_view(request, who.base_url, run, begun.thread_id, begun.restarts),
+            make_view(options, who.base_url, run, begun.thread_id, begun.restarts),
             first_run=run.run_id,
             last_run=run.run_id,
             show_after=run.seq - 1,
             started_run=receipt is not None,
         )
-        frames = stream.frames(self._lines)
-        notified = DisconnectNotifier(frames, canceller(self._hub, who.principal, run.run_id, cancels))
-        return event_stream(notified, ping=_HEARTBEAT, headers=_headers(task, run.run_id))
+        chunks = stream.frames(self._lines)
+        frames: AsyncIterator[bytes] = chunks
+        if options.cancels:
+            frames = DisconnectNotifier(chunks, canceller(self._hub, who.principal, run.run_id, cancels=True))
+        return event_stream(frames, ping=_HEARTBEAT, headers=_headers(task, run.run_id))
 
     async def resume_stream(self, request: AnyRequest) -> Response[Any]:
         """Repeat the stream of a chat's active run from its first chunk, or that of any run by its id.
@@ -99,8 +102,7 @@ class Server(Handlers):
         for the stream of a new chat, too. Raises invalid, not_found.
         """
         who, agent = caller(request), self._agent(request)
-        skip = start_index(request)
-        sdk_of(request)
+        options = StreamOptions.of(request)
         found = await self._find_stream(who, agent, request.path_params["any_chat"])
         if found is None:
             return Response(None, status_code=204)
@@ -110,11 +112,11 @@ class Server(Handlers):
             self._hub,
             who.principal,
             task,
-            make_view(request, who.base_url, last, thread_id, restarts),
+            make_view(options, who.base_url, last, thread_id, restarts),
             first_run=first.run_id,
             last_run=last.run_id,
             show_after=first.seq - 1,
-            skip=skip,
+            skip=options.skip,
         )
         return event_stream(stream.frames(self._lines), ping=_HEARTBEAT, headers=_headers(task, last.run_id))
 
@@ -161,9 +163,10 @@ class Server(Handlers):
         if thread_id is None:
             raise _no_chat(chat_id)
         log = await read_log(self._hub, who.principal, thread_id)
+        options = StreamOptions.of(request)
         messages: list[JsonObject] = []
         if log.head is not None:
-            view = make_view(request, who.base_url, log.head, thread_id, log.restarts)
+            view = make_view(options, who.base_url, log.head, thread_id, log.restarts)
             reader = ChatHistoryReader(self._hub, who.principal, thread_id, view)
             messages = await reader.read(log)
         return json_response({"id": chat_id, "messages": messages})
@@ -202,14 +205,6 @@ def _headers(task: Task, run_id: str) -> Mapping[str, str]:
     """Return the headers of a stream."""
     ids = {w.RUN_HEADER: run_id, w.RESUMABLE_HEADER: run_id}
     return {w.STREAM_HEADER: w.STREAM_VERSION, **ids, **run_headers(task, run_id)}
-
-
-def _cancels_on_disconnect(request: AnyRequest) -> bool:
-    """Return True if the run ends with its stream. Raises invalid."""
-    choice = request.query_params.get("on_disconnect", "continue")
-    if choice not in ("cancel", "continue"):
-        raise FaultError(FaultCode.INVALID, f"on_disconnect: expected cancel or continue, got {choice[:20]!r}")
-    return choice == "cancel"
 
 
 def _no_chat(chat_id: str) -> FaultError:

@@ -1,50 +1,16 @@
 """Lookup of chats: the thread that a page's id of a chat names, and the runs behind it."""
 
 from collections.abc import Sequence
-from typing import Any, Final
 from uuid import UUID
 
-from litestar.connection import ASGIConnection
-
-from babelgate.adapters.kit.integer import read_integer
-from babelgate.adapters.vercel_ui import wire as w
 from babelgate.adapters.vercel_ui.codec import PROTOCOL
 from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
+from babelgate.adapters.vercel_ui.server.options import StreamOptions
 from babelgate.adapters.vercel_ui.write.view import ReplyView, Restart
 from babelgate.canonical import FaultCode, FaultError, Hub, Principal
 from babelgate.canonical.history import Revision
 from babelgate.canonical.json import objects_in
 from babelgate.canonical.value import is_uuid
-
-SDK_HEADER: Final = "Babelgate-Sdk"
-"""Request header with the major version of the page's SDK. A query parameter of the transport's URL would get lost when
-the page reconnects."""
-_TRUE: Final = frozenset({"1", "true"})
-
-
-def sdk_of(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
-    """Return the major version of the SDK that a request names, in its query or header. Raises invalid."""
-    text = connection.query_params.get("sdk") or connection.headers.get(SDK_HEADER)
-    if text is None:
-        return w.DEFAULT_SDK
-    found = next((sdk for sdk in w.SDKS if str(sdk) == text), None)
-    if found is None:
-        raise FaultError(FaultCode.INVALID, f"sdk: expected 5, 6 or 7, got {text[:20]!r}")
-    return found
-
-
-def flag(connection: ASGIConnection[Any, Any, Any, Any], name: str) -> bool:
-    """Return True if a parameter of the query is `true` or `1`."""
-    return connection.query_params.get(name, "") in _TRUE
-
-
-def start_index(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
-    """Return the number of chunks to skip. A negative number counts from the end, which is unknown: then all chunks are
-    sent, as `WorkflowChatTransport` expects without a header for the end. Raises invalid."""
-    text = connection.query_params.get("startIndex", "0")
-    is_from_end = text.startswith("-")
-    skip = read_integer(text.removeprefix("-"), "startIndex", 0)
-    return 0 if is_from_end else skip
 
 
 def place_of(chat_id: str) -> tuple[str | None, str | None]:
@@ -77,22 +43,18 @@ async def read_log(hub: Hub, principal: Principal, thread_id: str) -> ChatLog:
 
 
 def make_view(
-    connection: ASGIConnection[Any, Any, Any, Any],
-    base_url: str,
-    run: ChatRun,
-    thread_id: str,
-    restarts: Sequence[Restart] = (),
+    options: StreamOptions, base_url: str, run: ChatRun, thread_id: str, restarts: Sequence[Restart] = ()
 ) -> ReplyView:
-    """Return the view of the message of a run, without what `restarts` made void. Raises invalid."""
+    """Return the view of the message of a run, without what `restarts` made void."""
     return ReplyView(
         message_id=run.message_id,
         agent=run.agent,
         base_url=base_url,
         thread_id=thread_id,
         task_id=run.task_id,
-        sdk=sdk_of(connection),
+        sdk=options.sdk,
         restarts=tuple(restarts),
-        steps=flag(connection, "steps"),
+        steps=options.steps,
     )
 
 

@@ -43,7 +43,12 @@ async def _make(http: httpx.AsyncClient) -> Mapping[str, str]:
     message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "a chat of alice"}, file]}
     response = await http.post("/vercel-ui/echo", json={"id": chat_id, "messages": [message]})
     assert text_of(chunks_of(response.text)) == "a chat of alice"
-    return {"agent": "echo", "chat_id": chat_id, "any_chat": chat_id, "blob": sha256(content.encode()).hexdigest()}
+    return {
+        "agent": "echo",
+        "chat_id": chat_id,
+        "any_chat": response.headers["babelgate-run"],
+        "blob": sha256(content.encode()).hexdigest(),
+    }
 
 
 def _look(slots: Mapping[str, str]) -> Sequence[str]:
