@@ -88,7 +88,8 @@ class SpendBuffer:
         self._forgotten.append(key)
 
     def add(self, key: SpendKey, amount: Amount) -> None:
-        self._added[key] = self._added.get(key, Amount()).plus(amount)
+        before = self._added.get(key)
+        self._added[key] = amount if before is None else before.plus(amount)
 
     def read(self, connection: Connection, keys: Sequence[SpendKey]) -> Mapping[SpendKey, Spend]:
         """Return the rows of these keys, with what the transaction has added."""
