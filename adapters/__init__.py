@@ -1,11 +1,11 @@
-"""The protocols of the gateway, one folder each. `ADAPTERS` lists the protocols that are served, and `UPSTREAMS` the
-protocols that agents behind the gateway may speak; there is no other list. Protocols of installed packages
+"""The protocols of the gateway, one folder each. `ADAPTERS` lists the protocols that callers may use, and `UPSTREAMS`
+the protocols that agents behind the gateway may speak; there is no other list. Protocols of installed packages
 (`kit.plugins`) follow the built-in ones."""
 
 from typing import Any, Final
 
 from babelgate._renamed import refuse_former_name
-from babelgate.adapters import a2a, acp, aief, langchain, mcp, openai, runtime
+from babelgate.adapters import a2a, acp, ag_ui, aief, langchain, mcp, openai, runtime, vercel_ui
 from babelgate.adapters.kit.adapter import Adapter
 from babelgate.adapters.kit.plugins import with_adapters, with_upstreams
 from babelgate.adapters.kit.upstream import Upstream
@@ -22,8 +22,11 @@ _ADAPTERS: Final = (
     runtime.adapter,
     openai.adapter,
     mcp.adapter,
+    vercel_ui.adapter,
+    ag_ui.adapter,
 )
-"""Built-in adapters. The minimal runtime precedes OpenAI, whose paths enclose its own."""
+"""Built-in adapters, in the order in which the path of a request is compared with their prefixes. The minimal runtime
+precedes OpenAI, because its paths are below OpenAI's prefix."""
 
 _UPSTREAMS: Final = (
     langchain.upstream,
@@ -32,17 +35,19 @@ _UPSTREAMS: Final = (
     langchain.agent_protocol_upstream,
     aief.upstream,
     openai.upstream,
+    ag_ui.upstream,
 )
-"""Built-in upstreams, in order of preference: if a server speaks several protocols, the one that carries more of a run
-comes first."""
+"""Built-in upstreams, most preferred first. If an agent's server speaks several protocols, the gateway uses the first
+of them. So protocols that carry more features of a run precede the others."""
 
 ADAPTERS: tuple[Adapter, ...]
 UPSTREAMS: tuple[Upstream, ...]
 
 
 def __getattr__(name: str) -> Any:
-    """Build `ADAPTERS` or `UPSTREAMS` on first access. A plug-in imports this package for the types that it uses, and
-    may still be loading when another module imports the package first."""
+    """Return the tuple `ADAPTERS` or `UPSTREAMS`, with the protocols of installed packages. Each tuple is built on
+    first access, and not at import, because a plug-in itself imports this package for its types. Raises AttributeError
+    for any other name."""
     if name == "ADAPTERS":
         return globals().setdefault(name, with_adapters(_ADAPTERS))
     if name == "UPSTREAMS":

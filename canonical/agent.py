@@ -1,7 +1,8 @@
-"""The agent port: one method.
+"""Port between the gateway and agents. `Agent` has one method, `run`; other protocols describe what only some agents
+can do.
 
-Clients of every protocol, wrapped callables and graphs, recorders and test doubles all implement `Agent`. So any server
-can front any of them.
+Clients of every protocol, wrapped callables and graphs, and test doubles implement `Agent`, so any server can front any
+of them.
 """
 
 import json
@@ -41,14 +42,15 @@ class AgentInfo(Value):
     """Static description of an agent. Every protocol's own description (card, manifest, model) is built from it."""
 
     name: str
-    """Name that matches `AGENT_NAME`."""
+    """Name of the agent, which matches `AGENT_NAME`."""
     description: str = ""
     version: str = "1.0.0"
     input_types: tuple[str, ...] = ("text/plain",)
     output_types: tuple[str, ...] = ("text/plain",)
     skills: tuple[Skill, ...] = ()
     schemas: Mapping[str, JsonObject] = {}
-    """JSON Schemas of `input`, `output`, `state` and `config`, as far as they are known."""
+    """JSON Schemas of the agent, by what they describe: `input`, `output`, `state` and `config`, as far as they are
+    known."""
     metadata: JsonObject = {}
     remembers: bool = False
     """True if the agent keeps the conversation itself. The gateway then sends the history only if the agent has not yet
@@ -62,7 +64,8 @@ class AgentInfo(Value):
     """True if the agent may answer with a message without creating a task, as A2A allows. A2A callers see a task only
     once the agent has created one."""
     continuable: bool = False
-    """True if a terminal ACP run of this agent accepts another message (the "agent run" of early ACP)."""
+    """True if a caller can send another message to an ACP run of this agent that is already terminal, as in the "agent
+    run" of early ACP."""
 
 
 async def no_past() -> Sequence[Record]:
@@ -79,7 +82,7 @@ async def no_files(message: Message) -> Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """All data that an agent needs for one activation. Agents never call the hub."""
+    """All data that an agent receives for one run. Agents never call the hub."""
 
     owner: str = DEFAULT_OWNER
     agent: str
@@ -91,25 +94,28 @@ class Invocation:
     input: RunInput = field(default_factory=RunInput)
     """Input of this run. File parts that are in the artifact store have their bytes in `inline`."""
     answers: tuple[InterruptAnswered, ...] = ()
-    """Answers to all questions that this run resumes from, in the order in which the questions were raised."""
+    """Answers to all questions at which the task had paused and with which this run resumes, in the order in which the
+    questions were raised."""
     metadata: JsonObject = field(default_factory=dict[str, object])
     """Metadata of the task, from the input of its first run."""
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Ids that the upstream gave to an earlier run, if this run continues from that run and not from the upstream's
-    last one. An upstream that can continue from them does not need the history."""
+    """Ids that the upstream gave to an earlier run, such as `run` or `context`. Set if this run continues from that
+    run, and not from the upstream's newest one. An upstream that can continue from these ids does not need the
+    history."""
     state: JsonObject = field(default_factory=dict[str, object])
     """Members of the state that callers have changed since the upstream last saw it. Empty if the run continues from
     the upstream's last run."""
     opens_thread: bool = False
-    """True for the first attempt of the first run, if the thread had no messages before."""
+    """True for the first attempt of a thread's first run, if callers had added no messages to the thread before."""
     history: tuple[Message, ...] = ()
     """Messages of the thread before this run, except those that the agent remembers itself."""
     upstream: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Ids from the upstream, as earlier runs bound them: `task` and `run` of this task, `context` and `session` of the
-    thread."""
+    """Ids that the upstream gave to earlier runs (`UpstreamBound`): `task` and `run` of this task, `context` and
+    `session` of the thread."""
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
-    """Reader of the task's records so far, without voided ones (`babelgate.canonical.replay.without_voided`). A
-    restarted agent reads there what it has already sent."""
+    """Function that reads the task's committed records, so that a restarted agent sees what it has already sent. If an
+    earlier attempt of a run was started over, the events that its agent had sent until then are void and left out
+    (`babelgate.canonical.replay.without_voided`). Events of the hub, such as starts and answers, are never void."""
     with_files: Callable[[Message], Awaitable[Message]] = no_files
     """Loader that returns a message of the history with the bytes of its files in `inline`."""
     states: Callable[[], Awaitable[StateHistory]] = no_states
@@ -124,7 +130,7 @@ class Invocation:
 
     @property
     def data(self) -> Json:
-        """Input that is not a message."""
+        """Part of the input that is not in messages (`RunInput.data`), for example the keys of a LangGraph input."""
         return self.input.data
 
     @property
@@ -133,8 +139,8 @@ class Invocation:
 
     @property
     def text(self) -> str:
-        """Input of a text-only agent: the text of the last message that has any. Without one, `data` as text
-        (`data_text`), and without `data`, the last data part of the messages."""
+        """Input as one text, for agents that accept only text: the text of the last message that has any. Without one,
+        it is `data` as text (`data_text`), and without `data`, the last data part of the messages."""
         for message in reversed(self.messages):
             if any(part.kind == "text" for part in message.parts):
                 return text_of(message.parts)
@@ -174,7 +180,8 @@ class Invocation:
 
 
 def data_text(data: Json) -> str:
-    """Return the text of an input that is not a message: its prompt (`prompt_of`), else all of it as JSON."""
+    """Return `RunInput.data` as text: its prompt (`prompt_of`) if it has one, else all of it as JSON. Return an empty
+    text if `data` is None."""
     if data is None:
         return ""
     prompt = prompt_of(data)
@@ -182,8 +189,8 @@ def data_text(data: Json) -> str:
 
 
 def prompt_of(data: Json) -> str | None:
-    """Return the prompt in an input that is not a message, or None. The prompt is the input itself if it is a string.
-    In an object it is `message`, `prompt`, or the only member."""
+    """Return the prompt in `RunInput.data`, or None. A string is itself the prompt. In an object the prompt is the
+    first string among the member `message`, the member `prompt`, and the only member."""
     if isinstance(data, str):
         return data
     if isinstance(data, dict):
@@ -211,7 +218,8 @@ class Agent(Protocol):
 
 @runtime_checkable
 class Reattachable(Protocol):
-    """Agent whose active run outlives the gateway."""
+    """Agent whose active run continues on its own server if the gateway stops, so that the gateway can read the rest of
+    it after a restart."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         """Yield the events of the upstream's run from its start; `call.upstream` identifies the run. The caller drops
@@ -226,12 +234,12 @@ class Stateful(Protocol):
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
-        """Save a new revision and return it. Raises invalid.
+        """Save a new revision and return it. Raises invalid if the agent refuses the change.
 
-        No run is active meanwhile, and the call belongs to no run. Its `data` holds the members to change, by the
-        agent's own rules; `messages` are the new messages, and `checkpoint` is the parent. `removed_ids` are ids of
-        messages to leave out. `as_node` names the node that the change counts as the output of; None leaves the choice
-        to the agent.
+        No run is active meanwhile, and the call belongs to no run. `call.data` holds the members to change, by the
+        agent's own rules. `call.messages` are the new messages, and `call.input.checkpoint` is the parent revision.
+        `removed_ids` are ids of messages to leave out. `as_node` names the node as whose output the change is saved;
+        None leaves the choice to the agent.
         """
         ...
 
@@ -252,7 +260,7 @@ class Introspectable(Protocol):
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
         """Return the graphs inside the agent's graph by namespace, or None if the agent cannot describe them.
 
-        Each graph is an object of JSON Schemas, by what they describe. `namespace` selects one graph, and None all.
-        `recurse` includes the graphs inside these.
+        Each graph is an object of JSON Schemas under the names of what they describe, such as `input` and `state`.
+        `namespace` selects one graph, and None all. `recurse` includes the graphs inside these.
         """
         ...

@@ -11,7 +11,7 @@ from babelgate.canonical.value import JsonObject, Value
 
 class Assistant(Value):
     assistant_id: str
-    """A UUID."""
+    """UUID of the assistant."""
     agent: str
     name: str
     description: str | None = None
@@ -20,14 +20,15 @@ class Assistant(Value):
     metadata: JsonObject = {}
     version: int = 1
     created_at: int
-    """Microseconds since 1970, UTC."""
+    """Time at which the first version was created, in microseconds since 1970, UTC."""
     updated_at: int
     """Time at which this version was created, in microseconds since 1970, UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantChange:
-    """Changes that make the next version of an assistant; None leaves a field as it is."""
+    """Changes from which the next version of an assistant is made; a field that is None stays as it was in the version
+    before."""
 
     agent: str | None = None
     name: str | None = None
@@ -35,7 +36,7 @@ class AssistantChange:
     config: JsonObject | None = None
     context: JsonObject | None = None
     metadata: JsonObject | None = None
-    """Members to add or to replace."""
+    """Members to add to the metadata, or to replace in it; other members stay."""
 
 
 AssistantOrder = Literal["assistant_id", "agent", "name", "created_at", "updated_at"]
@@ -45,12 +46,12 @@ AssistantOrder = Literal["assistant_id", "agent", "name", "created_at", "updated
 class AssistantQuery:
     agents: frozenset[str] | None = None
     name: str | None = None
-    """A part of the name, in any case."""
+    """Text that the name must contain, regardless of case."""
     metadata: JsonObject = field(default_factory=dict[str, object])
-    """Members that the metadata must have."""
+    """Members that the assistant's metadata must have, with these values."""
     defaults: tuple[Assistant, ...] = ()
-    """Assistants that every owner has by default. They are listed with the owner's own, unless the owner has changed
-    them."""
+    """Assistants that every owner has without creating them, one for each agent. The result lists them with the owner's
+    own assistants, except those of which the owner has a changed copy."""
     order: AssistantOrder = "created_at"
     descending: bool = True
     limit: int = 10
@@ -69,13 +70,15 @@ class Assistants(Protocol):
     async def change(
         self, principal: Principal, assistant_id: str, change: AssistantChange, default: Assistant | None = None
     ) -> Assistant:
-        """Create the next version and make it the current one. Without `default`, the owner must have the assistant.
-        With `default`, the built-in assistant of this id, an owner who has no copy of it gets one: `default` is the
-        copy's first version, and the change its second. Raises not_found, too_large."""
+        """Create the next version, make it the current one, and return it. Without `default`, the owner must have the
+        assistant. `default` is the built-in assistant of this id: if the owner has no copy of it, one is made, whose
+        first version is `default` and whose second is the change. Raises not_found, and too_large (the metadata, or the
+        other fields together)."""
         ...
 
     async def use_version(self, principal: Principal, assistant_id: str, version: int) -> Assistant:
-        """Make another version the current one. Raises not_found."""
+        """Make an existing version of an assistant, older or newer, the current one, and return it. Raises
+        not_found."""
         ...
 
     async def delete(self, principal: Principal, assistant_id: str) -> bool:
@@ -85,7 +88,7 @@ class Assistants(Protocol):
     async def search(self, principal: Principal, query: AssistantQuery) -> Listed[Assistant]: ...
 
     async def count(self, principal: Principal, query: AssistantQuery) -> int:
-        """Return the number of matches on all pages."""
+        """Return the number of assistants that match the query, on all pages."""
         ...
 
     async def versions(self, principal: Principal, assistant_id: str) -> Sequence[int]:

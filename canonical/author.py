@@ -58,7 +58,7 @@ class Declined(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Named stage of the work. It ends when the next one begins, or with the run."""
+    """Start of a named stage of the agent's work. The stage ends when the next one begins, or with the run."""
 
     name: str
     input: Json = None

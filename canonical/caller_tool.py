@@ -14,14 +14,14 @@ class CallerTool(Value):
     name: str
     description: str = ""
     parameters: JsonObject = msgspec.field(default_factory=dict[str, object])
-    """JSON Schema of its arguments."""
+    """JSON Schema of the function's arguments."""
 
 
 def caller_tools(config: JsonObject) -> Sequence[CallerTool]:
     """Return the functions among `tools` in a run's configuration, or in its member `configurable`.
 
-    They may be nested as in chat completions, flat as in responses, or without a type as in AG-UI. Entries that are not
-    functions or have no name are left out.
+    A declaration may have the form of chat completions (nested in `function`), of responses (flat), or of AG-UI
+    (without `type`). Entries that are not functions or have no name are left out.
     """
     return [tool for tool in map(_tool, declared_tools(config) or ()) if tool is not None]
 

@@ -1,4 +1,4 @@
-"""Crons: requests to an agent that are repeated by a schedule."""
+"""Crons: requests to an agent that the gateway repeats on a schedule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,24 +11,25 @@ from babelgate.canonical.value import JsonObject, Value
 
 class Cron(Value):
     cron_id: str
-    """A UUID."""
+    """UUID of the cron."""
     agent: str
     assistant_id: str
     """UUID of the agent itself, or of an assistant that a caller has configured."""
     protocol: str
-    """Protocol that the request is written in."""
+    """Name of the protocol whose request body `request` is, for example `langgraph`."""
     request: JsonObject
-    """Request body of each run."""
+    """Body of the request that starts each run."""
     schedule: str
-    """Five fields: minute, hour, day of month, month, day of week."""
+    """Cron expression with five fields: minute, hour, day of month, month, day of week. Example: `0 9 * * 1-5`."""
     timezone: str | None = None
-    """IANA name; None means UTC."""
+    """IANA name of the time zone in which `schedule` is read, such as `Europe/Paris`; None means UTC."""
     thread_id: str | None = None
-    """Thread of the runs; None gives each run a new thread."""
+    """Thread on which all runs of the cron start; None gives each run a new thread."""
     keep: bool = False
-    """True if the new thread of a run is kept after the run."""
+    """True if the new thread that a run gets without `thread_id` is kept after the run; otherwise the gateway erases
+    it."""
     end_time: int | None = None
-    """Microseconds since 1970, UTC; no run starts from then on."""
+    """Time from which the cron starts no more runs, in microseconds since 1970, UTC; None means no end."""
     enabled: bool = True
     metadata: JsonObject = {}
     next_run: int | None = None
@@ -51,7 +52,7 @@ class CronQuery:
     agents: frozenset[str] | None = None
     """Names of the agents whose crons match. None means all. The guard sets it to those that the caller may read."""
     metadata: JsonObject = field(default_factory=dict[str, object])
-    """Members that the metadata must have."""
+    """Members that the cron's metadata must have, with these values."""
     order: CronOrder = "created_at"
     descending: bool = True
     limit: int = 10
@@ -61,8 +62,8 @@ class CronQuery:
 CHANGEABLE: Final = frozenset(
     {"request", "schedule", "timezone", "keep", "end_time", "enabled", "metadata", "principal"}
 )
-"""Fields of a cron that may change: the guard sets `principal`, and callers the others. Members of `request` and
-`metadata` are added or replaced."""
+"""Fields of a cron that `Crons.change` accepts. The guard sets `principal`, and callers set the others. New `request`
+and `metadata` add or replace single members; all other fields are replaced."""
 
 
 class Crons(Protocol):
@@ -82,7 +83,7 @@ class Crons(Protocol):
         """Change the fields in `changes`, which are among `CHANGEABLE`.
 
         `webhook` is the URL in a changed request to which its runs report, if any; the URL is checked. Raises
-        not_found, invalid, too_large.
+        not_found, invalid (a wrong schedule, time zone or webhook), too_large (the request).
         """
         ...
 
@@ -93,5 +94,5 @@ class Crons(Protocol):
     async def search(self, principal: Principal, query: CronQuery) -> Listed[Cron]: ...
 
     async def count(self, principal: Principal, query: CronQuery) -> int:
-        """Return the number of matches on all pages."""
+        """Return the number of crons that match the query, on all pages."""
         ...

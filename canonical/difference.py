@@ -29,12 +29,14 @@ class StateChange(Value):
     """Id of the revision that the difference refers to."""
     new: JsonObject
     member: str = ""
-    """Member of the encoded value that holds the changed values; empty if they are the whole value."""
+    """Name of the member that holds the state values, if the value to encode is an object that contains them. Empty if
+    the value to encode is the state itself."""
 
 
 def state_change(since: str, before: JsonObject, after: JsonObject) -> StateChange | None:
-    """Return `after` as its difference to `before`, the values of the revision `since`. Return None if the difference
-    is longer than half of the values: storing them whole saves readers from reading the earlier revision."""
+    """Return the change from `before`, the state values of the revision `since`, to `after`. Return None if the change,
+    as JSON, is longer than half of `after`. Then `after` should be stored whole, which saves readers from reading the
+    earlier revision."""
     new = difference(before, after)
     if new is None or 2 * len(msgspec.json.encode(new)) > len(msgspec.json.encode(after)):
         return None
@@ -81,7 +83,8 @@ def _object_difference(before: JsonObject, after: JsonObject, levels: int) -> Js
 
 
 def apply_difference(before: Any, change: JsonObject) -> Any:
-    """Return the value that has this difference to `before`. It shares the unchanged values with `before`."""
+    """Return the value that results if `change`, the result of `difference`, is applied to `before`. The result shares
+    unchanged values with `before`."""
     if "keep" in change:
         items = cast("list[Any]", before) if isinstance(before, list) else []
         return [*items[: change["keep"]], *change["add"]]

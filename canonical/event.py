@@ -31,18 +31,21 @@ class ThreadChanged(_Event):
 
     kind: ClassVar[Literal["thread_changed"]] = "thread_changed"
     metadata: JsonObject = {}
-    """Merged into the thread's metadata."""
+    """Members to merge into the thread's metadata."""
     ttl: int | None = None
     """Seconds after the last change until the thread is erased or pruned. None leaves it unchanged."""
     keeps_latest: bool | None = None
-    """True if the thread is pruned to its newest state when its `ttl` ends, and not erased."""
+    """True if the thread is pruned to its newest state when its `ttl` ends, False if it is erased. None leaves the
+    setting unchanged."""
     config: JsonObject = {}
     ephemeral: bool | None = None
-    """True if the thread is hidden from lists at once, and erased soon after its task has ended."""
+    """True if the thread is hidden from lists at once, and erased soon after its task has ended. None leaves the
+    setting unchanged."""
 
 
 class LossNoted(_Event):
-    """Content that the upstream's reader could not carry. Losses on the server side are computed by the encoder."""
+    """Note that the gateway could not carry a part of the upstream's output whole. Losses toward callers are no events:
+    the encoder of the caller's protocol computes them."""
 
     kind: ClassVar[Literal["loss_noted"]] = "loss_noted"
     feature: str
@@ -54,13 +57,14 @@ class TaskCreated(_Event):
     task_id: str
     agent: str
     continues: str | None = None
-    """Id of the terminal task that this one continues."""
+    """Id of an ended task that this one continues: the caller sent another input to it, and an ended task takes none.
+    None for a task that continues no other."""
     references: tuple[str, ...] = ()
     metadata: JsonObject = {}
     protocol: str = ""
     version: str = ""
     stateful: bool = False
-    """True if the agent saves the thread's revisions itself."""
+    """True if the agent saves the thread's revisions itself (`AgentInfo.stateful`)."""
 
 
 class RunCreated(RunInput):
@@ -72,13 +76,13 @@ class RunCreated(RunInput):
     cause: Cause = "input"
     strategy: Strategy = "enqueue"
     start_after: int | None = None
-    """Earliest start, in microseconds since 1970, UTC."""
+    """Earliest start of the run, in microseconds since 1970, UTC; None means at once."""
     key_id: str = ""
     """Id of the caller's API key (`babelgate.canonical.principal.Principal.key_id`), for the operator. Callers never
     see it. Earlier releases stored none."""
     subject: str = ""
-    """Subject of the caller (`babelgate.canonical.principal.Principal`). Budgets count by it, and the gateway gets
-    tokens for it. Other callers never see it. Earlier releases stored none."""
+    """Subject of the caller who created the run (`Principal.subject`). Budgets are counted for it, and the tokens that
+    the gateway stores for calls of agents belong to it. Other callers never see it. Earlier releases stored none."""
     resumes: str = ""
     """Id of the run that the gateway paused before its agent began, because a budget was used up. This run executes its
     input."""
@@ -122,7 +126,7 @@ class RunStarted(_Event):
     sends everything again, and the earlier content of the run is void."""
     void: tuple[str, ...] | None = None
     """Ids of the messages that a restart makes void, if the agent continues from a saved state and repeats only
-    unfinished work. None makes void everything that the run has sent."""
+    unfinished work. None means everything that the run has sent."""
 
     @property
     def is_restart(self) -> bool:
@@ -135,12 +139,13 @@ class RunStarted(_Event):
 
 
 class UpstreamBound(_Event):
-    """Ids that the upstream gave to this run. Resume, cancel and re-attach need them."""
+    """Ids that the upstream gave to this run. The gateway needs them to resume, cancel or re-attach to the run
+    there."""
 
     kind: ClassVar[Literal["upstream_bound"]] = "upstream_bound"
     protocol: str
     ids: dict[str, str]
-    """Ids by kind: some of `task`, `context`, `run`, `session`, `thread`."""
+    """Ids that the upstream gave to the run, by kind: some of `task`, `context`, `run`, `session`, `thread`."""
 
 
 class TaskChanged(_Event):
@@ -158,7 +163,7 @@ class RunEnded(_Event):
     reason: RunReason = RunReason.DONE
     fault: Fault | None = None
     output: Json = None
-    """Structured output, if the agent returned any."""
+    """Structured output of the agent, as JSON; None if it returned none."""
     usage: JsonObject = {}
 
 
@@ -169,13 +174,13 @@ class RunRemoved(_Event):
 
 
 class RunChanged(_Event):
-    """Change of the caller's metadata of an ended run. The record belongs to the thread and not to the run, because no
-    record of a run follows its end."""
+    """Change of an ended run's metadata by a caller. The record belongs to the thread and not to the run, because no
+    record of a run may follow its `RunEnded`."""
 
     kind: ClassVar[Literal["run_changed"]] = "run_changed"
     run_id: str
     metadata: JsonObject = {}
-    """Complete new metadata."""
+    """New metadata, which replaces all of the previous metadata."""
 
 
 class MessageStarted(_Event):
@@ -245,7 +250,8 @@ class StepStarted(_Event):
     ns: tuple[str, ...] = ()
     input: Json = None
     input_change: StateChange | None = None
-    """Difference that encodes the input, if this is a state or contains one (`StateHistory.resolve`)."""
+    """Difference to an earlier revision that encodes the step's input, if the input is a state or contains one.
+    `StateHistory.resolve` combines it with `input` and returns the whole input."""
 
 
 class StepEnded(_Event):
@@ -276,7 +282,7 @@ class ArtifactAdded(_Event):
 
 
 class InterruptRaised(_Event):
-    """Question that stopped the agent."""
+    """Question of the agent, or of the gateway, for which the run stopped."""
 
     kind: ClassVar[Literal["interrupt_raised"]] = "interrupt_raised"
     interrupt_id: str | None = None
@@ -284,13 +290,14 @@ class InterruptRaised(_Event):
     message: Message = msgspec.field(default_factory=Message)
     value: Json = None
     answer_schema: JsonObject | None = None
-    """JSON Schema of the answer."""
+    """JSON Schema of the answer; None if the question has none."""
     takes_text: bool = False
     """True if the agent also understands an answer in the caller's words, which does not conform to the schema."""
     node: str = ""
     ns: tuple[str, ...] = ()
     asker: Literal["agent", "gateway"] = "agent"
-    """`gateway` if the gateway asks, before the agent continues. The agent does not get the answer."""
+    """`agent`, or `gateway` if the gateway itself asks before it starts the agent, for example because a budget is used
+    up. The agent never receives the answer to a question of the gateway."""
 
 
 class InterruptAnswered(_Event):
@@ -301,7 +308,7 @@ class InterruptAnswered(_Event):
 
 
 class StateSaved(_Event):
-    """Revision of the thread's values."""
+    """Revision of the thread's state, saved by a stateful agent or made by a caller."""
 
     kind: ClassVar[Literal["state_saved"]] = "state_saved"
     checkpoint_id: str | None = None
@@ -311,14 +318,15 @@ class StateSaved(_Event):
     as_node: str | None = None
     values: JsonObject | None = None
     delta: JsonObject | None = None
-    """Members that replace those of the parent, whole. At most one of `values`, `delta` and `change` is set."""
+    """Changed members of the state, with their complete new values; all others are those of the parent revision. At
+    most one of `values`, `delta` and `change` is set."""
     change: StateChange | None = None
     removed_ids: tuple[str, ...] = msgspec.field(default=(), name="forgets")
     """Ids of messages that are no longer part of the conversation."""
     next: tuple[str, ...] = ()
     ns: tuple[str, ...] = ()
     pruned: bool = False
-    """True if the state itself has been deleted (`StatesPruned`)."""
+    """True if the values of this revision have been deleted from the log by a `StatesPruned`."""
     origin: Mapping[str, str] = {}
     """Ids of the upstream's run that ended with this state, if the revision is copied from another thread
     (`babelgate.canonical.history.UpstreamState`)."""
@@ -330,7 +338,7 @@ class StatesPruned(_Event):
 
     kind: ClassVar[Literal["states_pruned"]] = "states_pruned"
     checkpoint_id: str
-    """Id of the remaining revision."""
+    """Id of the revision that remains: the newest one."""
 
 
 class Custom(_Event):
@@ -341,7 +349,8 @@ class Custom(_Event):
 
 
 class Native(_Event):
-    """Fact that only the same protocol can show on the other side."""
+    """Event of the upstream that has no canonical form, kept as the upstream sent it. Only a server of the same
+    protocol can show it to callers."""
 
     kind: ClassVar[Literal["native"]] = "native"
     protocol: str
@@ -349,7 +358,8 @@ class Native(_Event):
     ns: tuple[str, ...] = ()
     data: Any = None
     change: StateChange | None = None
-    """Difference that encodes the data, if this is a state or contains one."""
+    """Difference to an earlier revision that encodes `data`, if that is a state or contains one
+    (`StateHistory.resolve`)."""
 
 
 AgentEvent = (
@@ -402,7 +412,7 @@ def encode_event(event: Event) -> bytes:
 
 
 def whole_message(message: Message) -> list[Event]:
-    """Return the events of a finished message."""
+    """Return the events that record a complete message: its start, each part whole, and its end."""
     return [
         MessageStarted(
             message_id=message.message_id,
@@ -430,10 +440,10 @@ def _without_bytes(event: Event) -> Event:
 
 
 class Record(Value, kw_only=False):
-    """Committed event of a thread's log."""
+    """Committed event of a thread's log, with its number, its time, and the task and run to which it belongs."""
 
     seq: int
-    """Number in the thread: 1, 2, 3… without a gap."""
+    """Number of the record in the thread's log: 1, 2, 3… without a gap."""
     at: int
     """Time of the commit in microseconds since 1970, UTC; never earlier than the record before."""
     task_id: str | None
@@ -444,7 +454,8 @@ class Record(Value, kw_only=False):
 
 
 def files_of(event: Event) -> list[FilePart]:
-    """Return the stored files that an event names."""
+    """Return the file parts of an event whose bytes are in the artifact store. Empty for an event without such parts,
+    and for a `RunCreated`."""
     match event:
         case PartAdded() | ArtifactAdded():
             parts = (event.part,)

@@ -8,14 +8,15 @@ from babelgate.canonical.value import JsonObject, Value
 
 Blame = Literal["caller", "upstream", "us"]
 LimitKind = Literal["rate", "concurrency", "budget", "chain"]
-"""Values of `details.limit` in `limited`: runs in a time, runs at a time, what runs cost, or agents that call each
-other."""
+"""Values of `details.limit` in a fault with the code `limited`. They name the limited quantity: runs started per period
+(`rate`), runs at the same time (`concurrency`), cost, tokens or runs (`budget`), or the depth and number of agents that
+call each other (`chain`)."""
 
 LASTING_LIMITS: Final = frozenset({"budget", "chain"})
 """Values of `details.limit` after which a retry does not help soon."""
 
 BUSY: Final = "busy"
-"""Value of `details.reason` in a conflict with a run of the thread that has not ended."""
+"""Value of `details.reason` in a `conflict` if a run of the thread is still pending or running."""
 
 ANSWER_SCHEMA: Final = "answer_schema"
 """Value of `details.reason` for an answer that violates the JSON Schema of its question."""
@@ -37,12 +38,13 @@ class FaultCode(StrEnum):
     UNSUPPORTED = "unsupported"
     """The request is well-formed, but this agent or gateway does not support it."""
     UNSUPPORTED_TYPE = "unsupported_type"
-    """The agent does not accept this content type."""
+    """The agent does not accept the content type of a part of the input."""
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
-    """The gateway refuses this way of access, or the caller may not do this."""
+    """The caller may not do this operation, or the gateway refuses the way of access, for example an unknown host
+    name."""
     NOT_FOUND = "not_found"
-    """The owner has no such object. Another owner's object gets the same text."""
+    """The owner has no such object. An object of another owner is reported with the same text."""
     METHOD_NOT_ALLOWED = "method_not_allowed"
     CONFLICT = "conflict"
     """The id is taken, or the thread is busy and the caller chose not to wait."""
@@ -52,7 +54,8 @@ class FaultCode(StrEnum):
     """The answer has no open question, or its question has already been answered."""
     TOO_LARGE = "too_large"
     QUEUE_FULL = "queue_full"
-    """The bounded queues are full: retry after `details.retry_after` seconds."""
+    """A queue of waiting runs is full, or the owner has the maximum number of objects, such as crons. For a queue,
+    `details.retry_after` is the time to wait in seconds."""
     LIMITED = "limited"
     """A limit of the configuration, or of the agent's server, refuses the run. `details.limit` names its kind
     (`LimitKind`), `used` and `allowed` are numbers; those of a server are not known. Unless a retry is useless,
@@ -124,7 +127,8 @@ class Fault(Value):
 
     @property
     def is_scope_missing(self) -> bool:
-        """True if a token with one more scope would be allowed."""
+        """True if the operation was refused, but a token with one more scope would be allowed
+        (`INSUFFICIENT_SCOPE`)."""
         return self.code is FaultCode.FORBIDDEN and self.details.get("reason") == INSUFFICIENT_SCOPE
 
     @property

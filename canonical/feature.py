@@ -43,8 +43,8 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Level to which a feature survives a protocol: whole, with a loss (`how` names it), or not at all (`how` gives the
-    reason).
+    """Degree to which one protocol carries a feature: whole, with a loss (`how` names it), or not at all (`how` gives
+    the reason).
 
     `tests/fidelity` measures it: the same protocol's client reads back what a server has sent.
     """
@@ -52,14 +52,15 @@ class Carry:
     level: Literal["full", "lossy", "dropped"]
     how: str = ""
     source: str = ""
-    """Specification and section, or a heading of a page below `docs/`, that confirms it."""
+    """Evidence for the level: specification and section, or a heading of a page below `docs/`."""
     streamed_only: bool = False
-    """True if only streams carry it whole. A response that is one run, task or result has no place for it and reports
-    it as lost."""
+    """True if only streams carry the feature whole. A response that is one run, task or result has no place for it and
+    reports it as lost."""
 
     def is_lost(self, *, in_stream: bool = False) -> bool:
-        """Return True if the caller is notified of a loss. Content that arrives, even in a marked form, is no loss.
-        `in_stream`: the caller reads a stream, which carries features that are `streamed_only`."""
+        """Return True if the gateway has to report to a caller that a run's use of this feature was lost, in whole or
+        in part. `in_stream` is true if the caller reads a stream, in which features that are `streamed_only` are not
+        lost."""
         return self.level != "full" or (self.streamed_only and not in_stream)
 
 

@@ -39,7 +39,7 @@ from babelgate.canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thr
 from babelgate.canonical.value import Extra
 
 _ENTRY_OVERHEAD: Final = 500
-"""Estimated bytes of a message, run, question or artifact, without its content."""
+"""Estimated memory of a message, run, question or artifact in bytes, not counting its content. Chosen."""
 
 
 def thread_created(thread_id: str, owner: str, record: Record) -> Thread:
@@ -184,13 +184,14 @@ def interrupt_after(interrupt: Interrupt, event: InterruptAnswered) -> Interrupt
 
 
 def _merge_extra(begun: Extra, ended: Extra) -> Extra:
-    """Return the extra fields of a message's start and end, merged by protocol and member."""
+    """Return the `extra` of a message: that of its start and that of its end, merged. If both have the same member
+    under the same protocol, the end's value wins."""
     return {**begun, **{name: {**(begun.get(name) or {}), **(more or {})} for name, more in ended.items()}}
 
 
 @dataclass(slots=True)
 class _OpenMessage:
-    """Message whose records are still arriving."""
+    """Message of a fold, with the parts that its records have brought so far."""
 
     message: Message
     run_id: str | None
@@ -211,14 +212,14 @@ class _OpenMessage:
         return message
 
     def copy(self) -> "_OpenMessage":
-        """Return an independent copy. A message that has ended is immutable and returns itself."""
+        """Return an independent copy, or the message itself if it has ended, because it no longer changes."""
         if self.ended:
             return self
         return replace(self, parts=self.parts.copy())
 
 
 class Fold:
-    """State of a thread, a task or a run, folded from its records. Apply the records in order."""
+    """State of a thread, a task or a run, computed from its records. Its user applies every record, in order."""
 
     def __init__(self, thread_id: str, owner: str = "", records: Iterable[Record] = ()) -> None:
         self.thread_id = thread_id
@@ -314,8 +315,8 @@ class Fold:
         self.runs[event.run_id] = run_created(record, event, task_id, self.thread_id, agent)
 
     def _void(self, run_id: str | None, start: RunStarted) -> None:
-        """Drop the messages and artifacts of a run (None: those outside runs) that its restart makes void. The run's
-        input stays."""
+        """Drop the messages and artifacts of the run `run_id` that `start`, the start of its next attempt, makes void.
+        The messages of the run's input stay."""
         for message_id, message in list(self._messages.items()):
             if message.run_id == run_id and not message.is_input and start.is_void(message_id):
                 del self._messages[message_id]
@@ -391,8 +392,8 @@ class Fold:
         return run_id in self.runs and self.runs[run_id].removed
 
     def messages(self, *, task_id: str | None = None, run_id: str | None = None) -> list[Message]:
-        """Return the messages in order. Only those of `task_id` and of `run_id` are included, unless these are None.
-        Messages of removed runs are left out."""
+        """Return the messages in the order in which they began. `task_id` and `run_id` select those of one task or run;
+        None does not restrict. Messages of removed runs are left out."""
         return [
             message.value()
             for message in self._messages.values()

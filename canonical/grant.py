@@ -13,18 +13,18 @@ GRANT_LEVELS: tuple[GrantLevel, ...] = get_args(GrantLevel)
 
 
 class Grant(Value):
-    """One thread that is shared with one grantee."""
+    """Grant: one thread that its owner shares with one grantee."""
 
     thread_id: str
     owner: str
     """Owner of the thread."""
     grantee: str
-    """Callers who get the rights: `owner:<name>` or `group:<name>`."""
+    """Owner or group of callers who get the rights: `owner:<name>` or `group:<name>`."""
     level: GrantLevel
     by: str
-    """Subject of the caller who gave the grant."""
+    """Subject (`Principal.subject`) of the caller who gave the grant."""
     at: int
-    """Time of the last change, in microseconds since 1970, UTC."""
+    """Time at which the grant was given or last replaced, in microseconds since 1970, UTC."""
     expires: int | None = None
     """Time at which the grant ends, in microseconds since 1970, UTC; None if it does not."""
 
@@ -46,7 +46,7 @@ class Grants(Protocol):
 
     async def list_given(self, principal: Principal, thread_id: str | None = None) -> Sequence[Grant]:
         """Return the grants of a thread, or of all threads of the owner if `thread_id` is None, the newest first.
-        Raises not_found."""
+        Raises not_found if the owner has no such thread."""
         ...
 
     async def list_received(self, principal: Principal) -> Sequence[Grant]:
@@ -55,6 +55,7 @@ class Grants(Protocol):
 
 
 def grantees_of(principal: Principal) -> frozenset[str]:
-    """Return the grantees that a caller is one of."""
+    """Return the values of `Grant.grantee` that include a caller: `owner:<owner>`, and `group:<name>` for each of the
+    caller's groups."""
     owner = {f"owner:{principal.owner}"} if principal.owner else set[str]()
     return frozenset(owner | {f"group:{group}" for group in principal.groups})

@@ -13,9 +13,9 @@ from babelgate.canonical.message import Part, ReasoningPart, RefusalPart, TextPa
 T = TypeVar("T", bound=Hashable)
 
 _CHUNK_DELTAS: Final = 64
-"""Deltas in a chunk. Chosen: one delta takes 60 bytes, so at most 4 kB per text are not shared."""
+"""Number of deltas in a chunk. Chosen: a delta takes 60 bytes, so each text has at most 4 kB that it does not share."""
 _LARGE_CHUNK: Final = 64
-"""Number of chunks that are joined into a larger one."""
+"""Number of chunks of a `GrowingText` that are joined into one larger chunk. Chosen."""
 
 
 class _Chunk(Generic[T]):
@@ -46,12 +46,12 @@ _SHARED_BYTES: Final = 8 * 2**20
 """Maximum total length of the texts in `_SharedTexts`, in characters, each of which takes 1 to 4 bytes. When a new text
 exceeds it, all earlier texts are dropped. Chosen."""
 _SHORT: Final = 4096
-"""Length below which `share` does not share a text, in characters."""
+"""Minimum length of a text that `share` shares, in characters. Chosen."""
 
 
 class _SharedTexts:
-    """Long texts that were joined recently. An answer holds its whole text while it is sent; equal texts share
-    memory."""
+    """Cache of the complete long texts that were joined recently. While several responses with the same long text are
+    sent, they refer to one string in memory."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -70,12 +70,13 @@ _shared: Final = _SharedTexts()
 
 
 def share(text: str) -> str:
-    """Return an equal text that is already shared, or else this one, which is then shared unless it is short."""
+    """Return a string equal to `text`: the cached one if the cache has it, else `text` itself, which is then cached
+    unless it is shorter than `_SHORT`."""
     return text if len(text) < _SHORT else _shared.get(text)
 
 
 class GrowingText:
-    """Deltas that are read as one text."""
+    """Text that grows by deltas and is read as one string. Equal chunks of different texts share memory."""
 
     __slots__ = ("_large", "_small", "_tail")
 
@@ -90,8 +91,7 @@ class GrowingText:
             self._close()
 
     def extend(self, texts: Sequence[str]) -> None:
-        """Append several deltas. The result equals that of single appends: the ends of chunks depend only on the number
-        of deltas."""
+        """Append several deltas. The chunks are the same as with single appends, so that they can be shared."""
         begin = 0
         while begin < len(texts):
             end = begin + _CHUNK_DELTAS - len(self._tail)
@@ -118,7 +118,8 @@ class GrowingText:
 
 
 class GrowingTexts:
-    """Deltas that are read one by one."""
+    """Sequence of deltas that is read one delta at a time, for readers that need the original splits. Equal chunks of
+    different sequences share memory."""
 
     __slots__ = ("_chunks", "_tail")
 
@@ -127,7 +128,7 @@ class GrowingTexts:
         self._tail: list[str] = []
 
     def extend(self, texts: Sequence[str]) -> None:
-        """Append several deltas. The result equals that of single appends."""
+        """Append several deltas."""
         begin = 0
         while begin < len(texts):
             end = begin + _CHUNK_DELTAS - len(self._tail)
@@ -152,7 +153,8 @@ class GrowingTexts:
 
 
 def extend_part(part: Part, text: str) -> Part:
-    """Return the part with the text of a delta appended."""
+    """Return the part with the text of a delta appended: to its `text`, or to the `arguments` of a tool call. Other
+    kinds of parts are returned unchanged."""
     match part:
         case TextPart() | ReasoningPart() | RefusalPart():
             return part.replace(text=part.text + text)
@@ -169,7 +171,8 @@ class GrowingParts:
 
     def __init__(self, parts: Iterable[Part] = ()) -> None:
         self.begun: list[Part] = list(parts)
-        """The parts without the deltas that are not joined yet. Everything but their text is final."""
+        """Parts as they were added, with all deltas that have been joined so far. A text may lack its newest deltas,
+        which wait in `_deltas`; all other fields are final."""
         self._deltas: dict[int, GrowingText] = {}
 
     def append(self, part: Part) -> None:
@@ -188,14 +191,14 @@ class GrowingParts:
         text.extend(texts)
 
     def join(self, index: int) -> Part:
-        """Return a part with its text until now."""
+        """Return the part with this index, with all deltas that have arrived so far."""
         text = self._deltas.pop(index, None)
         if text is not None:
             self.begun[index] = extend_part(self.begun[index], text.join())
         return self.begun[index]
 
     def join_all(self) -> tuple[Part, ...]:
-        """Return all parts with their texts until now."""
+        """Return all parts, with all deltas that have arrived so far."""
         for index in tuple(self._deltas):
             self.join(index)
         return tuple(self.begun)

@@ -36,15 +36,17 @@ from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import Json, JsonObject
 
 ORIGIN_AGENT: Final = "agent"
-"""Key of `Revision.origin` whose value is the agent's name. The other members are the upstream's ids of that run."""
+"""Key of `Revision.origin` whose value is the name of the agent that ran. All other members are ids that the agent's
+server gave to that run."""
 _REVISION_OVERHEAD: Final = 1000
-"""Estimated bytes of a revision, without its values."""
+"""Estimated memory of a revision in bytes, not counting its values. Chosen."""
 _CACHE_INTERVAL: Final = 32
-"""Interval of cached states along a line of revisions. Reading a revision applies at most this many others."""
+"""Number of revisions between two cached states on the path from the root to a revision. So a read applies at most this
+many revisions to a cached state. Chosen."""
 _CACHE_SIZE: Final = 64
-"""Maximum number of cached states."""
+"""Maximum number of cached states; beyond it, the oldest is dropped. Chosen."""
 _State = tuple[JsonObject, dict[str, None]]
-"""The values of a revision, and the ids of its messages."""
+"""State of a revision: its values, and the ids of its messages as the keys of a dict, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class Revision:
     """Name of the node that made the revision, or the agent's name if no node is known. A caller's update is applied as
     the output of a node (`as_node`): it has that node's name, or else the name from its parent."""
     ns: tuple[str, ...] = ()
-    """Namespace of a graph inside the agent; () is the thread's own state."""
+    """Namespace of the subgraph inside the agent whose state this is; () is the thread's own state."""
     values: JsonObject = field(default_factory=dict[str, object])
     messages: tuple[Message, ...] = ()
     """Messages, except those that a stateful agent keeps in `values`."""
@@ -75,7 +77,8 @@ class Revision:
     """Questions that were open when the revision was made."""
     fault: Fault | None = None
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Ids of the upstream's run that ended with this state, if the revision is copied from another thread."""
+    """Ids of the upstream's run that ended with this state, and that agent's name (`ORIGIN_AGENT`). Empty unless the
+    revision is copied from another thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +86,15 @@ class UpstreamState:
     """Part of a revision that the agent's own server already stores."""
 
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Ids of the upstream's run that ended with this state, as they were bound. Empty if the upstream never had exactly
-    these messages."""
+    """Ids that the upstream gave to its run that ended with this state. Empty if the upstream never had exactly these
+    messages."""
     changed: JsonObject = field(default_factory=dict[str, object])
     """Members of the state that callers have changed after that run."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """Revision, stored as its difference to its parent."""
+    """Revision in the tree. It is stored as its difference to its parent, unless `whole` has all its values."""
 
     revision: Revision
     whole: JsonObject | None
@@ -100,12 +103,12 @@ class _Node:
     removed_ids: tuple[str, ...]
     change: StateChange | None = None
     pruned: bool = False
-    """True if the content has been deleted."""
+    """True if the values have been deleted from the log (`StateSaved.pruned`)."""
 
 
 def members(data: Json) -> JsonObject:
-    """Return an input or output that is not a message as members of the state. An object is its own members; any other
-    value becomes the member `input`."""
+    """Return a run's data input or output as members of the state: the members of an object, none for None, and for any
+    other value the single member `input`."""
     if data is None:
         return {}
     return dict(data) if isinstance(data, dict) else {"input": data}
@@ -119,29 +122,33 @@ class StateHistory:
         self.fold = Fold(thread_id, owner)
         self._nodes: dict[str, _Node] = {}
         self._tips: dict[str, str] = {}
-        """Newest revision of each task."""
+        """Checkpoint id of the newest revision of each task, by task id."""
         self._inputs: dict[str, RunCreated] = {}
         self._agents: dict[str, TaskCreated] = {}
         self._unassigned: list[str] = []
-        """Ids of messages outside runs that no revision holds yet. They came from elsewhere or from an update."""
+        """Ids of messages outside runs that no revision holds yet. They are earlier history that a submission brought,
+        or belong to a state update."""
         self._answers: dict[str, list[str]] = {}
-        """Ids of the answer messages of each running run."""
+        """Ids of the messages with the phase `answer` that each active run has sent, by run id."""
         self._pruned = 0
-        """Number of the record before which revisions are hidden."""
+        """Number of the record of the oldest visible revision after a `StatesPruned`: revisions of earlier records are
+        hidden. 0 before the first."""
         self._size = 0
-        """Bytes of all revisions, not counting what they share with their parents."""
+        """Estimated memory of all revisions in bytes, not counting values that they share with their parents."""
         self._last_state: tuple[str, _State] | None = None
-        """State of the revision that was read last, which is most likely the parent of the next."""
+        """Checkpoint id and state of the revision that was read last, which is most likely the parent of the next
+        one."""
         self._cache: dict[str, _State] = {}
-        """Cached states of other revisions."""
+        """Cached states of other revisions, by checkpoint id."""
         self._children: dict[str | None, list[str]] | None = None
-        """Visible revisions by parent; None until they are needed."""
+        """Checkpoint ids of the visible revisions, by the id of their parent; None until `then` needs them, and after
+        each new record."""
         for record in records:
             self.apply(record)
 
     @property
     def seq(self) -> int:
-        """Number of the last record."""
+        """Number of the last applied record."""
         return self.fold.seq
 
     @property
@@ -193,7 +200,7 @@ class StateHistory:
         return None
 
     def add_texts(self, event: PartDelta, texts: Sequence[str], seq: int) -> None:
-        """Apply several deltas, as `Fold.add_texts` does."""
+        """Apply several deltas that differ from `event` in their text only, as `Fold.add_texts` does."""
         self.fold.add_texts(event, texts, seq)
 
     # Records that make a revision
@@ -241,10 +248,10 @@ class StateHistory:
         )
 
     def _complete_tip(self, run_id: str, task_id: str, event: RunEnded) -> None:
-        """Add the questions or the fault of a run to the last state that its agent saved.
+        """Add the open questions and the fault of a run that ended to the last state that its stateful agent saved.
 
-        The agent saves a state before it asks or fails. A run without an input may ask in the state that it continues,
-        and save none.
+        The agent saves a state before it asks or fails. A run without an input may save none and ask in the state from
+        which it continued.
         """
         tip = self._tips.get(task_id)
         if tip is None:
@@ -281,7 +288,8 @@ class StateHistory:
         )
 
     def _update(self, record: Record, event: StateSaved) -> str:
-        """Add a revision that a caller made. Tasks that wait for an answer continue from it."""
+        """Add a revision that a caller made, and return its checkpoint id. Tasks whose newest revision was its parent
+        continue from the new one."""
         message_ids, self._unassigned = tuple(self._unassigned), []
         parent = event.parent_id or self._head()
         questions = tuple(self.fold.open_interrupts())
@@ -366,9 +374,9 @@ class StateHistory:
     def _share_values(
         self, parent: str | None, whole: JsonObject | None, delta: JsonObject
     ) -> tuple[JsonObject | None, JsonObject]:
-        """Return `whole` and `delta` with every value that equals one of the parent's replaced by the parent's object.
-        Otherwise an agent that sends its whole state each time would fill the memory with copies of its first message.
-        `whole` is None for a revision that has only a `delta`."""
+        """Return `whole` and `delta`, in which each value that equals that of the parent is replaced by the parent's
+        own object. Without this, an agent that sends its whole state each time would fill the memory with copies of its
+        first message. `whole` is None for a revision that has only a `delta`."""
         values = delta if whole is None else whole
         before: JsonObject = {}
         if parent is not None and values:
@@ -400,8 +408,8 @@ class StateHistory:
     # Differences
 
     def difference(self, since: str | None, values: JsonObject) -> StateChange | None:
-        """Return the difference of the values to those of the revision `since`. Return None without `since`, if the
-        revision is unknown, or if the difference is not much shorter than the values."""
+        """Return `values` as their difference to the values of the revision `since`. Return None if `since` is None or
+        unknown, or if the difference is not much shorter than the values (`state_change`)."""
         before = None if since is None else self.values_of(since)
         return None if since is None or before is None else state_change(since, before, values)
 
@@ -414,8 +422,11 @@ class StateHistory:
         return values
 
     def resolve(self, change: StateChange | None, rest: Json) -> Json:
-        """Return a value that `change` encodes as a whole or in one member. `rest` holds the other members, or the
-        complete value without a change."""
+        """Return the state of an event that stores it as a difference to an earlier revision.
+
+        `change` is the difference of the whole state, or of its member `change.member`; `rest` has all other members.
+        If `change` is None, the event has the whole state in `rest`.
+        """
         if change is None:
             return rest
         values = apply_difference(self.values_of(change.since), change.new)
@@ -494,9 +505,12 @@ class StateHistory:
         return None
 
     def upstream_state(self, revision: Revision, agent: str) -> UpstreamState:
-        """Return what the agent's own server already has of a revision: the ids of the run that produced it there, and
-        the members that callers changed after that run. The run is that of the nearest ancestor that a run made; its
-        ids are left out if another agent made it."""
+        """Return the part of a revision that the agent's own server already has: the ids of the run that produced it
+        there, and the members that callers changed after that run.
+
+        That run is the one that made the revision or its nearest ancestor that a run made. The ids are left out if
+        another agent made it, or if the messages have changed since.
+        """
         at = revision
         while at.run_id is None and not at.origin and at.parent_id is not None:
             parent = self.get(at.parent_id)
@@ -518,8 +532,8 @@ class StateHistory:
         return UpstreamState(self._upstream_of(at, agent) if same else {}, changed)
 
     def _upstream_of(self, revision: Revision, agent: str) -> Mapping[str, str]:
-        """Return the upstream's ids of the run that ended with a revision. Empty if that was not a run of this
-        agent."""
+        """Return the ids that the upstream gave to the run that ended with a revision. Empty if no run did, or if the
+        run failed or belonged to another agent."""
         if revision.origin:
             ids = {name: value for name, value in revision.origin.items() if name != ORIGIN_AGENT}
             return ids if revision.origin.get(ORIGIN_AGENT) == agent else {}
@@ -530,7 +544,7 @@ class StateHistory:
         return run.upstream if last is not None and last.checkpoint_id == revision.checkpoint_id else {}
 
     def all(self, ns: tuple[str, ...] = ()) -> list[Revision]:
-        """Return the revisions of a graph, newest first, without removed and pruned ones."""
+        """Return the revisions of the graph with the namespace `ns`, newest first, without removed and pruned ones."""
         found = [
             n.revision.checkpoint_id for n in self._nodes.values() if n.revision.ns == ns and not self._is_hidden(n)
         ]
@@ -546,7 +560,7 @@ class StateHistory:
                 yield self._build_revision(checkpoint_id)
 
     def then(self, revision: Revision) -> list[Revision]:
-        """Return the children of a revision in the same graph, newest first."""
+        """Return the children of a revision that have the same namespace, newest first."""
         if self._children is None:
             self._children = {}
             for checkpoint_id, node in self._nodes.items():
@@ -560,8 +574,8 @@ class StateHistory:
         return [self._build_revision(checkpoint_id) for checkpoint_id in reversed(found)]
 
     def inner(self, revision: Revision, node: str) -> Revision | None:
-        """Return the newest state of the subgraph inside `node` that was made after a revision. Return None if the
-        subgraph has made none since."""
+        """Return the newest state that the subgraph inside the node `node` saved after `revision`, or None if it has
+        saved none since."""
         depth = len(revision.ns)
         for checkpoint_id, each in reversed(self._nodes.items()):
             candidate = each.revision
@@ -573,8 +587,8 @@ class StateHistory:
         return None
 
     def _parent(self, node: _Node) -> str | None:
-        """Return the checkpoint id of the nearest ancestor that is visible. Return None, or the id of an unknown
-        ancestor, if there is none."""
+        """Return the checkpoint id of a node's nearest ancestor that is not hidden. Return None if all are hidden. If
+        the thread has no revision with a parent's id, that id is returned."""
         parent = node.revision.parent_id
         while parent is not None and parent in self._nodes and self._is_hidden(self._nodes[parent]):
             parent = self._nodes[parent].revision.parent_id

@@ -1,9 +1,9 @@
-"""The hub as servers see it: submit, answer, cancel, and `reads` for calls that change nothing. An adapter's
-routes get one: `babelgate.gateway.access.guard` implements it in front of `babelgate.gateway.hub`.
+"""Ports between servers and the hub. `Hub` submits, answers and cancels, and `Reads` has the calls that change nothing.
+An adapter's routes get a `Hub`: `babelgate.gateway.access.guard` implements it in front of `babelgate.gateway.hub`.
 
-Every method takes the principal of the caller first. It raises forbidden if the principal may not call it. An agent
-that the principal cannot discover, and another owner's object, are not found. Data that a call acknowledges is
-committed.
+The first parameter of every method is the principal of the caller. A method raises forbidden if the principal may not
+call it. An agent that the principal cannot discover, and an object of another owner, raise not_found. When a method
+returns, its changes are committed.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence, Set
@@ -28,22 +28,22 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 class Snapshot(Protocol):
-    """View that is folded from the records of a thread. Apply every record, in order."""
+    """View that is folded from the records of a thread. Its user applies every record, in order."""
 
     @property
     def seq(self) -> int:
-        """Number of the last record."""
+        """Number of the last applied record."""
         ...
 
     @property
     def size(self) -> int:
-        """Estimated memory in bytes."""
+        """Estimated memory of the view, in bytes."""
         ...
 
     def apply(self, record: Record, /) -> object: ...
 
     def copy(self) -> Self:
-        """Return an independent copy."""
+        """Return an independent copy, to which further records can be applied."""
         ...
 
 
@@ -51,7 +51,8 @@ S = TypeVar("S", bound=Snapshot)
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Part of a thread's log that a reader follows. `id` is the task's or the run's; None selects the whole thread."""
+    """Part of a thread's log that a reader follows: the whole thread, or one task or run. `id` is the task id or run
+    id, and None for the whole thread."""
 
     thread_id: str
     kind: Literal["thread", "task", "run"] = "thread"
@@ -68,33 +69,34 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """Starting point of a run other than the newest state of its thread: the result of a task or a run, or a revision.
-    Exactly one of the three is set."""
+    """Starting point of a run that does not begin at the newest state of its thread. Exactly one of `task_id`, `run_id`
+    and `checkpoint` is set: the run starts from that task's or run's last state, or from that revision."""
 
     task_id: str | None = None
     run_id: str | None = None
     checkpoint: str | None = None
     thread_id: str | None = None
-    """Thread of the checkpoint; None means the thread of the run."""
+    """Thread that has the checkpoint; None means the thread on which the run starts."""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """Request of a caller to an agent."""
+    """Request of a caller to start a run of an agent."""
 
     agent: str
     protocol: str = ""
     version: str = ""
     input: RunInput = RunInput()
     thread_id: str | None = None
-    """UUID of a thread of this owner, or of the thread to create."""
+    """UUID of a thread of this owner, or of the thread to create. None creates a thread, unless `alias`, `follow_up` or
+    `continues` names one."""
     alias: str | None = None
     """Protocol's own name of the thread, if that is not a UUID. The thread is created if it does not exist. The name
     is unique per owner, protocol and agent."""
     task_id: str | None = None
-    """UUID that the caller chose for the new task."""
+    """UUID for the new task, if the caller chose one; None lets the hub choose."""
     run_id: str | None = None
     follow_up: str | None = None
-    """Id of an open task whose next run this is, instead of a new task."""
+    """Id of an open task for which to create the run; None creates a new task."""
     continues: str | None = None
     references: tuple[str, ...] = ()
     ephemeral: bool = False
@@ -102,36 +104,40 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     thread_metadata: JsonObject = {}
     """Members to merge into the thread's metadata."""
     history: tuple[Message, ...] = ()
-    """Messages from elsewhere that the thread does not hold yet. They precede the input."""
+    """Messages of an earlier conversation that the thread does not hold yet, such as those of a chat completion
+    request. They precede the input."""
     fork: Fork | None = None
-    """Starting point of the run. In the same thread the run begins a branch, as with `input.checkpoint`. With another
-    thread of the owner, a new or empty thread begins with the state of that one."""
+    """Starting point of the run. If it lies in the run's own thread, the run begins a branch, as with
+    `input.checkpoint`. If it lies in another thread of the owner, the run's thread must be new or empty, and begins
+    with that state."""
     state: JsonObject = {}
-    """Members that replace those of the state from which the run starts, as if the state was updated before the run."""
+    """Members of the state to replace before the run starts, each with its complete new value."""
     as_node: str | None = None
-    """Node that the change of `state` is attributed to."""
+    """Name of the graph node that counts as the author of the change by `state`. None leaves the choice to the
+    graph."""
     strategy: Strategy = "enqueue"
     supersede: bool = False
     """True to cancel a paused task of the thread; otherwise its questions stay open."""
     start_in: int | None = None
     """Delay before the run starts, in microseconds."""
     if_missing: Literal["create", "reject", "recreate"] = "create"
-    """Handling of an unknown `thread_id`. `recreate` also creates a thread if one with this id was erased."""
+    """Handling of a `thread_id` that the owner does not have. `create` creates the thread unless a thread with this id
+    was erased; `recreate` creates it even then; `reject` raises not_found."""
     webhook: "Webhook | None" = None
     """Webhook to register in the same commit. The hub fills its `task_id`."""
     key_id: str = ""
     """Id of the caller's API key. The guard of the hub sets it."""
     caller: Principal | None = None
-    """The caller. The guard of the hub sets it."""
+    """Principal of the caller; None for work of the gateway itself. The guard of the hub sets it."""
 
     @property
     def subject(self) -> str:
-        """Subject of the caller. Empty for work that the gateway does without one."""
+        """Subject of the caller (`Principal.subject`); empty if there is no caller, for work of the gateway itself."""
         return "" if self.caller is None else self.caller.subject
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers to open questions of a task: by interrupt id, or one bare value."""
+    """Answers to open questions of one task: `values` by interrupt id, or one `bare` value."""
 
     task_id: str
     values: Mapping[str, Json] | None = None
@@ -149,13 +155,14 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     key_id: str = ""
     """Id of the caller's API key. The guard of the hub sets it."""
     caller: Principal | None = None
-    """The caller. The guard of the hub sets it."""
+    """Principal of the caller; None for work of the gateway itself. The guard of the hub sets it."""
     may_raise: bool = False
-    """True if the caller may let a run continue although a budget is used up. The guard of the hub sets it."""
+    """True if the caller may let a run continue although its budget is used up, by answering the gateway's question.
+    The guard of the hub sets it."""
 
     @property
     def subject(self) -> str:
-        """Subject of the caller. Empty for work that the gateway does without one."""
+        """Subject of the caller (`Principal.subject`); empty if there is no caller, for work of the gateway itself."""
         return "" if self.caller is None else self.caller.subject
 
 
@@ -179,7 +186,8 @@ class TaskFilter:
     thread_id: str | None = None
     states: frozenset[TaskState] | None = None
     changed_after: int | None = None
-    """Microseconds since 1970, UTC. Only tasks whose state changed at or after this time match."""
+    """Earliest time of a matching task's last change of state, in microseconds since 1970, UTC; None means no
+    condition."""
     agents: frozenset[str] | None = None
     """Names of the agents whose tasks match. None means all. The guard sets it to those that the caller may read."""
     stateless: bool = True
@@ -189,20 +197,22 @@ class TaskFilter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPage:
     tasks: Listed[Task]
-    """Tasks, most recent change of state first."""
+    """Tasks of the page, the most recent change of state first."""
     next_cursor: str | None
     total: int
 
 
 class ThreadChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Change of the data that a caller keeps on a thread. Members of the objects replace those of the thread, whole."""
+    """Change of the data that a caller keeps on a thread. Members of `metadata`, `config` and `extra` are added to
+    those of the thread, or replace those of the same name."""
 
     metadata: JsonObject = {}
     config: JsonObject = {}
     ttl: int | None = None
-    """Seconds after the last change until the thread expires."""
+    """Seconds after the last change until the thread is erased or pruned; None leaves the setting unchanged."""
     keeps_latest: bool | None = None
-    """True to prune the thread to its newest state when its `ttl` ends, and not erase it."""
+    """True to prune the thread to its newest state when its `ttl` ends, False to erase it; None leaves the setting
+    unchanged."""
     extra: JsonObject = {}
 
 
@@ -212,14 +222,15 @@ class ThreadFilter:
 
     ids: tuple[str, ...] | None = None
     metadata: JsonObject = field(default_factory=dict[str, object])
-    """Members that the thread's metadata must have."""
+    """Members that the thread's metadata must have, with these values."""
     values: JsonObject = field(default_factory=dict[str, object])
-    """Members that the values of the thread's state must have, except its messages."""
+    """Members, other than messages, that the values of the thread's state must have, with these values."""
     status: ThreadStatus | None = None
     agent: str | None = None
     """Name of an agent that ran on the thread, or for which it was created (`extra[protocol]["agent"]`)."""
     protocol: str | None = None
-    """Protocol that stores the agent's name on the thread. Used with `agent`."""
+    """Key in the thread's `extra` under which a protocol stores the name of the agent for which it created the thread.
+    Used with `agent`."""
     agents: frozenset[str] | None = None
     """Names of agents. Threads on which another agent ran do not match. None means no condition. The guard sets it to
     those that the caller may read."""
@@ -240,7 +251,7 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """Page of an agent's runs on a thread, oldest first."""
+    """Page of one agent's runs on a thread, oldest first, with the records that are needed to show them."""
 
     run_ids: Sequence[str]
     total: int
@@ -252,7 +263,8 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Messages that belong together: a run with its input, or a message that a caller added outside runs."""
+    """Messages that were added to a thread together: a run with its input, or a message that a caller added outside
+    runs."""
 
     seq: int
     """Number of the turn's first record. Turns are sorted by it."""
@@ -261,7 +273,7 @@ class Turn:
     run_id: str | None = None
     task_id: str | None = None
     message_id: str | None = None
-    """Id of a message outside runs."""
+    """Id of the message, for a message outside runs; None for a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,11 +282,11 @@ class StateUpdate:
 
     thread_id: str
     values: JsonObject = field(default_factory=dict[str, object])
-    """Members that replace those of the parent, whole."""
+    """Members of the state to replace in the parent revision, each with its complete new value."""
     messages: tuple[Message, ...] = ()
     """Messages to append to the parent's. A message with the id of an earlier one replaces it."""
     removed_ids: tuple[str, ...] = ()
-    """Ids of messages to leave out."""
+    """Ids of messages of the parent revision that the new revision leaves out."""
     checkpoint: str | None = None
     """Id of the parent; None means the newest revision."""
     as_node: str | None = None
@@ -284,15 +296,17 @@ class StateUpdate:
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """Registration of a URL to which a task's events are posted, in a dialect. Tokens and credentials are secrets."""
+    """Registration of a URL to which the gateway posts the events of a task, in the format that `dialect` names.
+    `config` may hold tokens and credentials, which are secrets."""
 
     webhook_id: str
     task_id: str = ""
     dialect: str
-    """Name of an encoder of the adapters: `a2a-0.3`, `a2a-1.0`."""
+    """Name of the adapter's encoder that writes the posted events: `a2a-0.3` or `a2a-1.0`."""
     url: str
     config: JsonObject = {}
-    """Settings of the registrant, verbatim: token, authentication, and other members that the encoder needs."""
+    """Settings from the caller who registered the webhook, verbatim: token, authentication, and other members that the
+    encoder needs."""
 
 
 class Reads(Protocol):
@@ -303,7 +317,7 @@ class Reads(Protocol):
     async def run(self, principal: Principal, run_id: str) -> Run: ...
 
     async def run_input(self, principal: Principal, run: Run) -> RunCreated:
-        """Return the input of a run. Raises not_found."""
+        """Return the event that created a run, with the run's input. Raises not_found."""
         ...
 
     async def runs(self, principal: Principal, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
@@ -322,10 +336,11 @@ class Reads(Protocol):
     async def run_page(
         self, principal: Principal, thread_id: str, agent: str, *, limit: int, offset: int = 0
     ) -> RunPage | None:
-        """Return the records for a page of an agent's runs on a thread, however long the thread is.
+        """Return the records for a page of an agent's runs on a thread. The cost does not depend on the length of the
+        thread.
 
-        Return None if the page is too large to be read at once, or if the thread has marked steps, because a run may
-        then be shown as several. Raises not_found.
+        Return None if the page is too large to be read at once. Return None also if agents have marked steps on the
+        thread, because AIEF then shows one run as several steps. Raises not_found.
         """
         ...
 
@@ -334,20 +349,20 @@ class Reads(Protocol):
     ) -> Sequence[Turn]:
         """Return the newest turns of a thread, or with `descending=False` the oldest.
 
-        `beyond` is the first record of a turn: only turns after it in this order are returned. Removed runs are left
-        out. Fewer than `limit` turns are returned if they are long, but an empty list means that there are no more.
-        Raises not_found.
+        `beyond` is the number of the first record of the last turn on the previous page; the result continues after
+        that turn. Removed runs are left out. A page may have fewer than `limit` turns if they are long; only an empty
+        list means that there are no more. Raises not_found.
         """
         ...
 
     def turn_log(
         self, principal: Principal, thread_id: str, turns: Sequence[Turn], *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
-        """Yield the records of consecutive turns in order.
+        """Yield the records of consecutive turns, in order and in batches.
 
-        They include the records that create the tasks of these turns, and the questions, answers and calls of these
-        tasks up to then. If a message outside runs was replaced under its id, its replacement is included. Some other
-        records may be among them. `inline` fills in stored files, as in `records`. Raises not_found.
+        The batches include the records that create the tasks of these turns, and earlier questions, answers and tool
+        calls of these tasks. If a message outside runs was replaced under its id, its replacement is included. Some
+        other records may be among them. `inline` fills in stored files, as in `records`. Raises not_found.
         """
         ...
 
@@ -385,7 +400,7 @@ class Reads(Protocol):
         ...
 
     async def known_interrupts(self, principal: Principal, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
-        """Return which of the ids belong to questions of the thread, open or answered."""
+        """Return those of `interrupt_ids` that are ids of questions of the thread, open or answered."""
         ...
 
     async def tasks(
@@ -396,19 +411,24 @@ class Reads(Protocol):
         ...
 
     async def tasks_active_at(self, principal: Principal, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
-        """Return tasks that existed at a moment, in microseconds since the epoch, and changed after it. Those that
-        changed first come first. `slack` is the possible difference of clocks in microseconds."""
+        """Return the tasks that had been created by a moment and changed their state at or after it, the earliest
+        change first.
+
+        `moment` is in microseconds since 1970, UTC. `slack` is the maximum difference between clocks, in microseconds:
+        both comparisons allow it.
+        """
         ...
 
     async def chain(self, principal: Principal, task_id: str) -> Sequence[Task]:
-        """Return the task and the tasks that continue it, oldest first."""
+        """Return a task, the task that continues it (`Task.continues`), the one that continues that, and so on, oldest
+        first. ACP shows them as one run. Raises not_found if the owner has no task with this id."""
         ...
 
     async def records(
         self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> Sequence[Record]:
-        """Return all committed records of a scope that is known to be short. `inline` fills the bytes of stored files
-        into the parts that name them, up to `limits.inline`."""
+        """Return all committed records of a scope after record number `after`. Use it only for a scope that is known to
+        be short. `inline` puts the bytes of stored files into the parts that name them, up to `limits.inline`."""
         ...
 
     def log(
@@ -421,8 +441,8 @@ class Reads(Protocol):
     async def logs(
         self, principal: Principal, task_ids: Sequence[str], *, inline: bool = False
     ) -> Mapping[str, Sequence[Record]]:
-        """Return all records of tasks that have ended, by task id, for a list. Tasks that are open, or too long to be
-        read at once, are left out. `inline` fills in stored files, as in `records`."""
+        """Return all records of each of several ended tasks, by task id, to show them in a list. Tasks that are open,
+        or too long to be read at once, are left out. `inline` fills in stored files, as in `records`."""
         ...
 
     async def snapshot(
@@ -456,16 +476,18 @@ class Reads(Protocol):
         ...
 
     async def await_thread(self, principal: Principal, thread_id: str) -> bool:
-        """Wait until the owner has this thread. Return True then, or False if the gateway shuts down first."""
+        """Wait until the owner has a thread with this id. Return True then, or False if the gateway shuts down
+        first."""
         ...
 
     async def file(self, principal: Principal, blob: str) -> FilePart:
-        """Return a stored file by the hash of its bytes, with the bytes in `inline`, if a thread of this owner names
-        it."""
+        """Return a stored file by the hash of its bytes, with the bytes in `inline`. Raises not_found unless a thread
+        of this owner names the file."""
         ...
 
     async def file_pieces(self, principal: Principal, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        """Return a stored file with its size, and an iterator that reads its bytes in pieces."""
+        """Return a stored file by the hash of its bytes, with its size, and an iterator that reads its bytes in pieces.
+        Raises not_found unless a thread of this owner names the file."""
         ...
 
     async def webhooks(self, principal: Principal, task_id: str) -> Sequence[Webhook]:
@@ -479,32 +501,36 @@ class Hub(Protocol):
 
     @property
     def is_stopping(self) -> bool:
-        """True if the gateway closes connections because it stops. Their callers have not disconnected."""
+        """True if the gateway is shutting down and closes connections itself. A connection that ends then does not mean
+        that its caller has disconnected."""
         ...
 
     @property
     def stopping(self) -> Awaitable[object]:
-        """Awaitable that is done when `is_stopping` becomes true."""
+        """Awaitable that completes when `is_stopping` becomes true."""
         ...
 
     @property
     def store(self) -> Store:
-        """Memory under namespaces and keys, by owner."""
+        """Operations on the long-term memory of agents and callers, which are JSON objects by owner, namespace and key:
+        get, put, delete, search."""
         ...
 
     @property
     def assistants(self) -> Assistants:
-        """Agents as their callers have configured them, by owner."""
+        """Operations on assistants, which are agents as their callers have configured them: create, change, search and
+        delete."""
         ...
 
     @property
     def crons(self) -> Crons:
-        """Scheduled requests to agents, by owner."""
+        """Operations on crons, which are scheduled requests to agents: create, change, search and delete."""
         ...
 
     @property
     def grants(self) -> Grants:
-        """Threads that owners share with others."""
+        """Operations on grants: share a thread with another owner or with a group, list the grants that a caller has
+        given or received, and delete a grant."""
         ...
 
     # Agents
@@ -512,12 +538,13 @@ class Hub(Protocol):
     def agents(self, principal: Principal) -> Sequence[AgentInfo]: ...
 
     def agent(self, principal: Principal, name: str) -> AgentInfo:
-        """Return an agent by its name or its UUID (uuid5 of the name). Raises not_found, and agent_unreachable for an
-        agent that is listed as broken."""
+        """Return an agent by its name or its UUID (uuid5 of the name). Raises not_found, also for an agent that the
+        caller cannot discover."""
         ...
 
     def introspectable_agent(self, principal: Principal, name: str) -> Introspectable | None:
-        """Return the agent if it can describe its own graph, else None. Raises not_found."""
+        """Return the agent if it can describe its own graph, else None. Raises not_found for an unknown agent, and for
+        one that the caller cannot discover."""
         ...
 
     # Writing
@@ -531,8 +558,8 @@ class Hub(Protocol):
         if_exists: Literal["raise", "return"] = "raise",
     ) -> Thread:
         """Create a thread without a run. Without `thread_id`, it gets a new id. The id of an erased thread can be used
-        again. If the id is taken, `if_exists` decides: `raise` raises conflict, `return` returns the existing thread.
-        Raises conflict."""
+        again. If the id is taken, `if_exists` decides: `raise` raises conflict, `return` returns the existing
+        thread."""
         ...
 
     async def change_thread(self, principal: Principal, thread_id: str, change: ThreadChange) -> Thread:
@@ -546,7 +573,7 @@ class Hub(Protocol):
 
     async def update_state(self, principal: Principal, update: StateUpdate) -> str:
         """Commit a revision and return its checkpoint id. Raises not_found (thread or checkpoint), conflict while a run
-        is pending or running."""
+        is pending or running, and invalid or unsupported if a stateful agent refuses the change."""
         ...
 
     async def upload(
@@ -566,25 +593,31 @@ class Hub(Protocol):
         ...
 
     def check_submit(self, principal: Principal, agent: str) -> None:
-        """Check that the caller may start a run of an agent and read it, before a response begins.
+        """Check that the caller may start a run of an agent and read it. Servers call it before they begin a response
+        that cannot report an error any more.
 
         Raises forbidden, with the scopes of both operations, and not_found.
         """
         ...
 
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:
-        """Commit answers; the first commit wins. Raises not_found, not_awaiting, task_ended, invalid (a value violates
-        the schema of its question, which stays open)."""
+        """Commit the answers to a task's questions, and create the run that continues. If several callers answer a
+        question, the first commit wins.
+
+        Raises not_found, not_awaiting, task_ended, invalid (a value violates the schema of its question, which stays
+        open).
+        """
         ...
 
     async def check_answers(self, principal: Principal, answers: Answers) -> None:
-        """Check the values of answers against the schemas of their questions, and commit nothing. A request with
-        several answers calls it before the first of them. Raises not_found, invalid."""
+        """Check the values of answers against the schemas of their questions, and commit nothing. Servers call it to
+        refuse a request with several answers before the first is committed. Raises not_found (the task or a question),
+        invalid (a value violates the schema of its question)."""
         ...
 
     async def cancel(self, principal: Principal, task_id: str) -> Task:
         """Request the end of a task. On return the task is cancelling, or cancelled if no agent was running. A repeated
-        request changes nothing. Raises not_found, task_ended."""
+        request changes nothing. Raises not_found, task_ended (the task was already terminal)."""
         ...
 
     async def cancel_run(self, principal: Principal, run_id: str, *, rollback: bool = False) -> Run:
@@ -610,7 +643,7 @@ class Hub(Protocol):
 
     async def remove_run(self, principal: Principal, run_id: str) -> None:
         """Hide an ended run from the thread. Its records keep their numbers but lose their content. Raises not_found,
-        conflict."""
+        conflict (the run has not ended)."""
         ...
 
     # Webhooks
@@ -630,10 +663,11 @@ class Hub(Protocol):
         ...
 
     async def fetch(self, principal: Principal, url: str, received: Callable[[int], None]) -> bytes:
-        """Download a small document from a URL that a caller named, under the gateway's rules.
+        """Download a small document, such as a message, from a URL that a caller named.
 
         Only public and allowed addresses are contacted; the host is resolved once, and redirects are not followed.
         `received` is called with the number of bytes as they arrive; an exception from it ends the download. Raises
-        invalid.
+        invalid for every failure: the address is not allowed, the server cannot be reached, or its response is not 2xx
+        or too large.
         """
         ...

@@ -11,11 +11,12 @@ from typing import Any, Final, cast
 from babelgate.canonical.value import JsonObject, Value
 
 MAX_DEPTH: Final = 64
-"""Maximum depth of nested objects and lists."""
+"""Maximum depth of nested objects and lists. Chosen."""
 MAX_VALUES: Final = 200_000
-"""Maximum number of objects, lists and their items in one value, because each costs time and memory."""
+"""Maximum number of objects, lists and their items in one value, because each costs time and memory. Chosen."""
 MAX_BITS: Final = 4096
-"""Maximum size of an integer. Python parses at most 4300 digits, and a log that cannot be read is lost."""
+"""Maximum size of an integer, in bits. Chosen: it stays below the 4300 digits that Python parses, because a log that
+cannot be parsed is lost."""
 _LARGEST: Final = 2**MAX_BITS
 _NESTED: Final = (dict, list, tuple)
 
@@ -29,9 +30,10 @@ class TooDeep(NotJson):
 
 
 def check_json(value: object, *, most: int = MAX_VALUES, largest: int = _LARGEST, deepest: int = MAX_DEPTH) -> None:
-    """Raise if a value of plain types is not JSON. A tuple counts as a list.
+    """Raise if a value of plain Python types is not JSON. A tuple counts as a list.
 
-    `most` is the maximum number of values and `deepest` that of levels. Integers must be smaller than `largest`.
+    `most` is the maximum number of values, counting nested ones, and `deepest` the maximum number of levels. The
+    absolute value of an integer must be less than `largest`.
 
     Raises:
         NotJson, TooDeep: naming the first flaw.
@@ -65,7 +67,7 @@ def check_json(value: object, *, most: int = MAX_VALUES, largest: int = _LARGEST
 
 
 def _flaw_of(item: object) -> NotJson:
-    """Return the error for a number that is not JSON, or for a value of another type."""
+    """Return the error for a number or a value of another type that `check_json` has rejected."""
     if isinstance(item, int):
         return NotJson(f"an integer of more than {MAX_BITS} bits")
     if isinstance(item, float):
@@ -94,12 +96,13 @@ def is_text(text: str) -> bool:
 
 
 def is_number(value: float) -> bool:
-    """Return True if the number is finite, and as an integer has at most `MAX_BITS`."""
+    """Return True if the number is finite and, if it is an integer, has at most `MAX_BITS` bits."""
     return value.bit_length() <= MAX_BITS if isinstance(value, int) else isfinite(value)
 
 
 def to_json(value: Any) -> Any:
-    """Convert a value, or a tuple of them, to JSON with all members, defaults included. JSON is returned unchanged."""
+    """Convert a canonical value, or a tuple of canonical values, to plain JSON types. All members are included, even
+    those that have their default. Anything else is returned unchanged."""
     if isinstance(value, Value):
         return {name: to_json(member) for name, member in value.members().items()}
     return [to_json(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
@@ -126,7 +129,7 @@ def objects_in(value: Any) -> list[JsonObject]:
 
 
 def is_identical(one: Any, other: Any) -> bool:
-    """Return True if two JSON values are written alike: 1 and 1.0 are not."""
+    """Return True if two JSON values have the same JSON text, regardless of the order of members: 1 and 1.0 differ."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -143,7 +146,7 @@ def is_identical(one: Any, other: Any) -> bool:
 
 
 def is_equal(one: Any, other: Any) -> bool:
-    """Return True if two JSON values mean the same: 1 equals 1.0. In JSON, unlike in Python, True is not a number."""
+    """Return True if two JSON values mean the same: 1 equals 1.0, but true does not equal 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -156,7 +159,8 @@ def is_equal(one: Any, other: Any) -> bool:
 
 
 def has_members(whole: Any, part: Any) -> bool:
-    """Return True if `whole` contains `part`: at every level, its objects have the members of the part's objects."""
+    """Return True if `whole` contains `part`: at every level, objects of `whole` may have more members than those of
+    `part`; all other values are equal."""
     if isinstance(part, dict):
         members = cast("JsonObject", part)
         return isinstance(whole, dict) and all(

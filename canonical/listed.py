@@ -9,7 +9,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """Matches of a search, each read when it is needed: together they may be larger than the memory."""
+    """Matches of a search. Each is read from the database only when it is needed, because together they may be larger
+    than the memory."""
 
     count: int
     """Number of matches. Iteration skips those that have been deleted meanwhile."""

@@ -32,14 +32,14 @@ class FilePart(_Part, weakref=True):
     kind: ClassVar[Literal["file"]] = "file"
     name: str | None = None
     blob: str | None = None
-    """SHA-256 of the bytes, hexadecimal."""
+    """SHA-256 of the bytes, in hexadecimal; None for a file at a URL, or before the hub has stored the bytes."""
     size: int | None = None
-    """Size in bytes."""
+    """Size of the file in bytes; None if it is not known."""
     url: str | None = None
     inline: bytes | None = None
 
     def members(self) -> JsonObject:
-        """Return the members as they are stored: without the bytes."""
+        """Return the members as the log stores them: all but `inline`."""
         members = super().members()
         del members["inline"]
         return members
@@ -78,7 +78,8 @@ class ToolResultPart(_Part):
 
 
 class AnnotationPart(_Part):
-    """Citation. `start` and `end` count characters over all text parts of the message."""
+    """Citation, or another note on a text. `start` and `end` delimit the annotated text, in characters from the
+    beginning of all text parts of the message joined together."""
 
     kind: ClassVar[Literal["annotation"]] = "annotation"
     start: int | None = None
@@ -96,7 +97,7 @@ class Message(Value):
     """Id of the message. None only before the hub has appended it: the hub gives every message an id."""
     role: Role = "agent"
     name: str | None = None
-    """Name of the agent that sent the message, if there are several."""
+    """Name of the agent that sent the message, if several agents send messages; otherwise None."""
     phase: Phase = "answer"
     parts: tuple[Part, ...] = ()
     metadata: JsonObject = {}
@@ -128,7 +129,7 @@ def text_of(parts: "tuple[Part, ...] | list[Part]") -> str:
 
 
 _FIRST_WORDS: Final = 120
-"""Maximum length of the first words of messages, in characters. Chosen: one line of a list."""
+"""Maximum length of the result of `first_words`, in characters. Chosen: one line of a list."""
 
 
 def first_words(messages: "tuple[Message, ...]") -> str:

@@ -1,5 +1,5 @@
-"""Principal: who makes a call, and whose data the call works on. The middleware authenticates it, and every method of
-the hub takes it first."""
+"""Principal: the caller of a request, and the owner whose data the call may use. The middleware authenticates the
+caller, and every method of the hub has the principal as its first parameter."""
 
 from typing import Literal, get_args
 
@@ -14,7 +14,7 @@ Operation = Literal["discover", "run", "answer", "read", "cancel", "write", "del
 - `read`: read threads, tasks, runs, files, store items, assistants and crons.
 - `cancel`: cancel a run or a task.
 - `write`: create or change threads, their state and files, store items, assistants and crons.
-- `delete`: erase any of them.
+- `delete`: erase threads, runs, store items, assistants and crons.
 - `webhook`: register and remove push notifications.
 - `admin`: operate the gateway.
 """
@@ -32,26 +32,28 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     groups: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
     issuer: str = ""
-    """Name of the token's issuer in the settings; empty for API keys."""
+    """Name of the token's issuer in the settings, or `mtls` for a client certificate. Empty for API keys, and for
+    callers without a credential."""
     credential_id: str = ""
-    """Id of the API key or token, for logs. It is no secret."""
+    """Id of the API key or token, for logs. The id is not secret."""
     expires_at: float | None = None
     """Time at which the credential expires, in seconds since 1970, UTC; None if it does not."""
 
     @property
     def key_id(self) -> str:
-        """Id of the API key; empty for a token, of which each login has another, and for callers without a
-        credential."""
+        """Id of the caller's API key. Empty for callers without a credential, and for tokens, because their id changes
+        with each login."""
         return "" if self.issuer else self.credential_id
 
     @property
     def token(self) -> str | None:
-        """Token that the caller has sent, if an agent may need it. It is not a field, so nothing stores, compares or
-        prints it."""
+        """Token of the caller's request, for agents to which the gateway forwards it; None otherwise. The token is not
+        a field of the struct, so nothing stores, compares or prints it."""
         return vars(self).get("_token")
 
     def with_token(self, token: str) -> "Principal":
-        """Return a copy with the token that the caller has sent. `msgspec.structs.replace` drops it again."""
+        """Return a copy that holds the token of the caller's request. `msgspec.structs.replace` drops the token
+        again."""
         copy = msgspec.structs.replace(self)
         vars(copy)["_token"] = token
         return copy

@@ -1,5 +1,5 @@
-"""Foreign text on one short line: in a header, a log line, a field of an SSE event or a file name. The text comes from
-agents, servers and callers."""
+"""Escaping of text from agents, servers and callers, so that it is safe on one line: in a header, a log line, a field
+of an SSE event or a file name."""
 
 from typing import Final
 
@@ -7,7 +7,8 @@ _CUT: Final = "..."
 
 
 def one_line(text: str) -> str:
-    """Escape control characters, line separators and direction marks as Python does: `\\n`, `\\x1b`, `\\u2028`."""
+    """Return the text with control characters, line separators and direction marks escaped as in Python's `repr`:
+    `\\n`, `\\x1b`, `\\u2028`."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _escape(each) for each in text)

@@ -44,10 +44,11 @@ _CLOSING = (PartEnded, MessageEnded, ToolEnded, StepEnded)
 """Events that the hub also appends, to end items that an agent left open when it stopped."""
 
 _UNORDERED = (UpstreamBound, LossNoted)
-"""Facts without a fixed order relative to other events."""
+"""Events that may come at another place when the agent repeats its events."""
 
 _HUB_FILLED = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id", "node")
-"""Fields that the hub may have filled. They are compared only if the agent set them both times."""
+"""Fields that the hub fills if the agent leaves them empty. They are compared only if the agent sets them in the
+repeated event."""
 
 _ID_FIELDS: Final[Mapping[type, str]] = {
     MessageStarted: "message_id",
@@ -55,7 +56,8 @@ _ID_FIELDS: Final[Mapping[type, str]] = {
     StepStarted: "step_id",
     ArtifactAdded: "artifact_id",
 }
-"""Field by which later events refer to the item that this event begins."""
+"""Name of the field with the id of the item that an event begins, by the class of the event. Later events refer to the
+item by this id."""
 
 
 class Diverged(FaultError):
@@ -68,8 +70,12 @@ class Diverged(FaultError):
 
 
 def without_voided(records: Iterable[Record]) -> list[Record]:
-    """Return the records without those that a later restart of their run voids: what the earlier attempt sent, or what
-    it sent in the messages that the restart names (`RunStarted.is_void`)."""
+    """Return the records without those that a later restart of their run voids, because the agent sends that content
+    again (`RunStarted.is_void`).
+
+    A restart voids the agent's events of all earlier attempts of the run, or only those in the messages that it names
+    (`RunStarted.void`). Events of the hub, such as starts and answers, and events of other runs remain.
+    """
     remaining: list[Record] = []
     for record in records:
         event = record.event
@@ -87,7 +93,8 @@ def without_voided(records: Iterable[Record]) -> list[Record]:
 
 def agent_records(records: Iterable[Record], run_id: str | None = None) -> list[Record]:
     """Return the records of the agent's events, in order: those of one run, or of all runs if `run_id` is None. Events
-    that only the hub appends (starts, ends, answers) are left out, and those that a later restart of the run voids."""
+    that only the hub appends (starts, ends, answers) are left out. So are events before a restart that made the agent
+    send them again (`without_voided`)."""
     return [
         record
         for record in without_voided(records)
@@ -100,10 +107,10 @@ def agent_events(records: Iterable[Record], run_id: str | None = None) -> list[E
 
 
 def is_same_event(logged: Event, repeated: Event) -> bool:
-    """Return True if `repeated` repeats `logged`.
+    """Return True if the event `repeated` of a restarted agent equals the event `logged`.
 
-    Fields that the hub fills are ignored: ids, and the hash of a file's bytes, which must be that of the bytes sent
-    again.
+    Ids that the hub fills are not compared. A file that is sent again has the same content if its bytes have the logged
+    hash.
     """
     if logged.kind != repeated.kind:
         return False
@@ -125,7 +132,8 @@ def is_same_event(logged: Event, repeated: Event) -> bool:
 
 
 def _fill(old: dict[str, Any], new: dict[str, Any], value: object) -> None:
-    """Add to `new` the values that the hub added to `old` when it stored them: message ids, and files by hash."""
+    """Add to `new`, a repeated event as JSON, what the hub added to the logged event `old` when it stored it: message
+    ids, and the hash and size of files. `value` is the message or part from which `new` was made."""
     if new.get("message_id", "") is None:
         new["message_id"] = old.get("message_id")
     if getattr(value, "inline", None) is not None:
@@ -139,14 +147,15 @@ def _fill(old: dict[str, Any], new: dict[str, Any], value: object) -> None:
 
 @dataclass(slots=True)
 class _Text:
-    """Text of one part so far, regardless of how it was split into deltas."""
+    """Text of one part that the agent has sent so far, regardless of how it was split into deltas."""
 
     message_id: str | None
     index: int | None
     text: str
 
     def is_of(self, other: "_Text") -> bool:
-        """Return True if both texts can belong to the same part. An id of None matches any id."""
+        """Return True if both texts can belong to the same part: their message ids and indices are equal. None, which
+        the agent left to the hub, equals any value."""
         mine, others = (self.message_id, self.index), (other.message_id, other.index)
         return all(None in pair or pair[0] == pair[1] for pair in zip(mine, others, strict=True))
 
@@ -155,8 +164,8 @@ _Piece = Event | _Text
 
 
 def _pieces(event: Event) -> Iterator[_Piece]:
-    """Yield an event in pieces that do not depend on how text is split. A complete part is split into its start, its
-    text and its end."""
+    """Yield an event as pieces that can be compared however its text is split into deltas. A part with text becomes its
+    empty start, its text, and its end if the part is complete."""
     match event:
         case PartDelta():
             yield _Text(event.message_id, event.index, event.text)
@@ -181,7 +190,8 @@ def _split_text(part: Part) -> tuple[Part, str]:
 
 
 def _with_whole_states(events: Sequence[Event]) -> list[Event]:
-    """Return the events with differences of states replaced by whole states, as agents send them."""
+    """Return the events with each state that is stored as a difference replaced by the whole state, because agents send
+    whole states."""
     values: dict[str, JsonObject] = {}
     result: list[Event] = []
     for event in events:
@@ -196,14 +206,14 @@ def _with_whole_states(events: Sequence[Event]) -> list[Event]:
 
 
 class ReplayCursor:
-    """Position in the earlier events of an agent, while the agent repeats them.
+    """Position in the logged events of an agent, while the restarted agent repeats them.
 
     Args:
-        events: Earlier events.
-        closed: True if the hub has ended the items that the agent left open each time that it stopped (`_CLOSING`).
-            These ends need not be repeated. False for a run that was cut off.
-        renames: True if the agent may give other ids to messages, tool calls, steps and artifacts. The ids of the log
-            remain in use.
+        events: Logged events of the agent, in order.
+        closed: True if the hub ended the items that the agent had left open (`_CLOSING`) each time that the agent
+            stopped. The agent need not repeat these ends. False for a run that was cut off.
+        renames: True if the agent may give other ids to messages, tool calls, steps and artifacts. The new events then
+            get the ids of the log.
     """
 
     def __init__(self, events: Sequence[Event], *, closed: bool = True, renames: bool = False) -> None:
@@ -212,14 +222,15 @@ class ReplayCursor:
         events = _with_whole_states(events)
         self._pieces: list[_Piece] = []
         self._origins: list[int] = []
-        """Index of the event that each piece comes from."""
+        """Index in `events` of the event from which each piece was made."""
         self._unordered = [event for event in events if isinstance(event, _UNORDERED)]
         self._at = 0
         self._offset = 0
-        """Number of repeated characters of the current piece, if it is a text."""
+        """Number of characters that the agent has repeated of the current piece, if that is a text."""
         self._repeated: list[Event] = []
         self._ids: dict[tuple[str, str], str | None] = {}
-        """Id in the log, by the field and the agent's id."""
+        """Id of an item in the log, by the name of its id field (`_ID_FIELDS`) and the id that the restarted agent gave
+        to it. None if the event in the log has no id."""
         for place, event in enumerate(events):
             if not isinstance(event, _UNORDERED):
                 self._add(place, event)
@@ -269,10 +280,12 @@ class ReplayCursor:
         return new
 
     def split(self, events: Sequence[Event]) -> tuple[Sequence[Event], Sequence[Event]]:
-        """Return the new events among those of one item, and the logged events that the others repeat.
+        """Return the new events among `events`, and the logged events that the other ones repeat. `events` are those of
+        one value that the agent yielded, such as a list of questions.
 
         Raises:
-            Diverged: also if only some of the questions in the item are repeated.
+            Diverged: if an event differs from the log, or if the agent repeats only some of the questions that it asked
+                at once.
         """
         if self.is_repeated:
             return events, ()
@@ -285,16 +298,17 @@ class ReplayCursor:
 
     @property
     def is_repeated(self) -> bool:
-        """True if all pieces were repeated."""
+        """True if the agent has repeated all logged events."""
         return self._at == len(self._pieces)
 
     @property
     def is_over(self) -> bool:
-        """True if the only pieces left are ends that the hub appended."""
+        """True if the agent has repeated all its logged events. Ends that the hub may have appended (`_CLOSING`) need
+        not be repeated."""
         return all(self._closed and isinstance(piece, _CLOSING) for piece in self._pieces[self._at :])
 
     def end(self) -> None:
-        """Accept the end of the agent's events.
+        """Check that the agent may end now.
 
         Raises:
             Diverged: if the log has further events of the agent.
@@ -304,7 +318,8 @@ class ReplayCursor:
             raise Diverged(f"it ended after {self._origins[self._at]} of {total} logged events")
 
     def _rest(self, again: _Text) -> str:
-        """Return the new end of a text; empty if the log has all of it."""
+        """Return the end of a text that goes beyond the logged text; empty if the log has all of it. Raises Diverged if
+        the text differs from the log."""
         text = again.text
         while text and not self.is_repeated:
             logged = self._pieces[self._at]
@@ -345,7 +360,8 @@ class ReplayCursor:
     # Ids
 
     def _with_logged_ids(self, event: Event) -> Event:
-        """Return the event with the ids of the log."""
+        """Return the event with each id that the restarted agent gave to an item replaced by the item's id in the
+        log."""
         if not self._ids:
             return event
         logged_ids = {
@@ -356,7 +372,8 @@ class ReplayCursor:
         return event.replace(**logged_ids) if logged_ids else event
 
     def _without_new_id(self, again: Event, original: Event) -> Event:
-        """Return the event without the agent's id for the item that it begins, if that id is new and need not match."""
+        """Return the event `again` without the id of the item that it begins, if the agent may rename items and has not
+        used this id before. `is_same_event` then ignores the id."""
         name = _ID_FIELDS.get(type(again))
         if not self._renames or name is None or (name, getattr(original, name)) in self._ids:
             return again
@@ -369,8 +386,9 @@ class ReplayCursor:
 
 
 def _more(event: Event, begun: Event | None, text: str) -> Event:
-    """Return the event for the rest of a text whose beginning was repeated. `text` is the rest, and `begun` the event
-    that began the part, which names the message; None if the agent sent none."""
+    """Return an event that appends `text`, the part of a text that the log does not have yet. `event` is the agent's
+    event with the whole text. `begun` is the logged event that began the part, whose message id and index are used;
+    None if there is none."""
     if isinstance(event, PartDelta):
         return event if event.text == text else event.replace(text=text)
     return PartDelta(message_id=getattr(begun, "message_id", None), index=getattr(begun, "index", None), text=text)
@@ -381,7 +399,7 @@ class ReplayPlan:
     """History of a paused agent up to its open questions."""
 
     first: RunCreated
-    """Creation of the first run, whose input started the agent."""
+    """Event that created the first run, whose input started the agent."""
     sent: Sequence[Event]
     """Events that the agent sent in the first run and in all runs that continued it, in order."""
     answers: Mapping[str, InterruptAnswered]

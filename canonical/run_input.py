@@ -30,5 +30,5 @@ class RunInput(Value):
     """Context of the trace in which the run was created, as the headers of W3C Trace Context and Baggage. The hub sets
     it; it is empty if the gateway sends no traces."""
     assistant: str | None = None
-    """Caller's own name of the agent or of a configuration of it."""
+    """Name of the agent, or of the assistant that configures it, as the caller wrote it."""
     extra: Extra = {}

@@ -9,7 +9,7 @@ from babelgate.canonical.principal import Principal
 from babelgate.canonical.value import JsonObject
 
 Namespace = tuple[str, ...]
-"""Labels of a namespace: at least one, none empty, none with a dot."""
+"""Labels of a namespace, such as `("users", "42")`: at least one, none empty, none with a dot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Item:
     key: str
     value: JsonObject
     created_at: int
-    """Microseconds since 1970, UTC."""
+    """Time of creation, in microseconds since 1970, UTC."""
     updated_at: int
 
 
@@ -26,10 +26,11 @@ class Item:
 class ItemQuery:
     prefix: Namespace = ()
     filter: JsonObject = field(default_factory=dict[str, object])
-    """Conditions on members of the value.
+    """Conditions on members of an item's value, by the member's name.
 
-    A plain value must be equal, and an object must have the members of the given one. An object of operators (`$eq`,
-    `$ne`, `$gt`, `$gte`, `$lt`, `$lte`) must satisfy each of them. A missing member satisfies only `$ne`.
+    A plain condition must equal the member. A condition that is an object without operators names members that the
+    member must have. An object of operators (`$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`) must satisfy each of them. A
+    missing member satisfies only `$ne`.
     """
     text: str | None = None
     """Words to search for. An item matches if its value contains all of them, in any case."""
@@ -42,10 +43,10 @@ class ItemQuery:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceQuery:
     prefix: Namespace = ()
-    """`*` matches any one label."""
+    """First labels of the namespaces to find; the label `*` matches any one label."""
     suffix: Namespace = ()
     max_depth: int | None = None
-    """Maximum number of labels: longer namespaces are cut."""
+    """Maximum number of labels in a result: longer namespaces are cut to it, and equal ones are merged."""
     limit: int = 100
     offset: int = 0
 
@@ -59,7 +60,7 @@ class Store(Protocol):
         ...
 
     async def get(self, principal: Principal, namespace: Namespace, key: str, *, refresh: bool = True) -> Item | None:
-        """Return an item, or None. `refresh` restarts its time to live."""
+        """Return an item, or None if the owner has no item with this key. `refresh` restarts its time to live."""
         ...
 
     async def delete(self, principal: Principal, namespace: Namespace, key: str) -> bool:
@@ -67,9 +68,9 @@ class Store(Protocol):
         ...
 
     async def search(self, principal: Principal, query: ItemQuery) -> Listed[Item]:
-        """List the matching items, most recent change first."""
+        """Return the matching items, most recently changed first."""
         ...
 
     async def namespaces(self, principal: Principal, query: NamespaceQuery) -> Sequence[Namespace]:
-        """Return the namespaces, sorted and without duplicates."""
+        """Return the owner's namespaces that match the query, sorted and without duplicates."""
         ...

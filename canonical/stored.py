@@ -18,7 +18,7 @@ from babelgate.canonical.value import JsonObject, Value
 V = TypeVar("V", bound=Value)
 
 UNKNOWN: Final = "babelgate"
-"""Key of unknown members in `extra`. No protocol has this name, so no view shows them."""
+"""Key in `extra` for members that this release does not define. No protocol has this name, so no view shows them."""
 
 _EVENT: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
 _ENCODER: Final = msgspec.json.Encoder()
@@ -32,7 +32,8 @@ _MEMBERS: Final[Mapping[str, Mapping[str, type[Value]] | type[Value]]] = {
     "uploads": _PARTS,
     "fault": Fault,
 }
-"""Types of members that hold values or lists of values, by the member's name. Unions are given by kind."""
+"""Types for decoding those members of stored events that hold a canonical value or a list of them, by name. A member
+that can hold several types has a table of these types by their `kind`."""
 
 
 def decode_event(body: bytes) -> Event:
@@ -74,7 +75,7 @@ def encode_snapshot(value: object) -> bytes:
 
 
 def _run_created(event: JsonObject) -> JsonObject:
-    """Return the event without the two members that releases before revision 0002 wrote. They were never used."""
+    """Return the stored event without two members that early releases wrote and never used."""
     return {name: value for name, value in event.items() if name not in ("webhook", "reserved")}
 
 
@@ -83,10 +84,11 @@ _CHANGED: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {"run_create
 
 
 def _keep_unknown(value: JsonObject, types: Mapping[str, type[Value]] | type[Value]) -> tuple[JsonObject, JsonObject]:
-    """Return a value as JSON of this release, and the unknown members that it has no place for.
+    """Return a value with only the members that this release defines, and the unknown members for which the value has
+    no place.
 
-    Unknown members go into `extra`; the caller stores the others with the surrounding value. Every event has `extra`,
-    so nothing is left over from an event.
+    If the value has a field `extra`, unknown members are moved there, and the second result is empty. Otherwise the
+    caller stores them with the surrounding value. Every event has `extra`.
     """
     kind = types if isinstance(types, type) else types.get(str(value.get("kind")))
     if kind is None:

@@ -40,9 +40,9 @@ class Thread(Value):
     metadata: JsonObject = {}
     config: JsonObject = {}
     ttl: int | None = None
-    """Seconds after the last change until the thread is erased or pruned."""
+    """Seconds after the last change until the thread is erased or pruned; None keeps it."""
     keeps_latest: bool = False
-    """True if the thread is then pruned to its newest state, and not erased."""
+    """True if the thread is pruned to its newest state when its `ttl` ends; False if it is erased."""
     ephemeral: bool = False
     uploads: tuple[FilePart, ...] = ()
     """Files that callers have uploaded since the last input. The next input includes them."""
@@ -52,7 +52,7 @@ class Thread(Value):
     changed_values: int = 0
     """Record number of the newest revision that a caller made; 0 before the first."""
     extra: JsonObject = {}
-    """Data that a protocol keeps on the thread, by protocol. Members are replaced whole."""
+    """Data that protocols store on the thread, by protocol. A change replaces the whole value of a protocol."""
 
     @property
     def can_expire(self) -> bool:
@@ -61,12 +61,12 @@ class Thread(Value):
 
 
 class ThreadView(Value):
-    """Thread with the status that follows from its runs."""
+    """Thread with the status that results from its runs."""
 
     thread: Thread
     status: ThreadStatus
     updated_at: int
-    """Time of its newest record."""
+    """Time of the thread's newest record, in microseconds since 1970, UTC."""
 
 
 class Task(Value):
@@ -76,11 +76,11 @@ class Task(Value):
     state: TaskState
     created_at: int
     changed_at: int
-    """Time of the last change of state."""
+    """Time of the last change of state, in microseconds since 1970, UTC."""
     first_seq: int
     last_seq: int
-    """Number of the last record that changed the state. The first record is `first_seq`; once the task is terminal, all
-    its records are in between."""
+    """Number of the last record that changed the task's state. All records of a terminal task lie between `first_seq`
+    and this number."""
     fault: Fault | None = None
     continues: str | None = None
     references: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class Loss(Value):
 
 
 def losses_by_feature(losses: Iterable[Loss]) -> dict[str, str]:
-    """Return the losses by feature. Each text occurs once; several texts of one feature are joined."""
+    """Return the texts of losses by feature. Each text occurs once; several texts of one feature are joined by `; `."""
     found: dict[str, list[str]] = {}
     for loss in dict.fromkeys(losses):
         found.setdefault(loss.feature, []).append(loss.how)
@@ -118,7 +118,7 @@ class Run(Value):
     thread_id: str = ""
     agent: str = ""
     assistant: str | None = None
-    """Caller's own name of the agent or of a configuration of it."""
+    """Name of the agent, or of the assistant that configures it, as the caller wrote it."""
     status: RunStatus
     cause: Cause
     created_at: int
@@ -136,12 +136,13 @@ class Run(Value):
     usage: JsonObject = {}
     loss: tuple[Loss, ...] = ()
     upstream: dict[str, str] = {}
-    """Ids that the upstream has given to this run so far."""
+    """Ids that the agent's server has given to this run so far, by kind (`UpstreamBound.ids`), for example
+    `{"task": "t-17", "context": "c-4"}`. Empty for an agent in process."""
     removed: bool = False
     key_id: str = ""
     """Id of the API key of the caller who created the run, for the operator. Callers never see it."""
     subject: str = ""
-    """Name of that caller. Other callers never see it."""
+    """Subject (`Principal.subject`) of the caller who created the run. Other callers never see it."""
     first_words: str | None = None
     """Beginning of the input's text, for lists. Empty if the input has no text. None in a row of an earlier release."""
 
@@ -151,7 +152,7 @@ class Run(Value):
 
 
 class Interrupt(Value):
-    """Question, open until `action` is set."""
+    """Question of an agent or of the gateway, open until `action` is set."""
 
     interrupt_id: str
     task_id: str
@@ -167,7 +168,8 @@ class Interrupt(Value):
     ns: tuple[str, ...] = ()
     """Namespace of the graph inside the agent in which `node` asked the question."""
     asker: str = "agent"
-    """`gateway` if the gateway asks, before the agent continues."""
+    """`agent`, or `gateway` if the gateway itself asked before it started the agent, for example because a budget is
+    used up."""
     action: str | None = None
     answer: Json = None
     extra: Extra = {}

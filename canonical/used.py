@@ -1,4 +1,5 @@
-"""Features that a run has used, from its records."""
+"""Features that a run has used, found in its records. Servers compare them with what their protocol carries, to report
+losses."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -47,19 +48,20 @@ _BY_EVENT: Final[Mapping[type[object], Feature]] = {
 
 
 class UsedFeatures:
-    """Features that the records of a run show. Apply every record, in order.
+    """Features that the records of a run show. Its user applies every record, in order.
 
-    Features that belong to a request and not to a run, such as a cancel or a fork, are not among them.
+    Features that belong to a request and not to a run, such as a cancel or a fork, are not included.
     """
 
     __slots__ = ("_features", "_has_question", "seq")
 
     def __init__(self, seq: int = 0) -> None:
-        """Create the view. `seq` is the number of the record before the first one."""
+        """Create the view without features. `seq` is the number of the record before the first one that will be
+        applied."""
         self._features: set[Feature] = set()
         self._has_question = False
         self.seq = seq
-        """Number of the last record."""
+        """Number of the last applied record."""
 
     def apply(self, record: Record) -> None:
         self.seq = record.seq
@@ -70,7 +72,7 @@ class UsedFeatures:
         return frozenset(self._features)
 
     def _features_of(self, event: Event) -> Iterator[Feature]:
-        """Yield the features of an event."""
+        """Yield the features that one event shows. A second question yields `QUESTIONS` instead of `QUESTION`."""
         match event:
             case PartAdded():
                 yield _feature_of_part(event.part)

@@ -23,14 +23,14 @@ same protocol reads them. Example: `{"a2a": {"artifactId": "x"}}`."""
 
 
 def is_extra(extra: Extra) -> bool:
-    """Return True if each member is an object or null, as the adapters that read them assume."""
+    """Return True if the value of each protocol is an object or null, as adapters require of an `extra`."""
     return all(fields is None or isinstance(fields, dict) for fields in extra.values())
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class _ValueType(msgspec.StructMeta):
-    """Metaclass that makes values immutable and keyword-only. A class with a `kind` belongs to a union: its JSON
-    includes the kind."""
+    """Metaclass that makes canonical classes immutable and keyword-only. A class that defines `kind` is a member of a
+    union: its JSON includes the `kind`, by which decoders tell the classes apart."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> type:
         if "kind" in namespace:
@@ -45,7 +45,7 @@ class _ValueType(msgspec.StructMeta):
 
 
 class Value(msgspec.Struct, metaclass=_ValueType):
-    """Immutable value.
+    """Base class of all canonical values, which are immutable.
 
     The canonical model is closed: an unknown field is a programming error, so only wire models allow extra fields.
     `babelgate.canonical.stored` reads stored values of other releases.

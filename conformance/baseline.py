@@ -17,7 +17,7 @@ from babelgate.conformance.report.model import SetReport
 
 
 class BaselineError(ValueError):
-    """Error for a file that is not a baseline; the message says why."""
+    """Error for an unreadable or invalid baseline file; the message has the reason."""
 
 
 def read_baseline(path: Path) -> Mapping[str, str]:
@@ -38,7 +38,8 @@ def read_baseline(path: Path) -> Mapping[str, str]:
 
 
 def apply(baseline: Mapping[str, str], report: SetReport) -> SetReport:
-    """Return the report with the baseline entries of its set: those that still fail, and those that are stale."""
+    """Return the report with the entries of the baseline for its set: those whose requirement still fails in
+    `expected`, and those whose requirement is met or unknown in `stale`."""
     entries = {id: reason for id, reason in baseline.items() if id.partition("/")[0] == report.set.name}
     ids = {each.id for each in report.set.requirements}
     kept_ids = {each.requirement.id for each in report.results if each.is_kept}

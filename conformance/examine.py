@@ -1,4 +1,5 @@
-"""Judge all protocols that an agent speaks: `babelgate check` without the command line."""
+"""Judge an agent by the requirement sets of all protocols that it speaks: `babelgate check` without the command
+line."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from babelgate.conformance.wire.http import Unanswered
 
 
 class SelectionError(ValueError):
-    """Error for a selection that matches no set or no requirement; the message lists what exists."""
+    """Error for a selection that matches no requirement set or no requirement; the message lists what exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class RequirementSelection:
     protocol: str = ""
     version: str = ""
     only: Sequence[str] = ()
-    """Patterns of requirement ids: `stream.*`, `a2a-1.0/card.*`, `*/error.*`."""
+    """Patterns of the requirement ids to judge: `stream.*`, `a2a-1.0/card.*`, `*/error.*`. Empty selects all."""
 
     def sets(self) -> Sequence[RequirementSet]:
         """Return the requirement sets of the selected protocol and version.
@@ -55,10 +56,11 @@ class RequirementSelection:
 
 
 class Observer(Protocol):
-    """Interface for following a run, for example with a progress bar."""
+    """Interface for reporting the progress of `examine`, for example with a progress bar."""
 
     def start_set(self, chosen: RequirementSet, opened: Opened[Any], number: int) -> None:
-        """Report that the agent speaks the revision, and how many of its requirements are now judged."""
+        """Report that a set begins: the agent speaks its protocol version as `opened` shows, and `number` of its
+        requirements are judged."""
 
     def add_result(self, result: Result) -> None: ...
 
@@ -87,14 +89,14 @@ async def examine(
     baseline: Mapping[str, str] | None = None,
     observer: Observer | None = None,
 ) -> CheckReport:
-    """Judge the agent at a URL by each selected revision, one after the other, and return the report.
+    """Judge the agent at a URL by each selected protocol version, one after the other, and return the report.
 
-    Revisions do not run at the same time, so that the requests of one cannot disturb another. User and password in the
+    Versions do not run at the same time, so that the requests of one cannot disturb another. User and password in the
     URL are sent as a header, to that server only, and appear in no report.
 
     `baseline` has the reasons of known failures, by requirement id. `observer` is notified of each result. A report
-    without sets says for each revision why it was not judged. Raises SelectionError if the selection matches nothing,
-    and Unanswered if no server answers at the URL.
+    without sets says for each protocol version why it was not judged. Raises SelectionError if the selection matches
+    nothing, and Unanswered if no server answers at the URL.
     """
     started = time.monotonic()
     secrets = secrets_of([url], [options.headers, options.other_headers])

@@ -17,7 +17,7 @@ from babelgate.conformance.wire.http import EXCHANGES, Unanswered, Wire
 from babelgate.conformance.wire.schema import Violation, load_schemas
 
 _TIMEOUT_FACTOR: Final = 12
-"""Time limit of one probe, as a multiple of the timeout for one answer."""
+"""Maximum duration of one probe, as a multiple of the timeout for one answer. Chosen."""
 
 
 def suite_of(chosen: RequirementSet) -> ProbeSuite[Any]:
@@ -34,10 +34,11 @@ async def judge(
     on_start: Callable[[Opened[Any], int], None] = lambda _, __: None,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> SetReport:
-    """Judge an agent by one requirement set and return the report.
+    """Judge an agent by one requirement set and return the report. `selected` chooses the requirements. `on_start` is
+    called with the opened agent and their number, and `on_result` with each result.
 
-    `is_requested`: the user named this revision, so it is judged even if the agent does not seem to speak it. Raises
-    NotSpoken if the agent does not speak this revision, and Unanswered if no server answers.
+    If `is_requested`, the user named this protocol version, so it is judged even if the agent does not seem to speak
+    it. Otherwise raises NotSpoken if the agent does not speak it. Raises Unanswered if no server answers.
     """
     started = time.monotonic()
     suite = suite_of(chosen)
@@ -77,12 +78,11 @@ class _Runner:
         self._context = context
         self._slots = asyncio.Semaphore(context.options.concurrency)
         self._responsible: dict[tuple[str, ...], str] = {}
-        """Ids of broken requirements, by the definitions of a violation. Cached because many messages break the same
-        one."""
+        """Cache of `responsible`: id of the requirement that a violation breaks, by `Violation.definitions`."""
 
     async def run(self, requirements: Sequence[Requirement], on_result: Callable[[Result], None]) -> list[Result]:
-        """Return the result of each requirement, in order. Schemas are judged last, when all messages have been
-        exchanged."""
+        """Return the result of each requirement, in order, and call `on_result` with each as it is found. Requirements
+        on the form of messages are judged last, when all messages have been exchanged."""
         found: dict[str, Result] = {}
 
         async def one(requirement: Requirement) -> None:
@@ -128,7 +128,7 @@ class _Runner:
         return Result(requirement, verdict, exchanges=exchanges, seconds=time.monotonic() - started, **details)
 
     def _judge_messages(self, requirement: Requirement) -> Result:
-        """Judge a requirement on the form of messages by all messages of the run."""
+        """Return the result of a requirement on the form of messages, from all messages of the run."""
         if why := _inapplicable(requirement, self._context.capabilities):
             return Result(requirement, Verdict.NOT_APPLICABLE, why)
         described = frozenset(name for name in load_schemas(self._set.name).names if is_about(requirement, name))
@@ -159,7 +159,7 @@ class _Runner:
         return Result(requirement, Verdict.PASS, exchanges=evidence[:1])
 
     def _id_of(self, violation: Violation) -> str:
-        """Return the id of the requirement that a violation breaks, from the cache if possible."""
+        """Return the id of the requirement that a violation breaks (`responsible`), from the cache if possible."""
         if violation.definitions not in self._responsible:
             self._responsible[violation.definitions] = responsible(self._set.requirements, violation)
         return self._responsible[violation.definitions]
@@ -167,14 +167,14 @@ class _Runner:
 
 @cache
 def is_about(requirement: Requirement, definition: str) -> bool:
-    """Return True if the requirement covers the form of messages with this definition."""
+    """Return True if the requirement covers the form of messages that the schema definition `definition` describes."""
     return any(fnmatchcase(definition, pattern) for pattern in requirement.schemas)
 
 
 def responsible(requirements: Sequence[Requirement], violation: Violation) -> str:
-    """Return the id of the requirement that a violation breaks, or an empty string.
+    """Return the id of the requirement that a violation breaks, or an empty string if no requirement covers it.
 
-    It is the requirement that names the innermost definition in which the violation lies.
+    It is the requirement that covers the innermost definition in which the violation lies.
     """
     for definition in violation.definitions:
         for requirement in requirements:
@@ -206,9 +206,10 @@ def _invalid_requests(exchanges: Sequence[Exchange]) -> Iterator[tuple[Exchange,
 def _verdict_on_error(
     requirement: Requirement, exchanges: Sequence[Exchange], faults: str
 ) -> tuple[Verdict, Mapping[str, Any]]:
-    """Return the verdict for an exception in a probe, or for an invalid request that the check sent.
+    """Return the verdict for an exception in a probe, or for an invalid request that the check sent, and the details
+    for its Result. `faults` describes the error.
 
-    The agent is at fault if it refused an earlier request or sent a message that breaks its schema, because the probe
+    The agent is at fault if it refused an earlier request or sent a message that violates its schema, because the probe
     then had nothing valid to read. Otherwise the check is at fault.
     """
     wrong = (message.violations for exchange in exchanges for message in exchange.messages if not message.is_from_check)

@@ -1,4 +1,4 @@
-"""Detector of server internals, such as stack traces, in answers."""
+"""Detector of server internals, such as stack traces, in the responses of an agent."""
 
 import re
 from typing import Final
@@ -15,7 +15,8 @@ _TRACES: Final = (
 
 
 def find_leak(text: str) -> str:
-    """Return the beginning of the first stack trace or system file in the text, or an empty string."""
+    """Return the first part of the text that looks like a stack trace or a line of a system file, or an empty
+    string."""
     for pattern in _TRACES:
         if found := pattern.search(text):
             return found.group(0)

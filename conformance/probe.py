@@ -1,15 +1,15 @@
-"""Probes, the scenes that they share, and the context that they run in.
+"""Probes, the scenes that they share, and the context in which they run.
 
-A probe is an async function of one argument, the context, that tests one requirement. It returns if the requirement is
-met, and otherwise raises an exception of `babelgate.conformance.verdict`:
+A probe is an async function with one argument, the context, that tests one requirement. It returns if the requirement
+is met, and otherwise raises an exception of `babelgate.conformance.verdict`:
 
     @probes.add
     async def task_has_an_id(ctx: Context[Target]) -> None:
         sent = await ctx.once(plain_send)
         check(isinstance(dig(sent.task, "id"), str), "the task has an id", sent.task)
 
-A scene is an async function that plays what several probes examine. `ctx.once` plays it once per run and gives each
-probe the same result, so that a hundred requirements do not need a hundred messages.
+A scene is an async function that makes the requests which several probes examine. `ctx.once` calls it once per check
+and gives each probe the same result, so that a hundred requirements do not need a hundred messages.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class ProbeOptions:
-    """User's settings for judging an agent."""
+    """Settings of the user for judging an agent."""
 
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers of every request, such as API keys."""
+    """Headers to send with every request to the judged server, such as API keys."""
     credentials: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """Authorization headers for URLs that contain a user and password, by origin."""
     other_headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers of a second caller, who must not see the tasks of the first."""
+    """Headers of a second caller, who must not see the tasks of the first. Empty if the user names no second caller."""
     triggers: Triggers = field(default_factory=Triggers)
     timeout: float = 10.0
     """Timeout for one answer, or for the next event of a stream, in seconds."""
@@ -47,18 +47,20 @@ class ProbeOptions:
 
 
 class NotSpoken(Exception):
-    """Error for a server that does not speak this revision; the message gives the evidence."""
+    """Error for a server that does not speak the judged protocol version; the message gives the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened(Generic[T]):
-    """Agent that speaks a revision, as found at a URL."""
+    """Agent at a URL, after it has been detected that the agent speaks a protocol version."""
 
     target: T
-    """State of the agent that the probes of the revision need, such as its card."""
+    """Object through which the probes of this protocol version call the agent, which they read as `ctx.target`. Each
+    protocol has its own class for it: a client with one method per operation, such as `AiefTarget`, or for A2A the
+    agent card with a client for each of its interfaces (`A2aTarget`)."""
     endpoint: str
     because: str
-    """Evidence that the agent speaks the revision, for the report."""
+    """Evidence that the agent speaks the protocol version, for the report."""
     capabilities: frozenset[str] = frozenset()
 
 
@@ -74,10 +76,10 @@ class Context(Generic[T]):
     async def once(
         self, scene: Callable[Concatenate["Context[T]", P], Awaitable[R]], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Return the result of a scene, which is played for the first probe that needs it.
+        """Return the result of a scene. The scene runs only for the first probe that needs it with these arguments.
 
-        If the scene failed, raises a copy of its error. A violation or a missing answer is raised as Prerequisite,
-        because another requirement covers it.
+        If the scene failed, raises a copy of its error. Failed and Unanswered are raised as Prerequisite, because
+        another requirement covers them.
         """
         played = await self._play_scene(scene, args, kwargs)
         if played.error is not None:
@@ -89,7 +91,7 @@ class Context(Generic[T]):
     ) -> R:
         """Return the result of a scene like `once`, for the one probe that tests the scene itself.
 
-        Its violation or missing answer is raised as Failed, because it is the failure of this probe.
+        Failed and Unanswered are raised as Failed, because they are the failure of this probe.
         """
         played = await self._play_scene(scene, args, kwargs)
         match played.error:
@@ -124,7 +126,7 @@ Probe = Callable[[Context[T]], Awaitable[None]]
 
 
 class Probes(Generic[T]):
-    """Probes of one or several modules, by name."""
+    """Collection of probes by name, from one or several modules."""
 
     def __init__(self, *parts: "Probes[T]") -> None:
         self._by_name: dict[str, Probe[T]] = {}
@@ -141,7 +143,7 @@ class Probes(Generic[T]):
         return probe
 
     def without(self, *names: str) -> "Probes[T]":
-        """Return a copy without some probes. Raises KeyError if there is no probe of a given name."""
+        """Return a copy without the probes of these names. Raises KeyError if there is no probe of a name."""
         left = Probes(self)
         for name in names:
             del left._by_name[name]
@@ -163,14 +165,15 @@ class Probes(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ProbeSuite(Generic[T]):
-    """Opener and probes for agents of one revision. The module of each requirement set has one, named SUITE."""
+    """Detection and probes for agents of one protocol version. The module of each requirement set has one, named
+    SUITE."""
 
     open: Callable[[Wire, str, ProbeOptions, bool], Awaitable[Opened[T]]]
-    """Function that determines whether and how a server speaks the revision. Its arguments are the wire, the URL, the
-    options and `is_requested`.
+    """Function that detects whether and how a server speaks the protocol version. Its arguments are the wire, the URL,
+    the options and `is_requested`.
 
-    Raises NotSpoken, or Unanswered if no server answers. `is_requested` means that the user named this revision. Then
-    the function does not raise NotSpoken, and the probes report what is wrong.
+    Raises NotSpoken, or Unanswered if no server answers. If `is_requested` is true, the user named this protocol
+    version. Then the function does not raise NotSpoken, and the probes report what is wrong.
     """
     probes: Probes[T]
 
@@ -193,9 +196,9 @@ async def _play(scene: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) ->
 
 
 def _copy_error(error: Exception) -> Exception:
-    """Return a copy of a scene's error for one probe.
+    """Return a copy of a scene's error to raise in one probe. Failed and Unanswered become Prerequisite.
 
-    An exception that is raised twice would collect the tracebacks of both.
+    A copy is needed because an exception that is raised in two probes would collect both tracebacks.
     """
     if isinstance(error, Failed):
         return Prerequisite(error.expected, error.actual, error.exchange)

@@ -36,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers. Raises pytest.UsageError if a URL is given and pytest runs in several processes."""
+    """Register the markers `babelgate_must`, `babelgate_should` and `babelgate_may`. Raises pytest.UsageError if a URL
+    is set and pytest runs in several processes."""
     for level in ("must", "should", "may"):
         config.addinivalue_line("markers", f"babelgate_{level}: a requirement of level {level} (babelgate)")
     if config.getoption("--babelgate-url") and config.getoption("numprocesses", None):
@@ -60,7 +61,8 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 
 def pytest_exception_interact(call: pytest.CallInfo[Any], report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Add the new name of an import to the report of a test that uses a former one."""
+    """Add a hint to the report of a test that failed because it imports a former name of Babelgate's API: the new
+    name."""
     from babelgate._renamed import hint_for
 
     if call.excinfo is not None and (hint := hint_for(call.excinfo.value)):
@@ -101,14 +103,15 @@ def _judge_url(config: pytest.Config, url: str) -> "CheckReport":
 
 
 class _Set(pytest.Collector):
-    """Collector of one revision. Its tests are created after the agent has been judged."""
+    """Parent of the tests for one requirement set. It collects nothing itself: the tests are created after the agent
+    has been judged."""
 
     def collect(self) -> list[pytest.Item]:
         return []
 
 
 class NotKept(Exception):
-    """Failure of a requirement; the text is its report."""
+    """Exception that fails the test of a requirement; its text is the report."""
 
 
 class RequirementItem(pytest.Item):
@@ -121,7 +124,8 @@ class RequirementItem(pytest.Item):
         self.add_marker(f"babelgate_{result.requirement.level}")
 
     def runtest(self) -> None:
-        """Report the result of the requirement: pass, skip, or expected failure.
+        """Report the result of the requirement to pytest: return if it is met, else skip the test or mark it as an
+        expected failure.
 
         Raises NotKept for a requirement that is broken, and for one that is met although the baseline lists it.
         """

@@ -1,7 +1,7 @@
-"""Requirements on agents, as records in data files: one frozen set for each revision of a protocol.
+"""Requirements that protocols make on agents, read from data files: one set for each protocol version.
 
 A set is the file `requirements/<set>.yaml`. A new file there is a new set: sets are listed nowhere else. After a
-revision is published, its set changes only by corrections, so that verdicts of different days stay comparable.
+protocol version is published, its set changes only by corrections, so that verdicts of different days stay comparable.
 """
 
 from collections.abc import Mapping
@@ -21,31 +21,33 @@ LEVELS: Final[tuple[Level, ...]] = ("must", "should", "may")
 @dataclass(frozen=True, slots=True)
 class Requirement:
     id: str
-    """`<set>/<group>.<name>`."""
+    """Id of the requirement, `<set>/<group>.<name>`, for example `a2a-1.0/card.public`."""
     level: Level
     section: str
-    """Section of the specification, as it numbers or names it."""
+    """Number or name of the specification's section that states the requirement."""
     source: str
-    """Link to that section."""
+    """URL of that section."""
     text: str
-    """Tested property, as one sentence in our words that is true of an agent that meets the requirement."""
+    """Tested property, as one sentence that is true of an agent that meets the requirement."""
     hint: str
-    """Advice on what to change in an agent that breaks it."""
+    """Advice on what to change in an agent that does not meet the requirement."""
     capability: str = ""
-    """Capabilities of the agents that it applies to, separated by commas. `not <capability>` means agents without it.
-    """
+    """Capabilities, separated by commas, that an agent must declare for the requirement to apply. `not <capability>`
+    means that the agent must not declare it. Empty applies to all agents."""
     probe: str = ""
-    """Name of the function that tests it, if a probe does."""
+    """Name of the probe function that tests the requirement; empty if no probe does."""
     schemas: tuple[str, ...] = ()
-    """Definitions in the schema file of the set that every message of the run must match, if no probe tests it."""
+    """Patterns of definitions in the set's schema file. If no probe tests the requirement, it is met if all messages
+    with these definitions are valid."""
     is_optional: bool = False
-    """True if a requirement with schemas does not apply to a run without a matching message."""
+    """True if the requirement does not apply when no message has one of its `schemas`. Otherwise it then counts as not
+    shown."""
     reason: str = ""
-    """Reason why it cannot be tested, if there are neither a probe nor schemas."""
+    """Reason why the requirement cannot be tested; empty if it has a probe or schemas."""
 
     @property
     def name(self) -> str:
-        """Id without the set: `<group>.<name>`."""
+        """Id of the requirement without the set: `<group>.<name>`."""
         return self.id.partition("/")[2]
 
     @property
@@ -55,15 +57,15 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class RequirementSet:
-    """Requirements of one protocol revision."""
+    """Requirements that one protocol version makes on agents."""
 
     name: str
-    """Name such as `a2a-1.0`: the stem of its requirement, schema and preset files."""
+    """Name of the set, such as `a2a-1.0`. The files with its requirements and its schema have this name."""
     protocol: str
     version: str
     title: str
     module: str
-    """Python module whose `SUITE` holds the probes."""
+    """Python module whose constant `SUITE` (`ProbeSuite`) holds the probes of the set."""
     requirements: tuple[Requirement, ...]
 
     def __getitem__(self, id: str) -> Requirement:
@@ -81,13 +83,14 @@ _KEYS: Final = frozenset(
 
 
 def set_names() -> tuple[str, ...]:
-    """Return the names of all sets, in alphabetical order."""
+    """Return the names of all requirement sets, in alphabetical order."""
     return tuple(sorted(each.name.removesuffix(".yaml") for each in _FOLDER.iterdir() if each.name.endswith(".yaml")))
 
 
 @cache
 def load_set(name: str) -> RequirementSet:
-    """Return the set of a name. Raises KeyError if no set has it, and ValueError if its file is invalid."""
+    """Return the requirement set with this name. Raises KeyError if there is no such set, and ValueError if its file is
+    invalid."""
     if name not in set_names():
         raise KeyError(name)
     text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Triggers: inputs that make an agent show a behaviour that the probes judge.
+"""Triggers: inputs that make an agent show a behaviour, so that probes can judge it.
 
 A trigger is a text and, if the server has several agents, the agent that shows the behaviour. A file of triggers, or a
 preset (`presets/<name>.yaml`), maps behaviours to triggers:
@@ -35,26 +35,27 @@ BEHAVIOURS: Final[Mapping[str, str]] = {
     "calls": "calls a tool that its caller offers",
     "message": "answers with a message instead of a task",
 }
-"""Behaviours that probes may need, each with a description."""
+"""Names of the behaviours that probes may need, each with a description that follows "the agent"."""
 
 
 class TriggerError(ValueError):
-    """Error for an invalid file of triggers; the message names the place."""
+    """Error for an invalid file of triggers or an unknown behaviour; the message names the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
     text: str
     agent: str = ""
-    """Name of an agent on the same server. Empty means the agent that is judged."""
+    """Name of the agent of the server that shows the behaviour. Empty means the agent that is judged."""
     answer: Any = "Babelgate"
     """Answer to the question that the agent asks."""
     data: Any = None
-    """Structured input in addition to the text, for agents that need it."""
+    """Structured input, for agents that need more than a text, or another form."""
     is_from_user: bool = True
-    """False for the default trigger: the user gave none, so it is unknown whether the agent shows the behaviour."""
+    """False for the default trigger. Then it is unknown whether the agent shows the behaviour."""
     is_never: bool = False
-    """True if the user states that the agent never shows this behaviour, where the protocol leaves it the choice."""
+    """True if the user states that the agent never shows this behaviour. Requirements that need the behaviour then do
+    not apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,15 @@ class Triggers:
         return behaviour in self.by_behaviour
 
     def __getitem__(self, behaviour: str) -> Trigger:
-        """Return the trigger for a behaviour, or by default a greeting. Raises KeyError for an unknown behaviour."""
+        """Return the trigger for a behaviour, or the text `Hello` if the user gave none. Raises KeyError for an unknown
+        behaviour."""
         if behaviour not in BEHAVIOURS:
             raise KeyError(behaviour)
         return self.by_behaviour.get(behaviour, Trigger("Hello", is_from_user=False))
 
     def with_texts(self, texts: Mapping[str, str]) -> "Triggers":
-        """Return these triggers with their texts replaced by those of the command line. Raises TriggerError."""
+        """Return a copy in which behaviours have the texts of the command line, by behaviour. Raises TriggerError for
+        an unknown behaviour."""
         merged = dict(self.by_behaviour)
         for behaviour, text in texts.items():
             if behaviour not in BEHAVIOURS:
@@ -80,7 +83,8 @@ class Triggers:
         return Triggers(merged)
 
     def without(self, behaviours: Iterable[str]) -> "Triggers":
-        """Return these triggers for an agent that never shows some behaviours. Raises TriggerError."""
+        """Return a copy that states that the agent never shows some behaviours. Raises TriggerError for an unknown
+        behaviour."""
         merged = dict(self.by_behaviour)
         for behaviour in behaviours:
             if behaviour not in BEHAVIOURS:
@@ -97,7 +101,8 @@ def preset_names() -> tuple[str, ...]:
 
 
 def read_triggers(source: str | None) -> Triggers:
-    """Read triggers from the preset or file `source`. If it is None, there are no triggers. Raises TriggerError."""
+    """Return the triggers in a preset or a file, which `source` names. If it is None, return empty triggers. Raises
+    TriggerError if there is no such preset or file, or if it is invalid."""
     if source is None:
         return Triggers()
     try:

@@ -1,5 +1,5 @@
-"""Verdicts on a requirement. A probe returns if the requirement is met, and otherwise raises an exception of this
-module."""
+"""Verdicts on a requirement, and the exceptions by which a probe reports them. A probe that returns means that the
+requirement is met."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,19 +14,21 @@ from babelgate.conformance.wire.exchange import Exchange
 class Verdict(StrEnum):
     PASS = "met"
     FAIL = "fail"
-    """The requirement is broken, or its precondition could not be met, which is a fault of the agent too."""
+    """A `must` requirement is broken, or its precondition could not be met, which is also a failure of the agent."""
     WARNING = "warning"
     """A `should` or `may` requirement is broken."""
     NOT_OBSERVED = "not shown"
-    """The agent could not be made to show the behaviour, so it is unknown whether a `must` is met."""
+    """The agent could not be made to show the behaviour, so it is unknown whether the requirement is met."""
     NOT_APPLICABLE = "not applicable"
-    """The agent does not declare the capability, or the requirement cannot be tested from outside."""
+    """The agent does not declare the capability that the requirement needs, or the requirement cannot be tested from
+    outside."""
     HARNESS_ERROR = "error of the check"
-    """The check itself failed: an exception in a probe, or a request of the check that breaks its schema."""
+    """The check itself failed: a probe raised an unexpected exception, or the check sent a request that violates its
+    schema."""
 
 
 class Outcome(StrEnum):
-    """Overall result for one revision of a protocol, from its mandatory requirements."""
+    """Overall result for one protocol version, from its mandatory requirements."""
 
     CONFORMANT = "conformant"
     """All applicable mandatory requirements were shown and are met."""
@@ -37,9 +39,9 @@ class Outcome(StrEnum):
 
 
 class Failed(Exception):
-    """Failure of a requirement.
+    """Exception by which a probe reports that a requirement is broken.
 
-    `actual` is shown as JSON. Without an `exchange`, the report shows the last one of the probe as evidence.
+    `actual` is shown as JSON. Without an `exchange`, the report shows the last exchange of the probe as evidence.
     """
 
     def __init__(self, expected: str, actual: Any = None, exchange: Exchange | None = None) -> None:
@@ -50,7 +52,8 @@ class Failed(Exception):
 
 
 class Prerequisite(Failed):
-    """Failure of a precondition. The requirement fails too, and another requirement covers the cause."""
+    """Exception by which a probe reports that a precondition of its test failed. Its requirement fails, too, and
+    another requirement covers the cause."""
 
 
 NO_TRIGGER: Final = "needs an input that makes the agent do it"
@@ -58,8 +61,8 @@ NO_TRIGGER: Final = "needs an input that makes the agent do it"
 
 
 class NotObserved(Exception):
-    """Signal that the agent broke no rule but did not show what the probe tests. `trigger`: the behaviour whose trigger
-    would help."""
+    """Exception by which a probe reports that the agent did not show what the probe tests, and broke no rule. `trigger`
+    is the behaviour whose trigger would help."""
 
     def __init__(self, why: str, trigger: str = "") -> None:
         super().__init__(why)
@@ -67,24 +70,25 @@ class NotObserved(Exception):
 
 
 class NotShown(NotObserved):
-    """Signal that the agent did something else than its trigger is meant to cause.
+    """Exception by which a probe reports that the agent did not show the behaviour that its trigger is meant to cause.
 
-    From outside, an agent that does not do what its trigger is for and an agent that reports it wrongly look the same.
+    This is no failure: from outside, an agent that does something else looks like one that reports the behaviour
+    wrongly.
     """
 
     def __init__(self, behaviour: str, did: str) -> None:
-        """Create the exception. `did`: what the agent did, as a phrase that follows "the agent"."""
+        """Create the exception. `did` is what the agent did instead, as a phrase that follows "the agent"."""
         super().__init__(f"with the trigger, the agent {did}", behaviour)
         self.did = did
 
 
 class NotApplicable(Exception):
-    """Signal that the requirement does not apply to this agent."""
+    """Exception by which a probe reports that its requirement does not apply to this agent."""
 
 
 def check(is_kept: bool, expected: str, actual: Any = None, exchange: Exchange | None = None) -> None:
-    """Raise Failed unless the requirement is met (`is_kept`). `expected` describes what should be true, `actual` what
-    was observed instead, and `exchange` shows it."""
+    """Raise Failed unless `is_kept` is true: the requirement is met. `expected` describes what should be true, `actual`
+    is what was observed instead, and `exchange` is the evidence."""
     if not is_kept:
         raise Failed(expected, actual, exchange)
 
@@ -94,9 +98,10 @@ BUSY: Final = 1.0
 
 
 async def check_busy(since: float, is_running: Callable[[], Awaitable[bool]]) -> None:
-    """Check that long work runs for BUSY seconds. Raises NotShown if it has ended before.
+    """Check that work of the behaviour `long` runs for at least BUSY seconds. Raises NotShown if it has ended before.
 
-    `since`: time of the event loop before the work began. There is no wait if starting it took longer than BUSY.
+    `since` is the time of the event loop before the work began. There is no check if starting the work took longer than
+    BUSY.
     """
     left = BUSY - (asyncio.get_running_loop().time() - since)
     if left > 0:
@@ -105,7 +110,8 @@ async def check_busy(since: float, is_running: Callable[[], Awaitable[bool]]) ->
 
 
 def check_shown(is_shown: bool, behaviour: str, did: str) -> None:
-    """Raise NotShown unless the behaviour was shown. `did`: the agent's action, as a phrase after "the agent"."""
+    """Raise NotShown unless `is_shown` is true: the agent showed the behaviour. `did` is what it did instead, as a
+    phrase that follows "the agent"."""
     if not is_shown:
         raise NotShown(behaviour, did)
 
@@ -115,22 +121,23 @@ class Result:
     requirement: Requirement
     verdict: Verdict
     expected: str = ""
-    """Property that should hold, for a failure; the reason, for any other verdict."""
+    """Description of what should be true, if the requirement failed; the reason of any other verdict."""
     actual: Any = None
-    """Value that was observed, for a failure."""
+    """Observed value that makes the requirement fail; None if there is none to show."""
     exchange: Exchange | None = None
-    """Exchange that is the evidence."""
+    """Exchange that is shown as evidence; None if there is none."""
     trigger: str = ""
-    """Behaviour whose trigger may help, if the requirement was not shown."""
+    """Behaviour whose trigger the user could give, if the agent did not show what is tested; otherwise empty."""
     is_prerequisite: bool = False
-    """True if it failed because of something that another requirement covers."""
+    """True if the requirement failed because of a precondition that another requirement covers (`Prerequisite`)."""
     exchanges: Sequence[Exchange] = field(default_factory=list[Exchange])
-    """All exchanges of its probe and the scenes that the probe used."""
+    """All exchanges of the probe, including those of the scenes that it used."""
     seconds: float = 0.0
 
     @property
     def is_kept(self) -> bool:
-        """True if the result does not prevent conformance."""
+        """True if the result does not prevent conformance: a `must` requirement is met or does not apply, or a `should`
+        or `may` requirement has any verdict but an error of the check."""
         if self.requirement.level != "must":
             return self.verdict is not Verdict.HARNESS_ERROR
         return self.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)

@@ -1,4 +1,4 @@
-"""The gateway: hub (journal, engine, log), in-process agents, settings, and command line."""
+"""The gateway: HTTP, hub, engine, journal, agents in this process, settings, console and command line."""
 
 from babelgate._renamed import refuse_former_name
 

@@ -1,4 +1,4 @@
-"""API keys: their form, and their digest, which is all that is stored."""
+"""API keys: their form, and their digest, which the gateway stores instead of the key."""
 
 import base64
 import hashlib

@@ -1,4 +1,5 @@
-"""Background tasks (asyncio) that are held until they end, and threads that cannot delay the end of the process."""
+"""Background tasks (asyncio) that are kept alive until they end, and threads that cannot delay the end of the
+process."""
 
 import asyncio
 import logging
@@ -10,15 +11,17 @@ from typing import Any, Final
 log = logging.getLogger("babelgate.background")
 
 _INTERRUPTED: Final = (0.2, 0.8)
-"""Seconds that a thread has to end after each interruption. Chosen, not measured."""
+"""Seconds that a thread has to end after its first and its second interruption. Chosen, not measured."""
 STOPPING: Final = 5.0
 """Seconds that cancelled tasks have to end. Chosen, not measured."""
 
 
 async def until_ended(act: Callable[[], None], give_up: Callable[[], None], seconds: float) -> bool:
-    """Run `act` in a thread. If it takes longer than `seconds`, call `give_up`, which should interrupt it.
+    """Run `act` in a thread. If it takes longer than `seconds`, call `give_up` up to three times, which should
+    interrupt it.
 
-    A thread that does not end even then is left behind. Return True if the thread ended.
+    Return True if the thread ended. Otherwise it is left behind, and does not keep the process alive. Raises the
+    exceptions of `act`.
     """
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -52,10 +55,11 @@ def _settle(ended: "asyncio.Future[None]", error: BaseException | None) -> None:
 
 
 class Failures:
-    """Log of unexpected exceptions of a task that serves others and continues after them. Each kind is logged once."""
+    """Log of unexpected exceptions of a long-running task, which continues after them. Exceptions of one type at one
+    place are logged once."""
 
     def __init__(self, name: str) -> None:
-        """Log the failures of the task `name`."""
+        """Create the log. `name` is that of the task in log lines."""
         self._name = name
         self._seen: set[tuple[str, int]] = set()
 
@@ -72,7 +76,7 @@ class Failures:
 
 
 class Tasks:
-    """Background tasks that are kept alive until they end, and whose failures are logged."""
+    """Set of background tasks, which keeps them alive until they end and logs their failures."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()

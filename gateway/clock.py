@@ -1,9 +1,9 @@
-"""Wall clock and monotonic clock: one for points in time, and one for waiting.
+"""Wall clock for points in time, and monotonic clock for waiting.
 
-People and NTP set the system's clock forward and back. So nothing that waits within one life of the gateway uses it:
-delayed starts, times to live, questions that expire, retries, grace. Times that an earlier process stored can be
-compared with nothing else. They are compared with the wall clock once, when the gateway loads them. If the clock was
-set back meanwhile, the elapsed time counts as zero.
+People and NTP set the system's clock forward and back. So a timer within one process never uses it: delayed starts,
+times to live, expiring questions, retries, grace periods. Times that an earlier process stored can only be compared
+with the wall clock. This happens once, when the gateway loads them. If the clock was set back meanwhile, the elapsed
+time counts as zero.
 """
 
 import time
@@ -26,14 +26,14 @@ def _steady() -> int:
 @dataclass(frozen=True, slots=True)
 class Clock:
     now: Callable[[], int] = _now
-    """Microseconds since 1970, UTC: for times that are stored and shown."""
+    """Function that returns the wall clock in microseconds since 1970, UTC: for times that are stored and shown."""
     steady: Callable[[], int] = _steady
-    """Microseconds since an arbitrary moment: for waiting. The clock is never set, and the event loop's timers use the
-    same one."""
+    """Function that returns a monotonic clock in microseconds since an arbitrary moment: for waiting. It does not jump
+    when the system's time is set, and the event loop's timers use the same clock."""
 
 
 def format_time(at: int | None) -> str | None:
-    """Return a time in RFC 3339, in UTC, with microseconds. `at` is in microseconds since 1970."""
+    """Return a time in RFC 3339, in UTC, with microseconds, or None for None. `at` is in microseconds since 1970."""
     return (
         None
         if at is None

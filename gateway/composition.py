@@ -1,4 +1,4 @@
-"""Composition of the hub: creates all of its parts and wires them."""
+"""Composition of the hub: creates all of its parts and connects them."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from babelgate.canonical.fault import FaultError
+from babelgate.gateway.agents.processes.agent import ProcessAgent
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.tokens.redemption import redeem
 from babelgate.gateway.clock import Clock
@@ -52,27 +53,27 @@ from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.shared_rates import SharedRates
 
 _EXPIRY_HEARTBEATS: Final = 30
-"""Number of a leader's heartbeats between two checks for threads that expire."""
+"""Number of a leader's heartbeats between two checks for expired threads. Chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubOptions:
-    """Options of a hub that stay the same until it stops."""
+    """Options of a hub that need a restart to change."""
 
     writers: Mapping[str, WriterFactory] = field(default_factory=dict[str, WriterFactory])
-    """Writers of webhooks, by dialect."""
+    """Factories of the encoders of webhook bodies, by dialect, such as `a2a-1.0`."""
     webhook_protocols: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Protocols by the dialect of their webhooks."""
+    """Name of the protocol to which each webhook dialect belongs."""
     crons: Mapping[str, CronSubmit] = field(default_factory=dict[str, CronSubmit])
-    """Functions that submit a cron's run, by protocol."""
+    """Functions that submit the run of a cron, by the protocol of the cron."""
     power: bool = False
-    """True if a commit must survive the loss of power."""
+    """True if a commit must survive a power failure (`durability: power`)."""
     pooler: str | None = None
-    """URL by which PostgreSQL is read through a connection pool."""
+    """URL of a connection pool through which PostgreSQL is read; None to read directly."""
     standby: bool = False
     """True if the start waits for the database while another gateway uses it."""
     cluster: str | None = None
-    """Name of this node of a cluster that shares the database."""
+    """Name of this node in the cluster that shares the database; None for a single gateway."""
     audits: bool = False
     """True if deletions and refusals are recorded in the audit log."""
     clock: Clock = field(default_factory=Clock)
@@ -81,7 +82,7 @@ class HubOptions:
 
 
 class Current:
-    """Values of the current generation, for the parts of a hub."""
+    """Access of the hub's parts to the settings and agents of the current generation."""
 
     def __init__(self, generation: Callable[[], HubGeneration]) -> None:
         self.generation = generation
@@ -102,42 +103,42 @@ class Current:
         return self.generation().budgets
 
     def find_price(self, agent: str) -> PriceSettings | None:
-        """Return the prices of an agent, or None if it has none."""
+        """Return the prices of an agent's usage, or None if its settings have none."""
         try:
             settings = self.generation().registry.get_for_run(agent).settings
         except FaultError:  # removed from the configuration
             return None
         return None if settings is None else settings.price
 
-    def in_process(self) -> Sequence[InProcess]:
+    def in_process(self) -> Sequence[InProcess | ProcessAgent]:
         return self.generation().in_process
 
     def find(self, name: str) -> RegisteredAgent:
-        """Return an agent that callers can use. Raises not_found."""
+        """Return an agent that callers can use, by its name or UUID. Raises not_found."""
         return self.generation().registry.get(name)
 
     async def reach(self, name: str) -> RegisteredAgent:
-        """Return an agent that callers can use, after its detection. Raises not_found."""
+        """Return an agent that callers can use, by its name or UUID. If it is not available, detect it on its server
+        first. Raises not_found."""
         return await self.generation().registry.get_reachable(name)
 
     def find_for_run(self, name: str) -> RegisteredAgent:
-        """Return the agent of a committed run. Raises not_found."""
+        """Return the agent of a committed run, even if a reload has removed it. Raises not_found."""
         return self.generation().registry.get_for_run(name)
 
     async def reach_for_run(self, name: str) -> RegisteredAgent:
-        """Return the agent of a committed run, after its detection. Raises not_found."""
+        """Return the agent of a committed run, even if a reload has removed it. If it is not available, detect it on
+        its server first. Raises not_found."""
         return await self.generation().registry.get_reachable_for_run(name)
 
     async def check_url(self, url: str) -> object:
-        """Check that the gateway may call a URL of a caller. Raises invalid."""
+        """Check that the gateway may call a URL that a caller has named. Raises invalid if it may not."""
         return await self.generation().delivery.fetcher.check(url)
 
 
 def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Blobs, options: HubOptions) -> GatewayHub:
-    """Return a hub that is not started yet.
-
-    `generation` returns the current generation. `database` is the URL of the database that keeps the log.
-    """
+    """Return a hub with all its parts. The caller starts it. `generation` returns the current generation, `database` is
+    the URL of the log's database, and `blobs` the store of files."""
     clock, current, faults = options.clock, Current(generation), FaultCounts(options.clock)
     commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
     journal = _create_journal(database, commits, options)
@@ -212,7 +213,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
 
 @dataclass(frozen=True, slots=True)
 class _RunLimiters:
-    """Parts that may refuse a run, and the source of its spans."""
+    """Parts of the hub that may refuse a run, and the source of spans."""
 
     rates: RateLimiter
     budgets: Budgets
@@ -314,14 +315,15 @@ def _create_consents(journal: Journal, current: Current, options: HubOptions) ->
 
 
 class _Leader:
-    """Work of the node that leads a cluster."""
+    """Periodic work of the node that leads the cluster: crons, and the expiry of threads."""
 
     def __init__(self, crons: CronScheduler, expiry: Expiry) -> None:
         self._crons = crons
         self._expiry = expiry
 
     def handle_heartbeat(self, count: int) -> None:
-        """Check for due crons, and now and then for threads that expire. `count` is the number of the heartbeat."""
+        """Check for due crons, and every 30 heartbeats for expired threads. `count` is the number of heartbeats since
+        the node became the leader."""
         self._crons.wake()
         if count % _EXPIRY_HEARTBEATS == 0:
             self._expiry.restart()

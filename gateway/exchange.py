@@ -1,4 +1,5 @@
-"""The request that the current task handles: its connection, and its origin for the audit log."""
+"""Context of the request that the current asyncio task handles: its connection, its headers, and its caller for the
+audit log."""
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -11,17 +12,18 @@ from babelgate.adapters.kit.headers import read_line
 _HANG_UP: Final[ContextVar[Callable[[], None] | None]] = ContextVar("hang_up", default=None)
 
 SCOPE_KEY: Final = "babelgate.hang_up"
-"""Key of the function in a request's scope that closes its connection, if the server offers one."""
+"""Key in a request's ASGI scope of the function that closes its connection, if the server offers one."""
 
 
 class ActOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Request that caused an act, and its caller. All texts are empty for an act of the gateway itself."""
+    """Request that caused an act in the audit log, and its caller. For an act of the gateway itself, `subject` is
+    `gateway` and all other texts are empty."""
 
     request_id: str = ""
     trace_id: str = ""
     protocol: str = ""
     address: str = ""
-    """Address of the client, or of the last proxy."""
+    """IP address of the client, or of the last proxy before the gateway."""
     subject: str = ""
     owner: str = ""
     issuer: str = ""
@@ -36,10 +38,10 @@ _DESCRIBE: Final[ContextVar[Callable[[], ActOrigin] | None]] = ContextVar("descr
 def enter_exchange(
     scope: Any, describe: Callable[[], ActOrigin] | None = None, headers: dict[str, str] | None = None
 ) -> None:
-    """Store the connection of a request for `hang_up`, also for the tasks that its handler starts.
+    """Set the request that the current task handles. Tasks that its handler starts inherit it.
 
     `describe` returns the origin of the acts that the request causes. It is called only if there is such an act.
-    `headers` takes what `note_headers` adds to the response; None if it has no response.
+    `headers` collects the headers that `note_headers` adds to the response; None if there will be no response.
     """
     _SCOPE.set(scope)
     _HANG_UP.set(scope.get(SCOPE_KEY))
@@ -48,7 +50,7 @@ def enter_exchange(
 
 
 def current_origin() -> ActOrigin:
-    """Return the origin of an act that happens now."""
+    """Return the request and caller that cause an act in the current task, or the gateway itself outside a request."""
     describe = _DESCRIBE.get()
     return ActOrigin(subject="gateway") if describe is None else describe()
 
@@ -60,7 +62,8 @@ def find_request_header(name: bytes) -> str:
 
 
 def note_headers(headers: Mapping[str, str]) -> None:
-    """Add headers to the response of the current request, if it has not started. Does nothing outside a request."""
+    """Add headers to the response of the current request, if the response has not started. Do nothing outside a
+    request."""
     noted = _HEADERS.get()
     if noted is not None:
         noted.update(headers)
@@ -69,7 +72,7 @@ def note_headers(headers: Mapping[str, str]) -> None:
 def hang_up() -> None:
     """Close the connection of the current request before its response is complete.
 
-    The client treats the connection as lost: it reconnects or reports an error. Does nothing outside a request.
+    The client treats the connection as lost: it reconnects or reports an error. Do nothing outside a request.
     """
     close = _HANG_UP.get()
     if close is not None:

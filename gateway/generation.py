@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from babelgate.gateway.agents.processes.agent import ProcessAgent
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.outbound import Fetcher
@@ -20,34 +21,35 @@ from babelgate.gateway.settings.model import Limits, Webhooks
 from babelgate.gateway.settings.model import Retention as RetentionPolicy
 
 _SHARED_WINDOW: Final = 0.005
-"""Seconds for which a node of a cluster collects tokens, unless the settings say otherwise.
+"""Commit window of a node in a cluster, in seconds, unless the settings have `limits.window`.
 
-Its readers may be at other nodes, which receive what it stores one notice later.
+Chosen: readers may be at other nodes, which get the tokens of one commit by one notice.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSettings:
-    """Settings of a hub that a reload can change."""
+    """Settings of a hub that a reload can change. A `HubGeneration` is created from them."""
 
     limits: Limits = field(default_factory=Limits)
     budgets: Mapping[str, BudgetSettings] = field(default_factory=dict[str, BudgetSettings])
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     patience: float = 60.0
-    """Seconds after which a run is lost whose server does not come back (`recovery.patience`)."""
+    """Seconds for which the gateway tries to reach the server of an interrupted run before it fails the run
+    (`recovery.patience`)."""
     webhook_secret: str | None = None
     webhook_retries: Sequence[float] = field(default_factory=lambda: Webhooks().retries)
-    """Delays between the deliveries of a webhook, in seconds."""
+    """Pauses before the retries of a webhook delivery, in seconds."""
     wire: Literal["off", "failures", "all"] = "off"
-    """Runs whose exchanges with their servers stay in memory (`console.wire`)."""
+    """Runs whose HTTP exchanges with their agents' servers are kept in memory for the console (`console.wire`)."""
     is_shared: bool = False
     """True if other nodes share the database."""
     public_url: str | None = None
-    """URL at which browsers reach the gateway."""
+    """URL at which browsers reach the gateway (`public_url`); None if that is not set."""
     secrets_key: str | None = None
-    """Key that encrypts stored tokens."""
+    """Key by which tokens in the database are encrypted (`secrets_key`); None if that is not set."""
     issuer_urls: Mapping[str, str] = field(default_factory=dict[str, str])
-    """URLs of the issuers of callers' tokens, by their names."""
+    """URLs of the trusted token issuers, by the names that the settings give them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +62,18 @@ class HubGeneration:
     retention: RetentionPolicy
     rules: RunRules
     delivery: DeliveryRules
-    in_process: Sequence[InProcess]
-    """Agents that run in this process."""
+    in_process: Sequence[InProcess | ProcessAgent]
+    """Agents that are Python callables in this process."""
     public_url: str | None = None
-    """URL at which browsers reach the gateway."""
+    """URL at which browsers reach the gateway (`public_url`); None if that is not set."""
     secrets_key: str | None = field(default=None, repr=False)
-    """Key that encrypts stored tokens."""
+    """Key by which tokens in the database are encrypted (`secrets_key`); None if that is not set."""
     issuer_urls: Mapping[str, str] = field(default_factory=dict[str, str])
-    """URLs of the issuers of callers' tokens, by their names."""
+    """URLs of the trusted token issuers, by the names that the settings give them."""
 
     @classmethod
     def of(cls, registry: Registry, fetcher: Fetcher, settings: HubSettings) -> "HubGeneration":
-        """Return a generation with these agents and settings."""
+        """Return a generation with these agents and settings. `fetcher` calls the URLs of webhooks."""
         limits, secret = settings.limits, settings.webhook_secret
         has_own_window = not settings.is_shared or "window" in limits.model_fields_set
         return cls(
@@ -96,5 +98,5 @@ class HubGeneration:
             public_url=settings.public_url,
             secrets_key=settings.secrets_key,
             issuer_urls=settings.issuer_urls,
-            in_process=[agent for agent in registry.all_agents() if isinstance(agent, InProcess)],
+            in_process=[agent for agent in registry.all_agents() if isinstance(agent, InProcess | ProcessAgent)],
         )

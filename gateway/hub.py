@@ -53,17 +53,17 @@ from babelgate.gateway.storage.transaction import Transaction, read_meta, write_
 from babelgate.gateway.storage.unavailable import RETRY_AFTER
 
 _STOP_TIMEOUT: Final = 20.0
-"""Seconds that a stop takes at most, by default. Chosen, not measured."""
+"""Maximum duration of a stop by default, in seconds. Chosen, not measured."""
 
 
 class Drain:
-    """Switch that is set once, when the gateway begins to shut down."""
+    """Switch that is set once, when the gateway begins to shut down. Afterwards it refuses new runs."""
 
     def __init__(self) -> None:
         self.is_set = False
 
     def check(self) -> None:
-        """Raise shutting_down if the switch is set. Raises shutting_down."""
+        """Check that the gateway still accepts runs. Raises shutting_down if it does not."""
         if self.is_set:
             raise FaultError(
                 FaultCode.SHUTTING_DOWN,
@@ -74,7 +74,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The wired parts of a hub."""
+    """Connected parts of a hub, as `babelgate.gateway.composition.create_hub` creates them."""
 
     generation: Callable[[], HubGeneration]
     """Function that returns the current generation."""
@@ -99,7 +99,7 @@ class Parts:
     deliverer: Deliverer
     recovery: RunRecovery
     cluster: Cluster | None
-    """The node of a cluster; None if the gateway has the database for itself."""
+    """Membership of this node in a cluster; None if no other gateway shares the database."""
     crons: CronScheduler
     cron_submits: Mapping[str, CronSubmit]
     expiry: Expiry
@@ -115,135 +115,135 @@ class Parts:
 
 
 class GatewayHub:
-    """Entry point of all servers to threads, runs and agents."""
+    """Entry point of all servers to threads, runs and agents. It passes each call to one of its parts."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._started_at: float | None = None
         self.instance = ""
-        """UUID of the database, created at its first start."""
+        """UUID of the gateway's database, which identifies the gateway; empty before the start."""
         self._stopping = asyncio.Event()
         self.before_recovery: Callable[[], Awaitable[None]] | None = None
-        """Function that adds the agents of the administration API, before runs are continued."""
+        """Function that adds the agents of the administration API, called at the start before runs are continued."""
         self.before_drain: Callable[[], Awaitable[None]] | None = None
-        """Function that ends the programs that the gateway has started, when it begins to shut down."""
+        """Function that ends the programs that the gateway has started, called when it begins to shut down."""
 
     # Parts that servers use themselves
 
     @property
     def registry(self) -> Registry:
-        """The current agents."""
+        """Agents of the current generation."""
         return self._parts.generation().registry
 
     @property
     def journal(self) -> Journal:
-        """The writer of the log."""
+        """Journal that writes and reads the logs of threads."""
         return self._parts.journal
 
     @property
     def reads(self) -> JournalReads:
-        """Queries of threads, tasks, runs and logs."""
+        """Queries of threads, tasks, runs and logs, by owner."""
         return self._parts.reads
 
     @property
     def overview(self) -> Overview:
-        """Reads across threads, for the console."""
+        """Queries across the threads of all owners, for the console."""
         return self._parts.overview
 
     @property
     def changes(self) -> ChangeFeed:
-        """Hints about changed rows, for the console."""
+        """Notices about changed threads and agents, on which the console reads them again."""
         return self._parts.journal.changes
 
     @property
     def engine(self) -> Engine:
-        """The running runs."""
+        """Engine that executes runs."""
         return self._parts.engine
 
     @property
     def faults(self) -> FaultCounts:
-        """Number of failed runs by agent and fault."""
+        """Counts of failed runs since the start, by fault code and agent."""
         return self._parts.faults
 
     @property
     def store(self) -> items.ItemStore:
-        """The items of owners."""
+        """Store of items, by owner."""
         return self._parts.store
 
     @property
     def grants(self) -> GrantStore:
-        """The grants of threads to other owners."""
+        """Store of grants, by which owners share threads."""
         return self._parts.grants
 
     @property
     def assistants(self) -> assistants.AssistantStore:
-        """The assistants of owners."""
+        """Store of assistants, by owner."""
         return self._parts.assistants
 
     @property
     def crons(self) -> CronScheduler:
-        """The crons of owners."""
+        """Scheduler and store of crons, by owner."""
         return self._parts.crons
 
     @property
     def retention(self) -> RetentionSweep:
-        """The sweep that erases old threads."""
+        """Background task that erases idle threads."""
         return self._parts.retention
 
     @property
     def cluster(self) -> Cluster | None:
-        """The node of a cluster; None if the gateway has the database for itself."""
+        """Membership of this node in a cluster; None if no other gateway shares the database."""
         return self._parts.cluster
 
     @property
     def deliverer(self) -> Deliverer:
-        """The deliveries to webhooks."""
+        """Sender of events to webhooks."""
         return self._parts.deliverer
 
     @property
     def blobs(self) -> Blobs:
-        """The store of files."""
+        """Store of files."""
         return self._parts.blobs
 
     @property
     def administration(self) -> AdministeredState:
-        """The API keys, agents and disabled agents of the administration API."""
+        """API keys, agents and kill switches that the administration API has stored in the database."""
         return self._parts.administration
 
     @property
     def switches(self) -> Switches:
-        """The kill switches of agents."""
+        """Kill switches of agents, which refuse runs of disabled agents."""
         return self._parts.switches
 
     @property
     def consents(self) -> Consents:
-        """The authorizations by users."""
+        """Service that asks users for authorizations and stores the resulting tokens."""
         return self._parts.consents
 
     @property
     def budgets(self) -> Budgets:
-        """The budgets of the settings."""
+        """Budgets that limit the cost of runs."""
         return self._parts.budgets
 
     @property
     def held_runs(self) -> HeldRuns:
-        """The runs that a budget has paused."""
+        """Background task that continues runs which a budget has paused."""
         return self._parts.held_runs
 
     @property
     def auditor(self) -> Auditor:
-        """The receiver of refusals for the audit log."""
+        """Receiver of refusals and other events for the audit log."""
         return self._parts.auditor
 
     @property
     def observer(self) -> GatewayObserver:
-        """The receiver of reports for metrics."""
+        """Receiver of reports for metrics and traces."""
         return self._parts.observer
 
     # Startup and shutdown
 
     async def start(self) -> None:
-        """Open the journal, and continue the work of the process before.
+        """Open the journal, and continue the runs of the previous process.
 
         Pending runs keep their order, and paused tasks stay paused. Running runs are reattached, started again, or
         ended with a fault that states the reason.
@@ -281,18 +281,20 @@ class GatewayHub:
         parts.held_runs.start()
 
     def attach(self, registry: Registry) -> None:
-        """Connect agents that store their state in the gateway's database, before their first run."""
+        """Give the agents that store their state in the gateway's database access to it, before their first run."""
         for agent in registry.all_agents():
             if isinstance(agent, Attached):
                 agent.attach(self._parts.journal, self._parts.store)
 
     def show_config(self, digest: str) -> None:
-        """Tell the other nodes of the cluster which configuration this one works with."""
+        """Publish the digest of this node's configuration to the other nodes of the cluster, which report
+        differences."""
         if self.cluster is not None:
             self.cluster.nodes.config = digest
 
     def handle_reload(self) -> None:
-        """Apply what the parts of the hub keep in memory of a generation, after another one became current."""
+        """Update the parts of the hub that have values of a generation in memory, after a new generation has become
+        current."""
         self._parts.blobs.limit = self._parts.generation().limits.artifact
         self.engine.slots.refresh()
         self.held_runs.wake()
@@ -310,12 +312,12 @@ class GatewayHub:
 
     @property
     def is_stopping(self) -> bool:
-        """True once connections are being closed."""
+        """True once the hub closes the connections of readers, because it stops."""
         return self._stopping.is_set()
 
     @property
     def stopping(self) -> Awaitable[object]:
-        """Awaitable that is done when connections are closed."""
+        """Awaitable that is done when `is_stopping` becomes true."""
         return self._stopping.wait()
 
     async def drain(self) -> None:
@@ -335,16 +337,16 @@ class GatewayHub:
             await end()
 
     def close_readers(self) -> None:
-        """End every subscription to the log. Responses that wait for more of it are cut off."""
+        """End every subscription to a log. Responses that wait for more records are cut off."""
         self._stopping.set()
         self.journal.channels.close_all()
         self.changes.close()
         self.reads.close()
 
     async def stop(self, seconds: float = _STOP_TIMEOUT) -> None:
-        """Close subscriptions, release the runs, and commit the rest, in at most `seconds`.
+        """Close subscriptions, detach from the runs, and commit pending writes, in at most `seconds`.
 
-        Every step has a share of the time that is left: no agent and no database that hangs takes all of it.
+        Each step has a share of the remaining time, so that no agent and no database that hangs uses all of it.
         """
         parts = self._parts
         parts.drain.is_set = True
@@ -382,31 +384,31 @@ class GatewayHub:
 
     @property
     def uptime(self) -> float:
-        """Seconds since the start; 0 before it."""
+        """Seconds since `start` was called; 0 before."""
         return 0.0 if self._started_at is None else asyncio.get_running_loop().time() - self._started_at
 
     async def ready(self) -> str | None:
-        """Return why no run can be stored, or None if the database and the store of files accept writes."""
+        """Return why no new run can be stored, or None if the database and the file store accept writes."""
         if self._parts.drain.is_set:
             return "the gateway is shutting down"
         return await self._parts.readiness.check()
 
     async def sweep_files(self) -> int:
-        """Remove the files that no event names, and return their number."""
+        """Remove the files that no event refers to, and return their number."""
         return await self._parts.sweeper.sweep_files()
 
     # Agents
 
     def agents(self) -> Sequence[AgentInfo]:
-        """Return all agents."""
+        """Return the descriptions of all agents."""
         return [registered.info for registered in self.registry.all()]
 
     def agent(self, name: str) -> AgentInfo:
-        """Return one agent. Raises not_found."""
+        """Return the description of an agent by its name or UUID. Raises not_found."""
         return self.registry.get(name).info
 
     def introspectable_agent(self, name: str) -> Introspectable | None:
-        """Return an agent that can describe its graph, or None if it cannot. Raises not_found."""
+        """Return the client of an agent that can describe its graph, or None if the agent cannot. Raises not_found."""
         agent = self.registry.get(name).agent
         return agent if isinstance(agent, Introspectable) else None
 
@@ -481,7 +483,7 @@ class GatewayHub:
 
 
 def _load_instance(tx: Transaction) -> str:
-    """Return the UUID of the database, and create it at the first start."""
+    """Return the UUID of the gateway's database. At the first start, create and store it."""
     instance = read_meta(tx.connection, "instance")
     if instance is None:
         instance = str(uuid4())

@@ -1,4 +1,4 @@
-"""Public keys of another party, as a cache over its key set (RFC 7517) in a URL or a file.
+"""Cache of the public keys of another party, which publishes them as a key set (RFC 7517) at a URL or in a file.
 
 PyJWKClient is not used. It blocks the event loop, and while the other party is down, every signature with an unknown
 key would wait for another fetch.
@@ -28,18 +28,18 @@ from babelgate.gateway.signing_keys import describe_public_key
 log = logging.getLogger("babelgate.credentials")
 
 _TTL: Final = 300.0
-"""Seconds after which the keys are fetched again. Meanwhile the old ones are used."""
+"""Seconds after which the keys are fetched again. The cached keys are used meanwhile. Chosen."""
 _COOLDOWN: Final = 30.0
-"""Minimum seconds between two fetches for unknown key ids, which anyone can invent."""
+"""Minimum seconds between two fetches because of an unknown key id. Chosen: anyone can send invented ids."""
 _RETRY: Final = 5.0
-"""Minimum seconds between two fetches while there are no keys. Chosen: the gateway and the other party may start
+"""Minimum seconds between two fetches while the cache is empty. Chosen: the gateway and the other party may start
 together."""
 _MAX_AGE: Final = 86_400.0
-"""Seconds for which the keys are used although they cannot be fetched again."""
+"""Seconds for which cached keys are used if they cannot be fetched again. Chosen: a day."""
 FETCH_TIMEOUT: Final = 5.0
-"""Maximum seconds of one request for keys."""
+"""Maximum duration of each phase of a request for keys, in seconds. Chosen."""
 MAX_DOCUMENT: Final = 2**20
-"""Maximum size of a document, in bytes. Chosen: real key sets have a few kilobytes."""
+"""Maximum size of a key set or discovery document, in bytes. Chosen: real key sets have a few kilobytes."""
 _MAX_KEYS: Final = 100
 """Maximum number of keys in a key set. Chosen: issuers have fewer than ten."""
 _RSA_BITS: Final = 2048
@@ -47,7 +47,7 @@ _RSA_BITS: Final = 2048
 
 
 class KeysUnavailable(Exception):
-    """Raised if no keys are known and they cannot be fetched. `retry_after` is in seconds."""
+    """No keys are cached and they cannot be fetched. `retry_after` is the time until the next fetch, in seconds."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"retry after {retry_after} s")
@@ -55,15 +55,15 @@ class KeysUnavailable(Exception):
 
 
 class KeyFetchError(Exception):
-    """Failure to fetch the keys, with the reason for the log."""
+    """Failed fetch of a key set. The message is the reason, for the log."""
 
 
 FetchKeys = Callable[[], Awaitable[JsonObject]]
-"""Function that returns the key set. Raises KeyFetchError, and errors of HTTP and of files."""
+"""Function that fetches the key set. Raises KeyFetchError, and exceptions of httpx and of file access."""
 
 
 class KeySet:
-    """The current public keys of another party. All methods are called on one event loop."""
+    """Cache of the current public keys of another party. All methods are called on one event loop."""
 
     def __init__(
         self,
@@ -75,10 +75,10 @@ class KeySet:
         now: Callable[[], float] = time.monotonic,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the cache. Nothing is fetched before the first signature.
+        """Create the cache. Nothing is fetched before the first signature is to be verified.
 
-        `kind` and `name` are for the log: `issuer`, and its name. `fixed` is a key set that never changes, in the place
-        of `fetch`. `now` is a steady clock, in seconds.
+        `kind` and `name` are for the log: `issuer` and the issuer's name, for example. `fixed` is a key set that is
+        used instead of `fetch` and never changes. `now` is a steady clock, in seconds.
         """
         self._kind = kind
         self._name = name
@@ -88,13 +88,14 @@ class KeySet:
         self._keys: list[JsonObject] = []
         self._prepared: dict[tuple[int, str], Any] = {}
         self._fetched_at = -math.inf
-        """Time of the last successful fetch."""
+        """Time of the last successful fetch, in seconds of the steady clock."""
         self._tried_at = -math.inf
-        """Time of the last fetch."""
+        """Time at which the last fetch started, in seconds of the steady clock."""
         self._tasks = Tasks()
         self._task: asyncio.Task[None] | None = None
         self.revision = 0
-        """Number that changes with the keys. A token that was verified with an earlier revision is verified again."""
+        """Number that is incremented when the keys change. A token that was verified with an earlier revision is
+        verified again."""
         if fixed is not None:
             self._replace(fixed)
             self._fetched_at = math.inf
@@ -102,17 +103,22 @@ class KeySet:
     async def find(self, kid: str | None, algorithm: str) -> Any:
         """Return the public key for a token, or None if there is none. `kid` is the key id in the token.
 
-        A token without a key id needs a set with only one key for the algorithm. Raises KeysUnavailable.
+        For a token without a key id, a key is returned only if it is the only one for the algorithm. Raises
+        KeysUnavailable if the keys could not be fetched for a day (`is_usable`).
         """
         return await self._find(lambda: self._look_up(kid, algorithm))
 
     async def find_all(self, kid: str | None, algorithm: str) -> Sequence[Any]:
-        """Return the public keys that may have made a signature: those with its key id, or without any. Raises
-        KeysUnavailable."""
+        """Return the public keys that may have made a signature: those with its key id, and those without an id.
+
+        Return all keys for the algorithm if `kid` is None. Raises KeysUnavailable if the keys could not be fetched for
+        a day (`is_usable`).
+        """
         return await self._find(lambda: self._look_up_all(kid, algorithm)) or ()
 
     async def _find(self, look_up: Callable[[], Any]) -> Any:
-        """Return what a look-up finds, after a fetch if it finds nothing. Raises KeysUnavailable."""
+        """Return the result of `look_up` on current keys. If it is None, fetch the keys and look up again. Raises
+        KeysUnavailable if the keys could not be fetched for a day (`is_usable`)."""
         self.refresh()
         if not self.is_usable:
             await self._fetch_at_most_every(_RETRY)
@@ -126,11 +132,12 @@ class KeySet:
 
     @property
     def is_usable(self) -> bool:
-        """True if there are keys, and they are not too old."""
+        """True if keys are cached, and were fetched less than a day ago."""
         return self._now() - self._fetched_at <= _MAX_AGE
 
     def refresh(self) -> None:
-        """Fetch the keys in the background if they are old. The current keys are used meanwhile."""
+        """Fetch the keys again in the background if they are older than five minutes. The cached keys are used
+        meanwhile."""
         age = self._now() - self._fetched_at
         if _TTL < age <= _MAX_AGE and self._now() - self._tried_at >= _COOLDOWN and not self._is_fetching:
             self._start()
@@ -168,7 +175,7 @@ class KeySet:
             log.warning("%s keys not fetched %s=%s reason=%s", self._kind, self._kind, self._name, reason)
 
     def _replace(self, document: JsonObject) -> None:
-        """Replace the keys by the public keys of a key set. Raises KeyFetchError if there are none."""
+        """Replace the cached keys by the public keys of a key set. Raises KeyFetchError if it has none."""
         keys = find_public_keys(document)
         if keys != self._keys:
             self._keys = keys
@@ -192,19 +199,22 @@ class KeySet:
         return found or None
 
     def _prepare(self, number: int, algorithm: str) -> Any:
-        """Return a key for an algorithm, or None if it is for another one."""
+        """Return the cached key with this index, parsed for an algorithm. Return None if the key is for another
+        algorithm."""
         if (number, algorithm) not in self._prepared:
             self._prepared[number, algorithm] = _prepare(self._keys[number], algorithm)
         return self._prepared[number, algorithm]
 
 
 async def read_key_file(path: Path) -> JsonObject:
-    """Return the key set in a file, like `load_key_file`, from a thread. Raises KeyFetchError, OSError."""
+    """Return the key set in a file as `load_key_file` does, but read it in a thread. Raises KeyFetchError for other
+    content, and OSError if the file cannot be read."""
     return await asyncio.to_thread(load_key_file, path)
 
 
 def load_key_file(path: Path) -> JsonObject:
-    """Return the key set in a file: a JSON object, or a public key in PEM. Raises KeyFetchError, OSError."""
+    """Return the key set in a file, which contains a key set in JSON or a public key in PEM. Raises KeyFetchError for
+    other content, and OSError if the file cannot be read."""
     with path.open("rb") as file:
         content = file.read(MAX_DOCUMENT)
     if content.lstrip().startswith(b"-----BEGIN"):
@@ -216,7 +226,8 @@ def load_key_file(path: Path) -> JsonObject:
 
 
 def parse_key_set(body: bytes, source: str = "the file") -> JsonObject:
-    """Return a document as a JSON object. Raises KeyFetchError."""
+    """Return the JSON object in a body. `source` names the origin of the body in errors. Raises KeyFetchError for
+    anything else."""
     try:
         document: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -227,7 +238,8 @@ def parse_key_set(body: bytes, source: str = "the file") -> JsonObject:
 
 
 def find_public_keys(document: JsonObject) -> list[JsonObject]:
-    """Return the public keys in a key set that may verify signatures. Raises KeyFetchError if there are none."""
+    """Return those of the first 100 keys in a key set that may verify signatures. Raises KeyFetchError if there are
+    none."""
     listed: Any = document.get("keys")
     entries = cast("list[Any]", listed)[:_MAX_KEYS] if isinstance(listed, list) else []
     keys = [cast("JsonObject", key) for key in entries if _is_for_signatures(key)]
@@ -237,7 +249,7 @@ def find_public_keys(document: JsonObject) -> list[JsonObject]:
 
 
 def _is_for_signatures(key: object) -> bool:
-    """Return True for a public key that may verify signatures (RFC 7517, 4)."""
+    """Return True for a JSON Web Key that is public and may verify signatures (RFC 7517, 4)."""
     if not isinstance(key, Mapping):
         return False
     members = cast("JsonObject", key)

@@ -1,4 +1,4 @@
-"""Observer of the gateway: its parts report what happens, and metrics and logs follow from the reports.
+"""Observer of the gateway: its parts report what happens, and metrics, traces and logs are made from the reports.
 
 This module imports nothing of Babelgate, so every part may import it.
 """
@@ -12,31 +12,32 @@ from typing import Any, Final, NamedTuple, Protocol
 _TRACEPARENT: Final = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(-.*)?"
 )
-"""`traceparent` of W3C Trace Context, section 3.2. Ids of zeros and the version ff are invalid."""
+"""Value of the header `traceparent` (W3C Trace Context, section 3.2). Ids of zeros and the version ff are invalid."""
 
 
 # Traces
 
 
 class RequestSpan(Protocol):
-    """Span of a request."""
+    """Span of a caller's request."""
 
     @property
     def ids(self) -> tuple[str, str]:
-        """Ids of the trace and of the span."""
+        """Ids of the trace and of the span, in hex digits."""
         ...
 
     def end(self, route: str, status: int, attributes: Mapping[str, str]) -> None:
-        """End the spans of the request and of its operation, after the last byte of the response."""
+        """End the spans of the request and of its operation, after the last byte of the response. `route` is the path
+        with names of parameters."""
         ...
 
 
 class CallSpan(Protocol):
-    """Span of a call to another server."""
+    """Span of a call to an agent's server or to a webhook."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers that pass the trace on."""
+        """Headers by which the called server continues the trace."""
         ...
 
     def end(self, status: int | None = None, error: str | None = None) -> None:
@@ -46,87 +47,94 @@ class CallSpan(Protocol):
 
 
 class AttemptSpan(Protocol):
-    """Span of one attempt to run."""
+    """Span of one attempt of a run."""
 
     @property
     def is_recording(self) -> bool:
-        """True if the span is sampled, so that its details are used."""
+        """True if the span is sampled, so that its attributes are exported."""
         ...
 
     @property
     def has_content(self) -> bool:
-        """True if the span takes messages and the data of tools."""
+        """True if the span records the text of messages and the data of tools."""
         ...
 
     def note_tool_started(self, call_id: str, name: str, arguments: object) -> None:
-        """Begin the span of a tool."""
+        """Start the span of a tool call, as a child of this span."""
         ...
 
     def note_tool_ended(self, call_id: str, result: object, error: str | None) -> None:
-        """End the span of a tool, with its result, or with an error unless that is None."""
+        """End the span of a tool call. `error` is the code of a fault; None after a success, which has a `result`."""
         ...
 
     def add_output(self, text: str) -> None:
-        """Add text of the agent's answer."""
+        """Add text of the agent's answer to the attribute with its output."""
         ...
 
     def end(self, error: str | None, tokens: Mapping[str, float]) -> None:
-        """End the span, and those of its tools that are open. `error` is the code of a fault; None after a success.
-        `tokens` has the numbers of tokens by kind."""
+        """End the span, and those of its tools that are open.
+
+        `error` is the code of a fault; None after a success. `tokens` has the numbers of tokens by kind: `input`,
+        `output`.
+        """
         ...
 
 
 class GatewayTraces(Protocol):
-    """Source of spans. Spans become the current ones of the task that starts them."""
+    """Source of spans. A span becomes the current one of the task that starts it."""
 
     def start_request(
         self, method: str, headers: Mapping[bytes, bytes], start_time: int, *, is_trusted: bool
     ) -> RequestSpan:
-        """Start the span of a request. Only a trusted caller's span is its parent.
+        """Start the span of a request, as a child of the span in its headers if the caller is trusted.
 
         `start_time` is in nanoseconds since 1970, UTC.
         """
         ...
 
     def read_context(self) -> Mapping[str, str]:
-        """Return the headers that describe the current span, as a run keeps them."""
+        """Return the headers that describe the current span, such as `traceparent`. A run stores them, so that its
+        attempts continue the trace."""
         ...
 
     def leave(self) -> None:
-        """Leave the current trace: what follows in this task belongs to none."""
+        """Leave the current trace, so that spans that this task starts later do not belong to it."""
         ...
 
     def start_attempt(
         self, context: Mapping[str, str], agent: str, version: str, attributes: Mapping[str, Any], question: str
     ) -> AttemptSpan:
-        """Start the span of an attempt of a run. `context` is that of the run, and `question` the text of its input."""
+        """Start the span of an attempt of a run. `context` has the trace headers of the run, and `question` is the text
+        of its input."""
         ...
 
     def start_call(self, agent: str, protocol: str, url: str) -> CallSpan:
-        """Start the span of an agent on a server. The requests of the current task become its children."""
+        """Start the span of a run on an agent's server. The HTTP requests of the current task become its children."""
         ...
 
     def start_post(self, context: Mapping[str, str], url: str) -> CallSpan:
-        """Start the span of a request to a webhook. `context` is that of the run."""
+        """Start the span of a post to a webhook. `context` has the trace headers of the run."""
         ...
 
 
 class GatewayObserver:
-    """Receiver of reports. This one ignores all of them; a subclass overrides the methods that it needs.
+    """Receiver of reports from all parts of the gateway. This class ignores them; a subclass overrides the methods that
+    it needs.
 
     Reports may come from any thread. Times are in seconds. A report must be fast: most are made on the event loop.
     """
 
     __slots__ = ()
     is_active = False
-    """True if reports about requests and events are used. Otherwise their senders may skip them."""
+    """True if the subclass uses reports about requests and events. Otherwise the parts may skip them."""
     traces: GatewayTraces | None = None
     """Source of spans; None if the gateway sends no traces."""
 
     # Callers
 
     def note_request(self, protocol: str, operation: str, status: int, seconds: float | None) -> None:
-        """Report a finished request. `seconds` is None for a stream. `status` is 0 if no response was started."""
+        """Report a finished request. `seconds` is its duration; None for a stream. `status` is 0 if no response was
+        started."""
 
     def note_stream_opened(self, protocol: str) -> None:
         """Report the start of a stream: server-sent events or a WebSocket."""
@@ -139,39 +147,43 @@ class GatewayObserver:
 
     def note_auth(self, method: str, result: str) -> None:
         """Report a check of a caller's credential. `method` is `key`, `token`, `certificate`, or `none` if none was
-        sent. `result` is
-        `accepted`, `refused`, or `unavailable` if the keys of the token's issuer are not known."""
+        sent.
+
+        `result` is `accepted`, `refused`, or `unavailable` if the keys of the token's issuer are not known.
+        """
 
     def note_jwks_fetch(self, issuer: str, result: str) -> None:
-        """Report a fetch of the keys of an issuer. `result` is `success` or `failed`."""
+        """Report a fetch of public keys. `issuer` is the name of the issuer, and `result` is `success` or `failed`."""
 
     # Runs
 
     def note_run_started(self, agent: str, waited: float | None) -> None:
-        """Report that an agent begins a run. `waited` is the time since it was due; None for later attempts."""
+        """Report that an agent begins a run. `waited` is the time in seconds since the run was due; None for later
+        attempts."""
 
     def note_first_event(self, agent: str, protocol: str, seconds: float) -> None:
-        """Report the first output of a run, and the time since it was due."""
+        """Report the first output of a run. `seconds` is the time since the run was due."""
 
     def note_run_ended(self, agent: str, protocol: str, outcome: str, seconds: float | None) -> None:
-        """Report the end of a run. `seconds` is None if it never started."""
+        """Report the end of a run. `outcome` is its status, and `seconds` its duration; None if it never started."""
 
     def note_tokens(self, agent: str, kind: str, count: float) -> None:
-        """Report tokens that an agent used, by its own count. `kind` is `input` or `output`."""
+        """Report the tokens that an agent says it has used in a run. `kind` is `input` or `output`."""
 
     def note_limited(self, limit: str) -> None:
         """Report a run that was refused by a limit: `rate`, `budget` or `chain`."""
 
     def note_cost(self, agent: str, currency: str, cost: float) -> None:
-        """Report the cost of an ended run, by the usage and the prices of its agent."""
+        """Report the cost of an ended run in a currency, computed from its usage and the prices in its agent's
+        settings."""
 
     # Servers of agents
 
     def note_upstream_failed(self, agent: str, fault: str) -> None:
-        """Report a failed attempt on a server. `fault` is the code of the fault."""
+        """Report a failed attempt to run an agent on its server. `fault` is the code of the fault."""
 
     def note_failover(self, agent: str) -> None:
-        """Report that another server is tried, because one could not be reached."""
+        """Report that a run is tried on another server of its agent, because the first one could not be reached."""
 
     def note_card_checked(self, agent: str, result: str) -> None:
         """Report the verification of the card of an agent's server. `result` is `verified` or `unverified`."""
@@ -183,10 +195,10 @@ class GatewayObserver:
     # Storage and webhooks
 
     def note_commit(self, commands: int, seconds: float) -> None:
-        """Report a transaction that was stored, and the number of its commands."""
+        """Report a committed transaction: the number of its commands, and its duration."""
 
     def note_read(self, seconds: float) -> None:
-        """Report a read of the database."""
+        """Report a read of the database, and its duration."""
 
     def note_webhook_post(self, outcome: str) -> None:
         """Report an attempt to deliver to a webhook: `delivered`, `failed`, or `gone` if the receiver ended it."""
@@ -194,11 +206,11 @@ class GatewayObserver:
     # Configuration
 
     def note_reload(self, mistakes: int) -> None:
-        """Report the start, or a reload of the configuration, and the number of its mistakes. With any, nothing was
-        changed."""
+        """Report the start, or a reload of the configuration. `mistakes` is the number of mistakes; if it is not 0,
+        nothing was changed."""
 
     def note_certificate(self, expires_at: float) -> None:
-        """Report the certificate of the gateway, and the time at which it ends, in seconds since 1970."""
+        """Report the gateway's TLS certificate. `expires_at` is the time at which it expires, in seconds since 1970."""
 
 
 NO_OBSERVER: Final = GatewayObserver()
@@ -209,7 +221,7 @@ NO_OBSERVER: Final = GatewayObserver()
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """The request that the current task handles."""
+    """Values that log lines show about the request that the current task handles."""
 
     request_id: str
     trace_id: str | None = None
@@ -217,7 +229,7 @@ class RequestContext:
     owner: str | None = None
     subject: str | None = None
     credential: str | None = None
-    """Identifier of the caller's credential, which is not secret."""
+    """Non-secret identifier of the caller's credential, such as the first digits of its digest."""
     protocol: str | None = None
     operation: str | None = None
     agent: str | None = None
@@ -231,7 +243,7 @@ class RequestContext:
 
 
 class RunContext(NamedTuple):
-    """The run that the current task executes."""
+    """Values that log lines show about the run that the current task executes."""
 
     owner: str
     protocol: str
@@ -242,12 +254,12 @@ class RunContext(NamedTuple):
 
 
 REQUEST: Final[ContextVar[RequestContext | None]] = ContextVar("request", default=None)
-"""Request of the current task. A run has the context of the request that started it."""
+"""Context of the request that the current task handles. A run has that of the request that started it."""
 RUN: Final[ContextVar[RunContext | None]] = ContextVar("run", default=None)
-"""Run of the current task, and of the tasks that its agent starts."""
+"""Context of the run that the current task executes, also in tasks that its agent starts."""
 
 
 def parse_traceparent(value: bytes) -> tuple[str, str] | None:
-    """Return the ids of the trace and of the caller's span, or None if the header is absent or invalid."""
+    """Return the trace id and the span id in a header `traceparent`, or None if the header is empty or invalid."""
     match = _TRACEPARENT.fullmatch(value.strip())
     return None if match is None else (match[1].decode(), match[2].decode())

@@ -24,14 +24,15 @@ from babelgate.canonical.fault import FaultCode, FaultError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Function (host, port) → addresses. Raises OSError for a name without an address."""
+"""Function that returns the addresses of a host and port. Raises OSError for a name without an address."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
-"""Host names in ASCII form, and addresses. A zone (`fe80::1%eth0`) and percent-encoding are not allowed."""
+"""Host names in ASCII form, and addresses, that a URL may contain. Zones (`fe80::1%eth0`) and percent-encoding are not
+allowed."""
 
 _UNICAST: Final = ipaddress.IPv6Network("2000::/3")
-"""Addresses that IANA assigns as global IPv6 unicast. The rest of the address space has special purposes."""
+"""Network of all addresses that IANA assigns as global IPv6 unicast. All other IPv6 addresses have special purposes."""
 _SPECIAL: Final = (
     # Not global by IANA's registries of special-purpose addresses, but global in some versions of `ipaddress`.
     ipaddress.IPv4Network("192.0.0.0/24"),
@@ -40,13 +41,14 @@ _SPECIAL: Final = (
     ipaddress.IPv6Network("3fff::/20"),
 )
 _CALL_HEADERS: Final = frozenset({"host", "connection", "accept-encoding", "content-length", "transfer-encoding"})
-"""Headers that the gateway sets itself, even if a caller names them."""
+"""Headers that the gateway sets itself. Values that a caller gives for them are ignored."""
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """URL that may be called, with the addresses of its host, which all passed the check."""
+    """URL that may be called, with the addresses of its host. All addresses passed the check, and only these are
+    connected to."""
 
     url: httpx.URL
     host: str
@@ -63,17 +65,18 @@ class PostResponse:
 
 
 async def lookup(host: str, port: int) -> Sequence[str]:
-    """Resolve a host name with the system's resolver, which also knows unusual forms of an address (`127.1`)."""
+    """Return the addresses of a host name from the system's resolver, which also accepts unusual forms of an address
+    (`127.1`)."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=1)  # SOCK_STREAM: each address once
     return [str(entry[4][0]) for entry in found]
 
 
 def _ignore_progress(_: int) -> None:
-    """Ignore the number of received bytes."""
+    """Ignore the number of received bytes. Default for `received`."""
 
 
 CheckUrl = Callable[[str], Awaitable[object]]
-"""Function like `Fetcher.check`. Raises invalid for a URL that may not be called."""
+"""Function that checks, like `Fetcher.check`, that the gateway may call a URL. Raises invalid."""
 
 
 class Fetcher:
@@ -112,7 +115,8 @@ class Fetcher:
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False)
 
     async def check(self, url: str) -> Pinned:
-        """Resolve the host of a URL and check every address. Raises invalid."""
+        """Resolve the host of a URL and check every address. Return the URL with the addresses. Raises invalid if the
+        host is unknown or an address is not allowed."""
         parsed = _parse_url(url)
         host = parsed.raw_host.decode("ascii")
         try:
@@ -140,8 +144,11 @@ class Fetcher:
         return _public(inner) or any(candidate in network for candidate in (address, inner) for network in self._allow)
 
     async def get(self, url: str, received: Callable[[int], None] = _ignore_progress) -> bytes:
-        """Return the body of a 2xx response. `received` is called with the number of bytes as they arrive. Raises
-        invalid for every failure, because the caller named the URL."""
+        """Download a URL, and return the body of its 2xx response. `received` is called with the number of bytes as
+        they arrive.
+
+        Raises invalid for every failure, because the caller named the URL.
+        """
         try:
             async with (
                 self._call_deadline(url),
@@ -156,15 +163,18 @@ class Fetcher:
             raise FaultError(FaultCode.INVALID, f"{url} cannot be fetched: {error}") from error
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes | LargeJson) -> PostResponse:
-        """Post a body, and return the response without its body. Raises invalid for a URL that may not be called, and
-        ConnectionError or TimeoutError if the call fails."""
+        """Post a body to a URL, and return the status of the response. Raises invalid for a URL that may not be called,
+        and ConnectionError or TimeoutError if the call fails."""
         async with self._call_deadline(url), self._send_request("POST", url, headers, body) as response:
             return PostResponse(response.status_code, response.headers.get("retry-after"))
 
     @asynccontextmanager
     async def _call_deadline(self, url: str) -> AsyncGenerator[None]:
-        """Limit the time of a whole call: a server that sends a byte now and then keeps all other timeouts from
-        firing."""
+        """Limit the duration of a whole call, and convert errors of httpx. Other timeouts do not fire if a server sends
+        a byte now and then.
+
+        Raises TimeoutError, ConnectionError, and invalid for illegal headers.
+        """
         try:
             async with asyncio.timeout(self._total_timeout):
                 yield
@@ -199,7 +209,8 @@ class Fetcher:
         headers: Mapping[str, str],
         body: bytes | LargeJson,
     ) -> httpx.Response:
-        """Return the response of the first address that accepts a connection."""
+        """Send a request to the pinned addresses in turn, and return the response of the first one that accepts a
+        connection."""
         call_headers = {"Host": pinned.url.netloc.decode("ascii"), "Connection": "close", "Accept-Encoding": "identity"}
         if isinstance(body, LargeJson):
             # Otherwise httpx sends chunks, which small servers (such as those of WSGI) do not read.
@@ -236,7 +247,8 @@ def _invalid_headers() -> FaultError:
 
 
 def _parse_url(url: str) -> httpx.URL:
-    """Parse a URL with the parser that the call uses, because a difference between two parsers could be exploited."""
+    """Parse a URL with the parser that the call uses, because a difference between two parsers could be exploited.
+    Raises invalid for a URL that may not be called."""
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, UnicodeError) as error:
@@ -253,8 +265,10 @@ def _parse_url(url: str) -> httpx.URL:
 
 
 def _embedded_ipv4(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address leads to, or the address itself. Such addresses are mapped (RFC 4291
-    §2.5.5.2), 6to4 (RFC 3056 §2) or NAT64 (RFC 6052 §2.1)."""
+    """Return the IPv4 address to which an IPv6 address leads, or the address itself if there is none.
+
+    An IPv4 address can be mapped (RFC 4291 §2.5.5.2), or embedded by 6to4 (RFC 3056 §2) or NAT64 (RFC 6052 §2.1).
+    """
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

@@ -1,4 +1,5 @@
-"""Functions of the gateway that the administration API and the console call."""
+"""Functions of the gateway's HTTP layer that the administration API and the console call, because they may not import
+that layer."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,25 +10,30 @@ from babelgate.gateway.settings.model import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayPort:
-    """Functions of the gateway that the administration API and the console call."""
+    """Functions of the gateway for the administration API and the console."""
 
     settings: Callable[[], Settings]
-    """Returns the settings in force."""
+    """Function that returns the settings in force."""
     sources: Callable[[], Mapping[str, str]]
-    """Returns the source of each setting that has no default value, by its key."""
+    """Function that returns the source of each setting that is not at its default, by its key. A source is a file, an
+    environment variable or an option, for example."""
     reload: Callable[[], Awaitable[Mapping[str, Sequence[str]]]]
-    """Reads the configuration again, and returns the report as lists of texts by name: `applied`, `needs_restart`,
-    `broken` and `mistakes`. With any mistakes, nothing was changed."""
+    """Function that reads the configuration again and applies it.
+
+    It returns lists of texts by name: `applied`, `needs_restart`, `broken` and `mistakes`. If there are mistakes,
+    nothing was changed.
+    """
     refresh_agents: Callable[[], Awaitable[None]]
-    """Applies the agents of the administration API."""
+    """Function that applies the agents which the administration API has stored in the database."""
     added_agents: Callable[[], frozenset[str]]
-    """Returns the names of the agents that were added by the administration API and are in force."""
+    """Function that returns the names of the agents that were added by the administration API and are in force."""
     count_streams: Callable[[], int]
-    """Returns the number of open streams of callers."""
+    """Function that returns the number of open streams of callers."""
     count_connections: Callable[[], tuple[int, int] | None]
-    """Returns the number of open connections of callers, and their maximum. None if another program accepts them."""
+    """Function that returns the number of callers' open connections, and the maximum number. It returns None if another
+    program accepts them."""
     issue_key: Callable[[Principal, float], str]
-    """Returns a new key that only this process accepts. It has the rights of a caller, until a time in seconds since
-    1970."""
+    """Function that returns a new API key that only this process accepts. It has the rights of a caller, and a time of
+    expiry in seconds since 1970."""
     revoke_key: Callable[[str], None]
-    """Stops accepting such a key."""
+    """Function that revokes a key of `issue_key`."""

@@ -1,4 +1,4 @@
-"""Configured agent as the rest of the gateway sees it: its description, the agent itself, and its settings."""
+"""Agent in the registry: its description, the client that runs it, and its settings."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,34 +14,35 @@ log = logging.getLogger("babelgate.registry")
 
 @dataclass(frozen=True, slots=True)
 class RegisteredAgent:
-    """Agent behind the gateway."""
+    """Entry of the registry for one agent."""
 
     info: AgentInfo
     agent: Agent | None
-    """Callable agent; None if it is broken and cannot be called."""
+    """Client that runs the agent; None if the agent is broken and cannot be called."""
     broken: str | None = None
-    """Reason why the agent is broken, on one line. If `agent` is set, its server did not describe it, and calls are
-    tried."""
+    """Reason why the agent is broken, on one line; None if it is not. If `agent` is set, the server did not describe
+    the agent, but calls are tried."""
     concurrency: int | None = None
     timeout: Timeout = field(default_factory=Timeout)
     idempotent: bool = False
     replay: bool = True
     forward: frozenset[str] = frozenset()
-    """Names of headers to forward, in lower case."""
+    """Names of the callers' headers to forward to the agent's server, in lower case."""
     instance: str | None = None
-    """Id of the gateway instance that the agent's server is, if it is a gateway."""
+    """Instance id of the agent's server, if that is a Babelgate; None otherwise."""
     detection: str = ""
     """Result of the detection of the server's protocol, on one line."""
     server: str | None = None
-    """URL of the server, if the settings name it without a single agent, so that all its agents are served."""
+    """URL of the server, if the command line or settings name only the server, so that all its agents are served; None
+    otherwise."""
     settings: AgentSettings | None = None
-    """Settings of the agent; None if it is not from `agents` of the settings."""
+    """Settings of the agent; None if it is not listed under `agents` in the settings."""
     described: AgentInfo | None = None
-    """Description of the agent before its settings were applied."""
+    """Description from the agent's server, before the settings have changed it."""
     detect: "Detect | None" = field(default=None, repr=False)
-    """Function that repeats the detection of a broken agent behind a URL."""
+    """Function that repeats the detection of a broken agent behind a URL; None if it cannot be repeated."""
     describe: "Describe | None" = field(default=None, repr=False)
-    """Function that fetches the schemas of the agent from its server."""
+    """Function that fetches the schemas of the agent from its server; None if its protocol has none."""
 
     def refuse(self, run_id: str = "-") -> FaultError:
         """Return the fault for a call of a broken agent, and log the reason.
@@ -55,7 +56,7 @@ class RegisteredAgent:
 
 
 Describe = Callable[[], Awaitable[Mapping[str, JsonObject]]]
-"""Function that returns the schemas of an agent. Raises the error that the server answers."""
+"""Function that returns the schemas of an agent, by name. Raises the fault with which the server answers."""
 Detect = Callable[[], Awaitable[Sequence[RegisteredAgent]]]
-"""Function that returns the agents in exchange for a broken one. If it is still broken, it is returned with its current
-reason."""
+"""Function that returns the agents that replace a broken one. If the agent is still broken, it returns that agent with
+the current reason."""

@@ -1,4 +1,5 @@
-"""The caller of a run, for those who act on its behalf. The caller's token is in memory only, as long as its run."""
+"""Caller in whose name the current task calls agents' servers. The caller's token is in memory only, as long as its
+run."""
 
 import base64
 import json
@@ -11,35 +12,39 @@ from babelgate.canonical.principal import Principal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegatingCaller:
-    """Caller on whose behalf the gateway calls an agent."""
+    """Caller in whose name the gateway calls an agent."""
 
     owner: str
     """Owner of the run's thread."""
     subject: str
     """Name of the caller (`babelgate.canonical.principal.Principal.subject`). Empty for runs of earlier releases."""
     token: str | None = field(default=None, repr=False)
-    """Token that the caller has sent. None for callers with an API key, and for runs that continue after a restart."""
+    """Token that the caller has sent. None for callers with other credentials, and for runs that continue after a
+    restart."""
     store: Any = field(default=None, repr=False)
-    """Tokens to which the caller has agreed (`babelgate.gateway.storage.agent_tokens.AgentTokenStore`). None outside of
-    a run, where the gateway cannot ask for an agreement."""
+    """Store of the tokens that users have granted by consent
+    (`babelgate.gateway.storage.agent_tokens.AgentTokenStore`). None outside of a run, where the gateway cannot ask for
+    consent."""
 
     @property
     def expires_at(self) -> float | None:
-        """Time at which the token expires, in seconds since 1970, UTC. None if that is not known."""
+        """Time at which the caller's token expires, in seconds since 1970, UTC. None if there is no token or it has no
+        claim `exp`."""
         return None if self.token is None else read_expiry(self.token)
 
 
 RUN_CALLER: Final[ContextVar[DelegatingCaller | None]] = ContextVar("run_caller", default=None)
-"""Caller of the run of the current task, or of its request. None for work without a request."""
+"""Caller of the run that the current task executes, or of the request that it handles. None for work of the gateway
+itself."""
 
 
 def act_for(principal: Principal) -> None:
-    """Set the caller of the requests to agents' servers that the current task makes without a run."""
+    """Set the caller in whose name the current task calls agents' servers outside of a run."""
     RUN_CALLER.set(DelegatingCaller(owner=principal.owner, subject=principal.subject, token=principal.token))
 
 
 def read_expiry(token: str) -> float | None:
-    """Return the claim `exp` of a token that was verified before. Return None if it has none."""
+    """Return the claim `exp` of a token that was verified before, in seconds since 1970. Return None if it has none."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

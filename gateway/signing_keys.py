@@ -1,4 +1,4 @@
-"""Private keys of the gateway, and the signatures and the key set that follow from them."""
+"""Private keys with which the gateway signs agent cards, and the public key set that it publishes."""
 
 import hashlib
 import json
@@ -31,38 +31,41 @@ _MAX_FILE: Final = 2**16
 _RSA_BITS: Final = 2048
 """Minimum size of RSA keys, in bits (RFC 7518, 3.3)."""
 _COORDINATE: Final = 32
-"""Length of each number in a signature by P-256, in bytes (RFC 7518, 3.4)."""
+"""Length of each of the two numbers in an ES256 signature, in bytes (RFC 7518, 3.4)."""
 _THUMBPRINT: Final = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
-"""Members of a key that its thumbprint covers (RFC 7638, 3.2 and RFC 8037, 2)."""
+"""Members of a public key from which its thumbprint is computed, by key type (RFC 7638, 3.2 and RFC 8037, 2)."""
 _ALGORITHMS: Final[Mapping[type, str]] = {
     EllipticCurvePublicKey: "ES256",
     Ed25519PublicKey: "EdDSA",
     RSAPublicKey: "RS256",
 }
-"""One algorithm for each kind of public key, by which PyJWT writes it as a JSON Web Key."""
+"""Algorithm by which PyJWT converts each kind of public key into a JSON Web Key."""
 _MAX_DOCUMENTS: Final = 1024
-"""Maximum number of signed documents that are kept. Chosen: two cards per agent, of some KB each."""
+"""Maximum number of signed documents in the cache. Chosen: two cards per agent, of some KB each."""
 
 
 class SigningKeyError(Exception):
-    """A file whose key cannot be used. The message is the reason, without the path and the content: a wrong path may be
-    a misplaced key."""
+    """File whose key cannot be used for signatures.
+
+    The message is the reason, without the path and the content: at a wrong path there may be another secret.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A private key, with its public half as a JSON Web Key."""
+    """Private key, with its public half as a JSON Web Key."""
 
     algorithm: str
     kid: str
-    """Thumbprint of the key (RFC 7638)."""
+    """Key id: the thumbprint of the public key (RFC 7638)."""
     jwk: JsonObject
-    """Public key, as others see it."""
+    """Public key as a JSON Web Key, as the gateway publishes it."""
     private_key: Any = field(repr=False)
 
 
 def read_signing_key(path: Path) -> SigningKey:
-    """Return the private key in a PEM file. Raises SigningKeyError."""
+    """Return the private key in a PEM file. Raises SigningKeyError if the file has no usable key, or one with a
+    password."""
     content = _read(path)
     try:
         key: Any = load_pem_private_key(content, None)
@@ -86,7 +89,7 @@ def _read(path: Path) -> bytes:
 
 
 def _describe_content(content: bytes) -> str:
-    """Return the reason why a file has no private key."""
+    """Return the reason why the content of a file cannot be read as a private key."""
     if b"-----BEGIN" not in content:
         return "the file is not PEM: expected -----BEGIN PRIVATE KEY-----"
     try:
@@ -115,7 +118,8 @@ def _algorithm_of(key: object) -> str:
 
 
 def describe_public_key(key: Any) -> JsonObject:
-    """Return a public key as a JSON Web Key (RFC 7517) without an id. Raises ValueError for keys of other kinds."""
+    """Return a public key as a JSON Web Key (RFC 7517) without an id. Raises ValueError for an unsupported kind of
+    key."""
     algorithm = next((name for kind, name in _ALGORITHMS.items() if isinstance(key, kind)), None)
     if algorithm is None:
         raise ValueError("not an RSA, EC or Ed25519 key")
@@ -125,23 +129,24 @@ def describe_public_key(key: Any) -> JsonObject:
 
 
 def thumbprint(jwk: JsonObject) -> str:
-    """Return the thumbprint of a public key (RFC 7638, 3)."""
+    """Return the thumbprint of a public key in base64url (RFC 7638, 3). It is used as key id."""
     members = {name: jwk[name] for name in _THUMBPRINT[jwk["kty"]]}
     text = json.dumps(members, sort_keys=True, separators=(",", ":"))
     return encode_base64url(hashlib.sha256(text.encode()).digest())
 
 
 class SigningKeys:
-    """Private keys of one generation of the settings. They sign documents, and keep them."""
+    """Private keys of one generation of the settings, and a cache of the documents that they have signed."""
 
     def __init__(self, keys: Sequence[SigningKey], jwks_url: str | None) -> None:
-        """Create the keys. `jwks_url` is where others get the public keys; None if the gateway does not know it."""
+        """Create the signer. `jwks_url` is the URL of the published key set, for the header `jku` of signatures; None
+        if the gateway does not know its own URL."""
         self._keys = keys
         self._headers = [encode_protected(_header_of(each, jwks_url)) for each in keys]
         self._documents: OrderedDict[bytes, JsonObject] = OrderedDict()
-        """Signed documents by the digest of the unsigned ones."""
+        """Signed documents, by the digest of the unsigned document."""
         self.jwks: JsonObject = {"keys": [each.jwk for each in keys]}
-        """Public keys (RFC 7517)."""
+        """Key set with all public keys (RFC 7517), as the gateway publishes it."""
 
     @property
     def kids(self) -> Sequence[str]:
@@ -149,14 +154,16 @@ class SigningKeys:
         return [each.kid for each in self._keys]
 
     def sign(self, payload: bytes) -> Sequence[Mapping[str, str]]:
-        """Return a signature by each key, in the order of the settings. The same payload has the same signatures."""
+        """Return a signature of the payload by each key, in the order of the settings. The same payload always has the
+        same signatures."""
         return [
             {"protected": header, "signature": encode_base64url(_sign(key, signing_input(header, payload)))}
             for key, header in zip(self._keys, self._headers, strict=True)
         ]
 
     def find_signed(self, digest: bytes, make: Callable[[], JsonObject]) -> JsonObject:
-        """Return the signed document for a digest of the unsigned one. It is made once, as long as the keys stay."""
+        """Return the signed document from the cache, by the digest of the unsigned document. If it is not cached, call
+        `make` and cache its result."""
         document = self._documents.get(digest)
         if document is None:
             document = self._documents[digest] = make()
@@ -171,7 +178,7 @@ def _header_of(key: SigningKey, jwks_url: str | None) -> JsonObject:
 
 
 def _sign(key: SigningKey, content: bytes) -> bytes:
-    """Return the signature of a content. It is always the same, so that all nodes serve a card with one ETag."""
+    """Return the signature of a content. It is deterministic, so that all nodes serve a card with one ETag."""
     match key.algorithm:
         case "ES256":
             # RFC 6979. PyJWT 2.15.1 signs with a random number.

@@ -1,4 +1,4 @@
-"""A2A (Agent2Agent), 0.2.5 to 0.3 and 1.0: JSON-RPC and REST of both generations, agent cards, push notifications."""
+"""A2A (Agent2Agent), 0.2.5 to 0.3 and 1.0: JSON-RPC and REST of both versions, agent cards, push notifications."""
 
 import json
 from collections.abc import Sequence

@@ -16,7 +16,8 @@ _LONE_FILE: Final = "an artifact; its metadata marks a file of a message"
 
 
 def _carries(types: str, request: str) -> dict[Feature, Carry]:
-    """Return the features that both versions carry alike. `types` and `request` are names in one version."""
+    """Return the features that both versions carry in the same way. `types` and `request` are references to the
+    specification of one version: the names of its part type and of its send request."""
     return {
         Feature.TEXT: FULL,
         Feature.DATA: FULL,

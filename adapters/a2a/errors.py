@@ -1,4 +1,5 @@
-"""Faults ↔ A2A errors: one table of reasons, and the form of an error in each binding and version."""
+"""Conversion between faults and A2A errors: one table of reasons, and the form of an error in each binding and
+version."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ DOMAIN: Final = "a2a-protocol.org"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One kind of error: `google.rpc.ErrorInfo.reason` in 1.0."""
+    """One kind of A2A error, with its code in each binding. `name` is the `reason` of `google.rpc.ErrorInfo` in 1.0."""
 
     name: str
     code: int
@@ -24,15 +25,16 @@ class Reason:
     status: int
     """HTTP status in REST (specification 1.0.1, 5.4)."""
     rpc: str
-    """Code of `google.rpc.Code`."""
+    """Name of the gRPC status (`google.rpc.Code`), such as `NOT_FOUND`."""
     status_0_3: int
-    """HTTP status in REST of 0.3. The specification leaves it open; this is what the SDK of 0.3 sends."""
+    """HTTP status in REST of 0.3. The specification does not define it; this is the status that the SDK of 0.3
+    sends."""
     domain: str = DOMAIN
 
 
 def _gateway_reason(name: str, code: int, status: int, rpc: str) -> Reason:
-    """Return the reason of an error of this gateway, for which A2A has none: its name, its JSON-RPC code, its HTTP
-    status and its gRPC status (`rpc`)."""
+    """Return a kind of error that A2A does not define, with the domain of this gateway. `code` is its JSON-RPC code,
+    `status` its HTTP status in all versions, and `rpc` its gRPC status."""
     return Reason(name, code, status, rpc, status, "babelgate")
 
 
@@ -96,7 +98,7 @@ _REASON_BY_FAULT: Final = {
 
 
 def a2a_error(reason: str, message: str) -> FaultError:
-    """Return the error for one of A2A's own reasons."""
+    """Return an error with one of A2A's own reasons, such as `TASK_NOT_FOUND`."""
     codes = {"TASK_NOT_FOUND": FaultCode.NOT_FOUND, "TASK_NOT_CANCELABLE": FaultCode.TASK_ENDED}
     code = codes.get(reason, FaultCode.INVALID if REASONS[reason].code <= -32600 else FaultCode.UNSUPPORTED)
     return FaultError(code, message, a2a=reason)
@@ -131,10 +133,10 @@ def _details(fault: Fault, reason: Reason) -> list[JsonObject]:
 
 
 def error_object(fault: Fault, version: str) -> JsonObject:
-    """Return the error of a JSON-RPC response.
+    """Return the member `error` of a JSON-RPC response.
 
-    `data` is an array of details in 1.0 (9.5). It is free-form in 0.x, and omitted there: clients of 0.x are known to
-    expect the form that the server of their SDK sends.
+    In 1.0, `data` is an array of details (9.5). In 0.x it may have any form and is omitted, because clients of 0.x are
+    known to expect the form that the server of their SDK sends.
     """
     reason = reason_of(fault)
     error: JsonObject = {"code": reason.code, "message": fault.message}
@@ -157,11 +159,11 @@ def rest_error(fault: Fault) -> JsonObject:
 
 
 def rest_error_0_3(fault: Fault) -> JsonObject:
-    """Return the body of a REST error in 0.3, which the specification leaves open.
+    """Return the body of a REST error in 0.3, which the specification does not define. It has three members:
 
-    - `message`: sent by the server of the 0.3 SDK.
-    - `type`: read by the client of the SDK of 1.0 when it calls a server of 0.3.
-    - `code`: the code of the same error in JSON-RPC.
+    - `message`, which the server of the 0.3 SDK sends;
+    - `type`, which the client of the 1.0 SDK reads when it calls a server of 0.3;
+    - `code`, the code of the same error in JSON-RPC.
     """
     reason = reason_of(fault)
     words = reason.name.removesuffix("_ERROR").split("_")
@@ -185,7 +187,7 @@ _REASON_BY_CODE: Final = {reason.code: reason.name for reason in REASONS.values(
 
 
 def decode_error(answer: object, status: int = 200) -> FaultError:
-    """Return the error that a server sent instead of a result.
+    """Return the error that a server sent instead of a result. `status` is the HTTP status of the response.
 
     The answer is a JSON-RPC error, a `google.rpc.Status`, an error body of REST in 0.3, or the response of a proxy.
     `details` has the `reason`, the HTTP `status`, and the server's message as `said`. If another gateway named the time
@@ -212,7 +214,7 @@ def decode_error(answer: object, status: int = 200) -> FaultError:
 
 
 def _list_details(error: JsonObject) -> Iterator[JsonObject]:
-    """Yield the details of an error in 1.0."""
+    """Yield the objects in the details of an error in 1.0."""
     # `error.data` in JSON-RPC (specification 1.0, 9.5), `error.details` in REST (11.6).
     for name in ("data", "details"):
         listed = error.get(name)
@@ -222,7 +224,8 @@ def _list_details(error: JsonObject) -> Iterator[JsonObject]:
 
 
 def _decode_reason(error: JsonObject) -> str:
-    """Return the reason in the details of 1.0, else the one of the JSON-RPC code, else an empty text."""
+    """Return the reason in the details of an error in 1.0, or else the reason that belongs to its JSON-RPC code. Return
+    an empty text if there is no such reason."""
     for info in _list_details(error):
         reason: Any = info.get("reason")
         if isinstance(reason, str):

@@ -11,8 +11,8 @@ _METHODS: Final = {"0.3": ("tasks/get", "tasks/resubscribe"), "1.0": ("GetTask",
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the task and its stream in both versions. The stream begins with the first event, by a header of the
-    gateway: without it, a task that has ended has no stream."""
+    """Return two requests for each version: one for the task, and one for its stream. A header of the gateway makes the
+    stream begin with the first event; without it, a task that has ended has no stream."""
     found: list[Look] = []
     for version, (get, subscribe) in _METHODS.items():
         title, headers = f"A2A {version}", {"Content-Type": "application/json", "A2A-Version": version}

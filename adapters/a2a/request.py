@@ -1,4 +1,4 @@
-"""Invocation of an agent → the one message of an A2A request."""
+"""Conversion of an agent's invocation to the params of an A2A request, which has one message."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from babelgate.canonical import FilePart, Invocation, Message, Part, Record, Tex
 from babelgate.canonical.value import JsonObject
 
 RUN = "run"
-"""Key of the run's id among the ids of an upstream gateway."""
+"""Key under which `Invocation.origin` has the run's id on a server that is another gateway."""
 _DECLINED = "a refusal to answer is sent as an empty answer"
 
 
@@ -28,11 +28,15 @@ def request(
     extended: bool = False,
     offers_tools: bool = False,
 ) -> JsonObject:
-    """Return the params of a send. If `streams`, the response is a stream, else the server responds at once. If
-    `extended`, the Babelgate extension carries what A2A has no form for.
+    """Return the params of the request that sends an input or an answer to the agent's server. `past` are the records
+    of the task that is answered.
 
-    An answer goes to the task that asked. Any other input starts a new task in the context: the previous one has ended
-    before the gateway starts a run, and accepts no more input. `offers_tools`: send the caller's tools in ag2's form.
+    An answer goes to the task that asked. Any other input starts a new task in the same context, because the previous
+    task has ended, and accepts no more input.
+
+    - `streams` is True if the response is a stream. Otherwise, the server responds at once.
+    - `extended` adds the metadata of the Babelgate extension.
+    - `offers_tools` adds the caller's tools in the form of ag2.
     """
     call, uploads = split_uploads(call) if extended else (call, ())
     if extended and RUN in call.origin:  # the upstream gateway has the history of that run
@@ -57,15 +61,16 @@ def request(
 
 
 def _metadata(call: Invocation, uploads: Sequence[FilePart], *, extended: bool) -> JsonObject | None:
-    """Return the metadata of a new task, or None if there are none. If `extended`, they contain those of the Babelgate
-    extension."""
+    """Return the metadata of a request: those of the caller, and with `extended`, the entry of the Babelgate extension.
+    Return None if there are none."""
     metadata: JsonObject = {} if call.answers else {**call.metadata}
     extension = {**_extension_metadata(call), **encode_uploads(uploads)} if extended else {}
     return ({**metadata, URI: extension} if extension else metadata) or None
 
 
 def _extension_metadata(call: Invocation) -> JsonObject:
-    """Return the metadata of the Babelgate extension: parts of the invocation that A2A has no field for."""
+    """Return the entry of the Babelgate extension in the metadata: the parts of the invocation that A2A has no field
+    for."""
     extension: JsonObject = {} if call.answers else encode_start(call, RUN)
     tools = declared_tools(call.config)
     if tools is not None:
@@ -86,7 +91,8 @@ def _is_lossy(messages: Sequence[Message]) -> bool:
 
 
 def _message(call: Invocation, reply: AnswerMessage) -> Message:
-    """Return the caller's last message with the content of the reply."""
+    """Return the message to send: it has the id and members of the caller's last message, and the content of
+    `reply`."""
     last = call.messages[-1] if call.messages else Message()
     message_id = last.message_id or derived_id(call.run_id, "input")
     members: JsonObject = dict(last.extra.get(PROTOCOL) or {})
@@ -106,7 +112,8 @@ def _input(call: Invocation) -> tuple[Part, ...]:
 
 
 def _transcript(call: Invocation) -> tuple[Part, ...]:
-    """Return the history as one part of the message if the server has no context with it: A2A has no other place.
+    """Return the history of the conversation as one text part, or no part if the server has the context. A2A has no
+    other place for it.
 
     The last line announces the input, because servers join the texts of all parts without a separator.
     """
@@ -122,8 +129,8 @@ def _modes(value: object) -> Sequence[str]:
 
 
 def losses(call: Invocation, *, extended: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the parts of the input that A2A has no form for: the feature, and how it is lost. What the Babelgate
-    extension carries, if `extended`, is not lost."""
+    """Yield the losses of the input, as pairs of a feature and how it is lost: content that A2A has no form for. With
+    `extended`, the content that the Babelgate extension carries is not lost."""
     call = split_uploads(call)[0] if extended else call
     extension = _extension_metadata(call) if extended else {}
     if "message" in extension or "answers" in extension:

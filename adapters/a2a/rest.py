@@ -1,4 +1,5 @@
-"""REST operations of A2A, both generations: 1.0 right below the URL of an agent, 0.3 below its `/v1`."""
+"""Descriptions of the REST operations of A2A. The paths of 1.0 begin right after the URL of an agent, those of 0.3 with
+`/v1`."""
 
 from typing import Any, Final
 

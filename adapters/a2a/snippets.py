@@ -82,7 +82,8 @@ console.log(JSON.stringify(result));
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command and a program with the Python SDK for each version, and one in TypeScript for the newest."""
+    """Return the snippets that call an agent: for each version, a curl command and a program with the Python SDK, and
+    for the newest version also a program in TypeScript."""
     url = f"{base_url}/a2a/{agent}"
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
     new = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}

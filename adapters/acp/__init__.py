@@ -16,7 +16,7 @@ __all__ = ("adapter", "upstream")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return the row of the URL table."""
+    """Return the row for ACP in the table of URLs."""
     url = f"{base_url}/acp"
     body = f'{{"agent_name": "{label(agent)}", "input": [{{"role": "user", "parts": [{{"content": "Hello"}}]}}]}}'
     return (Example("ACP", url, f"curl -s {url}/runs -d '{body}'"),)

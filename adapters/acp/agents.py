@@ -1,4 +1,4 @@
-"""Agents in ACP: manifests, and names that are RFC 1123 labels."""
+"""Agents as ACP describes them: manifests, and names that are RFC 1123 labels."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,16 +15,19 @@ from babelgate.canonical.value import JsonObject
 
 
 def label(name: str) -> str:
-    """Return an agent's name as the RFC 1123 label that the OpenAPI document requires."""
+    """Return an agent's name as an RFC 1123 label, which the OpenAPI document requires: `_` and `.` become `-`."""
     # components.schemas.AgentName: `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`. SDK 1.0.3 accepts any string, and its own tests
     # use `slow_echo`. So any name is resolved, and labels are advertised.
     return re.sub(r"[_.]", "-", name)
 
 
 def labels(agents: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the agents' names by advertised name. The argument holds each agent's name and preferred name. An agent
-    that prefers its own name gets it. If several others prefer the same name, the first gets it, and the rest keep
-    their own names."""
+    """Return the gateway's names of the agents, by the names under which ACP callers see them. `agents` are pairs of
+    the gateway's name and the preferred name of an agent.
+
+    An agent that prefers its own name gets it. If several others prefer the same name, the first of them gets it, and
+    the rest keep the gateway's names.
+    """
     agents = list(agents)
     by_advertised = {name: name for name, preferred in agents if preferred == name}
     for name, preferred in agents:
@@ -34,18 +37,20 @@ def labels(agents: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def preferred_name(info: AgentInfo) -> str:
-    """Return the name on the agent's own ACP server if the agent has the same name here, and its label otherwise."""
+    """Return the name under which ACP callers should see an agent. It is the name on the agent's own ACP server, if the
+    gateway's name was made from it, and otherwise the gateway's name as a label."""
     native_name = _native_info(info).get("name")
     return native_name if isinstance(native_name, str) and legal_name(native_name) == info.name else label(info.name)
 
 
 def _native_info(info: AgentInfo) -> Mapping[str, Any]:
-    """Return what the agent's own ACP server reported about it."""
+    """Return the manifest data that the agent's own ACP server has reported. Return an empty object if the agent is on
+    no ACP server."""
     return info.metadata.get("acp") or {}
 
 
 def encode_agent(info: AgentInfo, advertised: str) -> w.AgentManifest:
-    """Return the agent's manifest."""
+    """Return the manifest of an agent, with the name `advertised`."""
     native = _native_info(info)
     metadata: JsonObject = dict(native.get("metadata") or {})
     if info.skills and not metadata.get("capabilities"):
@@ -73,7 +78,8 @@ def encode_agent(info: AgentInfo, advertised: str) -> w.AgentManifest:
 
 
 def _metadata(metadata: JsonObject) -> w.Metadata:
-    """Return the metadata of a manifest, or empty metadata if it is invalid."""
+    """Return the metadata for a manifest. Return empty metadata if the given ones do not have the form that ACP
+    requires."""
     try:
         return w.Metadata.model_validate(metadata)
     except ValidationError:  # configured by the operator in a form that clients of the protocol would reject
@@ -81,8 +87,8 @@ def _metadata(metadata: JsonObject) -> w.Metadata:
 
 
 def decode_agents(answer: object) -> list[AgentInfo]:
-    """Return the agents of a server, under names that are valid in this gateway. `upstream_name` returns the server's
-    own name. Raises invalid."""
+    """Return the agents in a server's response to `GET /agents`, with names that are valid in this gateway.
+    `upstream_name` returns the server's own names. Raises invalid for a malformed response."""
     response = validate(w.AgentsListResponse, answer)
     names: set[str] = set()
     infos: list[AgentInfo] = []
@@ -94,7 +100,7 @@ def decode_agents(answer: object) -> list[AgentInfo]:
 
 
 def is_announced(manifest: object) -> bool:
-    """Return True if the manifest announces the Babelgate extension."""
+    """Return True if a manifest announces the Babelgate extension. Return False also if the manifest is invalid."""
     try:
         metadata = validate(w.AgentManifest, manifest).metadata
     except FaultError:

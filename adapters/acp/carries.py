@@ -1,4 +1,5 @@
-"""Features that ACP carries. The losses of a run are reported in these words."""
+"""Features of runs that ACP carries whole, with a loss, or not at all. The texts of the losses are those that callers
+see."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,5 @@
-"""Faults in ACP: a status and one of three codes, or the `error` of a failed run."""
+"""Conversion of faults to ACP: the status and one of three codes in an error response, or the `error` of a failed
+run."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, cast
@@ -16,7 +17,7 @@ _AGENT_CODES: Final = {str(code): code for code in RELAYED}
 """Fault codes that are accepted from another gateway: a fault of that gateway itself is not a fault of this one."""
 
 _CODES: Final = frozenset({"server_error", "invalid_input", "not_found"})
-"""Error codes of the protocol."""
+"""Error codes that ACP defines."""
 
 _STATUSES: Final[Mapping[FaultCode, int]] = {
     **STATUSES,
@@ -34,11 +35,11 @@ _SERVER_ERRORS: Final = frozenset(
         FaultCode.LIMITED,
     }
 )
-"""Refusals that SDK 1.0.3 reports as `server_error`, although their status is 4xx."""
+"""Codes of faults that SDK 1.0.3 reports as `server_error`, although their status is 4xx."""
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error]:
-    """Return status and body of an error response."""
+    """Return the HTTP status and the body of an error response."""
     status = _STATUSES[fault.code]
     # SDK 1.0.3 responds with 400 to two different session ids, and with 422 to all other malformed requests.
     if fault.details.get("reason") == MISMATCH:
@@ -47,7 +48,7 @@ def encode_fault(fault: Fault) -> tuple[int, w.Error]:
 
 
 def _wire_code(code: FaultCode) -> Literal["not_found", "server_error", "invalid_input"]:
-    """Return the protocol's error code for a fault code."""
+    """Return the ACP error code for a fault code."""
     status = _STATUSES[code]
     if status == 404:
         return "not_found"
@@ -55,8 +56,8 @@ def _wire_code(code: FaultCode) -> Literal["not_found", "server_error", "invalid
 
 
 def encode_error(fault: Fault | None) -> w.Error:
-    """Return the `error` of a failed run. The words of an ACP agent are passed through unchanged. If its fault is not
-    known (None), the error is a general one."""
+    """Return the `error` of a failed run. The error of an agent on another ACP server is passed through unchanged. If
+    `fault` is None, return a general error."""
     if fault is None:
         return w.Error(code="server_error", message="The agent failed.")
     native: Mapping[str, Any] = fault.details.get("acp") or {}
@@ -72,12 +73,13 @@ def encode_error(fault: Fault | None) -> w.Error:
 
 
 def encode_own(fault: Fault | None) -> JsonObject | None:
-    """Return a fault as a member for places where ACP has no error, or None without a fault."""
+    """Return a fault as an object with its code and message, for places where ACP has no error. Return None if there is
+    no fault."""
     return None if fault is None else {"code": fault.code, "message": fault.message}
 
 
 def decode_fault(value: object) -> Fault | None:
-    """Return a fault that another gateway encoded with `encode_own`. Return None if it is not one."""
+    """Return the fault that another gateway has encoded with `encode_own`. Return None for any other value."""
     members = cast("JsonObject", value) if isinstance(value, dict) else {}
     words = members.get("message")
     if not isinstance(words, str):
@@ -86,7 +88,7 @@ def decode_fault(value: object) -> Fault | None:
 
 
 def decode_error(error: w.Error | None) -> Fault:
-    """Return the fault of a failed run, also if the server reports no `error`."""
+    """Return the fault of a failed run from its `error`. Return a general fault if the server reports none."""
     if error is None:
         return Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
     gateway_code = _AGENT_CODES.get(_gateway_code(error.data))
@@ -98,6 +100,7 @@ def decode_error(error: w.Error | None) -> Fault:
 
 
 def _gateway_code(data: object) -> str:
-    """Return the fault code that another gateway added to the error's data, or an empty text."""
+    """Return the fault code that another gateway has added to the data of an error. Return an empty text if there is
+    none."""
     members = cast("JsonObject", data).get(w.OWN) if isinstance(data, dict) else None
     return str(cast("JsonObject", members).get("code")) if isinstance(members, dict) else ""

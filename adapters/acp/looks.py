@@ -1,4 +1,4 @@
-"""Requests that read a run over ACP. A run of ACP is a task of the gateway."""
+"""Requests that read a run over ACP. What ACP calls a run is a task of the gateway."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from babelgate.adapters.kit.adapter import Look, LookTarget, ReadRequest
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the run, and the list of its events."""
+    """Return two requests: one for the run, and one for the list of its events."""
     path = f"/acp/runs/{target.task.task_id}"
     return (
         Look(version=VERSION, title="ACP run", request=ReadRequest(path=path)),

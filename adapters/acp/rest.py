@@ -1,4 +1,4 @@
-"""REST operations of ACP: the types of their bodies."""
+"""Descriptions of the REST operations of ACP: the types of their bodies."""
 
 from typing import Any, Final
 

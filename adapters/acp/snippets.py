@@ -28,7 +28,7 @@ asyncio.run(main())
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command, and a program with the Python SDK."""
+    """Return two snippets that call an agent: a curl command, and a program with the Python SDK."""
     name = label(agent)
     body = {"agent_name": name, "input": [{"role": "user", "parts": [{"content": "Hello"}]}]}
     return (

@@ -1,4 +1,4 @@
-"""Messages of ACP: OpenAPI 0.2.0 as implemented by SDK 1.0.3. Names are verbatim; unknown members are kept.
+"""Types of ACP messages: OpenAPI 0.2.0 as implemented by SDK 1.0.3. Names are verbatim, and unknown members are kept.
 
 Every null is written, as in the SDK: its TypeScript client distinguishes missing members from null.
 """
@@ -10,11 +10,12 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 SPEC: Final = "https://github.com/i-am-bee/acp/blob/e8299f8/docs/spec/openapi.yaml"
-"""The document that comments cite as OpenAPI 0.2.0. SDK 1.0.3 is in `python/src/acp_sdk` of the same commit."""
+"""URL of the document that comments cite as OpenAPI 0.2.0. SDK 1.0.3 is in `python/src/acp_sdk` of the same commit."""
 
 OWN: Final = "babelgate"
-"""Member for data that ACP has no place for, in parts, messages, runs, questions and answers. Other clients ignore it.
-If the Babelgate extension is active, it also holds the envelopes of runs and requests."""
+"""Name of the member in which the gateway writes data that ACP has no place for, in parts, messages, runs, questions
+and answers. Other clients ignore it. If the Babelgate extension is active, it also contains the envelopes of runs, and
+the extension's members of requests."""
 
 Mode = Literal["sync", "async", "stream"]
 Status = Literal["created", "in-progress", "awaiting", "cancelling", "cancelled", "completed", "failed"]
@@ -30,7 +31,7 @@ class _Wire(BaseModel):
 
 
 def dump(value: BaseModel) -> bytes:
-    """Return the JSON of a message."""
+    """Return an ACP object as JSON."""
     return value.model_dump_json().encode()
 
 
@@ -115,7 +116,8 @@ class RunCreateRequest(_Wire):
 
 class RunResumeRequest(_Wire):
     run_id: Uuid | None = None
-    """Required by the OpenAPI document, but sent by no client: the path identifies the run."""
+    """Id of the run to resume. The OpenAPI document requires it, but no client sends it, because the path identifies
+    the run."""
     await_resume: Object
     mode: Mode
 
@@ -164,7 +166,7 @@ class AgentsListResponse(_Wire):
 
 
 class RunEvent(_Wire):
-    """Change of a run. `run` is a full snapshot at that moment."""
+    """Event that reports a change of a run. `run` is the whole run at that moment."""
 
     type: Literal["run.created", "run.in-progress", "run.awaiting", "run.completed", "run.failed", "run.cancelled"]
     run: Run

@@ -1,5 +1,5 @@
-"""AIEF's Agent Protocol (E2B's): tasks, steps and artifacts below `/ap/v1`, with one agent per origin. A server and a
-client."""
+"""Adapter for AIEF's Agent Protocol, formerly E2B's: tasks, steps and artifacts below `/ap/v1`, with one agent per
+origin. It has a server and a client."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ __all__ = ("Client", "adapter", "discover", "upstream", "upstream_name")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return the row of the URL table."""
+    """Return one curl command that creates a task, for the table of URLs that the gateway prints at startup."""
     url = f"{base_url}/ap/v1"
     return (Example("AIEF", url, f"""curl -s {url}/agent/tasks -d '{{"input": "Hello"}}'"""),)
 

@@ -12,8 +12,11 @@ from babelgate.canonical.value import Json
 
 
 def decode_info(answer: Json = None) -> AgentInfo:
-    """Return the agent that `answer` describes, under a name that is valid in this gateway. `upstream_name` returns the
-    server's own name. Without a valid description, the agent is named `agent`."""
+    """Return the agent of a server. `answer` is the agent's description; without a valid one the agent gets the name
+    `agent`.
+
+    Its name is changed to a valid agent name. `upstream_name` returns the name at the server.
+    """
     try:
         described = validate(w.AgentInfo, answer)
     except FaultError:

@@ -1,4 +1,4 @@
-"""Features that AIEF carries. The losses of a step are reported in these words."""
+"""Table of how AIEF carries each feature. The losses of a step are reported in these words."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -55,4 +55,4 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     Feature.STATE: whole("the agent's changes are reported; the gateway stores the caller's changes", _EXTENSION),
     Feature.FORK: whole("the request names its starting point", _EXTENSION),
 }
-"""Features carried with the Babelgate extension, for clients that support it."""
+"""Carries of the features for clients that activated the Babelgate extension."""

@@ -1,8 +1,8 @@
-"""AIEF ↔ canonical model: names and contents of files, times, pages, inputs and answers. `write` builds the steps from
-a log.
+"""Conversion between AIEF and the canonical model: names and contents of files, pages, inputs and answers. Steps are
+in `write`.
 
-File names come from outside, from an upload or from an agent, and the protocol's clients save files under the names
-that they receive. So in both directions, a name is a single path segment that cannot leave its folder.
+File names come from uploads or agents, and clients of the protocol save files under the names that they receive. So in
+both directions, a name is a single path segment that cannot leave its folder.
 """
 
 import re
@@ -21,25 +21,26 @@ from babelgate.canonical.message import ReasoningPart
 from babelgate.canonical.value import Json, JsonObject
 
 PAGE_SIZE: Final = 10
-"""Default size of a page."""
+"""Default number of items on a page."""
 
 _NAME_BYTES: Final = 255
-"""Maximum length of a name, in bytes, on common file systems."""
+"""Maximum length of a file name, in bytes. From common file systems."""
 _FOLDER_LENGTH: Final = 1024
-"""Maximum length of a folder, in characters."""
+"""Maximum length of a folder's path, in characters. Chosen."""
 _LONG: Final = 4096
-"""Characters of a name that are processed. No real name is longer, and more would only take time."""
+"""Maximum number of characters of a name that are processed. Chosen: no real name is longer, and more would only take
+time."""
 _HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
-"""Control characters, line ends, lone surrogates, and characters that change the direction of writing, which can
-disguise a name."""
+"""Pattern for characters to remove from a name: control characters, line ends, lone surrogates, and characters that
+change the direction of writing and can disguise a name."""
 
 COSTS: Final = ("task_total_cost", "task_cumulative_cost")
-"""Members of `additional_output` with the cost of a task so far; the first of them is in its last step (agbenchmark
-0.0.10)."""
+"""Members of `additional_output` with a task's cost so far. agbenchmark 0.0.10 reads the first one from the task's last
+step."""
 
 
 def page_of(total: int, page: int, size: int) -> w.Pagination:
-    """Return the description of page number `page`, with `size` items of the `total`."""
+    """Return the pagination of a page: page number `page` of a list of `total` items, with `size` items on a page."""
     # Rounded up. The Python SDK 1.0.2 rounds down: nine items on no page at all.
     return w.Pagination(total_items=total, total_pages=-(-total // size), current_page=page, page_size=size)
 
@@ -48,7 +49,8 @@ def page_of(total: int, page: int, size: int) -> w.Pagination:
 
 
 def clean_name(name: str | None, default: str = "file") -> str:
-    """Return the last segment of a possible path as the name of a file, or `default` if nothing is left."""
+    """Return a safe file name: the last segment of `name`, without hidden characters and shortened. Return `default` if
+    nothing usable remains."""
     base = _HIDDEN.sub("", _shorten_name((name or "")[_last_separator(name or "") + 1 :])).strip()
     if not base.strip(". "):
         return default
@@ -66,12 +68,12 @@ def _last_separator(path: str) -> int:
 
 
 def _shorten_name(name: str) -> str:
-    """Return the beginning and the end of a long name: the end holds the type of the file."""
+    """Return a name with its middle removed if it is longer than `_LONG`. Its end has the extension of the file."""
     return name if len(name) <= _LONG else name[: _LONG // 2] + name[-_LONG // 2 :]
 
 
 def clean_folder(folder: str | None) -> str | None:
-    """Return a folder below the receiver's workspace. Return None for the workspace itself."""
+    """Return a path to a folder that stays below the receiver's workspace. Return None for the workspace itself."""
     if folder is None:
         return None
     # The Python SDK 1.0.2 joins `relative_path` and the file's name to its workspace without a check: `../../evil.txt`
@@ -85,8 +87,8 @@ def clean_folder(folder: str | None) -> str | None:
 
 
 def disposition(name: str) -> str:
-    """Return the Content-Disposition of a file: an ASCII name for all clients, and the full name for those that support
-    RFC 6266, section 4.3."""
+    """Return the header `Content-Disposition` for a file name: an ASCII name for all clients, and the full name for
+    those that support RFC 6266, section 4.3."""
     plain = re.sub(r'[^\x20-\x7e]|["\\%;]', "_", name)
     whole = f"; filename*=UTF-8''{quote(name, safe='')}" if plain != name else ""
     return f'attachment; filename="{plain}"{whole}'
@@ -96,14 +98,14 @@ def disposition(name: str) -> str:
 
 
 def artifact_id(artifact: Artifact) -> str:
-    """Return the wire id of an artifact. Agents choose ids freely: they may repeat in every run, and may have
-    characters that are illegal in a path."""
+    """Return the id of an artifact for callers. For artifacts of agents it is derived from the run and the agent's id,
+    because that id may repeat in another run or be invalid in a path."""
     agent_id = artifact.artifact_id or ""
     return agent_id if artifact.run_id is None else str(uuid5(NAMESPACE_OID, f"{artifact.run_id}/{agent_id}"))
 
 
 def encode_artifact(artifact: Artifact) -> w.Artifact:
-    """Return an artifact in its wire form."""
+    """Return an artifact in AIEF's form, with a safe file name and folder."""
     name = artifact.name or next((part.name for part in artifact.parts if isinstance(part, FilePart)), None) or ""
     folder = artifact.folder if artifact.folder is not None else name[: _last_separator(name) + 1]
     file_name = clean_name(name, "artifact")
@@ -117,8 +119,8 @@ def encode_artifact(artifact: Artifact) -> w.Artifact:
 
 
 def added_suffix(name: str, first: Part | None) -> str:
-    """Return the suffix that a file's name needs in order to show the file's type; empty if it needs none. `first` is
-    the first part of the artifact, if it has one."""
+    """Return the suffix to append to an artifact's file name so that the name shows the type, such as `.json`; or "".
+    `first` is the artifact's first part, or None."""
     if isinstance(first, FilePart):
         # OpenAPI v1 has no content type, so the name must show the type.
         return ".uri" if first.blob is None and first.url is not None else ""
@@ -128,8 +130,8 @@ def added_suffix(name: str, first: Part | None) -> str:
 
 
 def contents(artifact: Artifact) -> Iterator[bytes | str]:
-    """Yield the pieces of the file: bytes, or the hash of a stored file. The content of a URL is the URL itself;
-    nothing is fetched."""
+    """Yield the content of an artifact in pieces: bytes, or the hash of a stored file as a string. For a file given by
+    a URL, the content is the URL itself."""
     for part in artifact.parts:
         match part:
             case FilePart() if part.blob is not None:
@@ -147,32 +149,35 @@ def contents(artifact: Artifact) -> Iterator[bytes | str]:
 # Inputs and answers
 
 _GO_AHEAD: Final = frozenset({"y", "yes", "continue"})
-"""Inputs of steps that only request the next step."""
+"""Inputs of a step that say only that the agent shall continue."""
 
 
 def is_go_ahead(text: str | None) -> bool:
-    """Return True if the input of a step only requests the step. The protocol's Postman collection sends "y" with every
-    step. AIEF agents receive the task's input together with the step's, so they still know what to do."""
+    """Return True if the input of a step says only that the agent shall continue, such as the "y" in each step of the
+    protocol's Postman collection. In the first step of a task, the agent then gets the task's input instead."""
     return (text or "").strip().lower() in _GO_AHEAD
 
 
 def decode_input(text: str | None) -> Message:
-    """Return the input as a message. Without a text, the message has no text part, and the agent gets the text in the
-    data."""
+    """Return the text of an input as a user's message. None gives a message without parts, for an agent whose input is
+    only data."""
     return Message(role="user", parts=() if text is None else (TextPart(text=text),))
 
 
 def input_of(messages: tuple[Message, ...], data: Json) -> tuple[str | None, JsonObject]:
-    """Return the text and the data of a run that a caller of another protocol started."""
+    """Return the AIEF `input` and `additional_input` that correspond to the messages and the data of a run from another
+    protocol."""
     texts = [message.text for message in messages if any(isinstance(part, TextPart) for part in message.parts)]
     # Only strings: the Python client 1.1.0 accepts nothing else (StrictStr).
     return "\n".join(texts) if texts else None, data if isinstance(data, dict) else {}
 
 
 def decode_answer(body: w.RequestBody, schema: JsonObject | None) -> tuple[Json, Message]:
-    """Return the answer as a value, and as the caller's message. The protocol has a text and an additional object: the
-    text is the answer, or the object if there is no text. If the question has a schema, a text that holds a JSON object
-    or array is parsed."""
+    """Return the value of an answer, and the message that shows it to other readers. The value is the text, or the
+    additional object if there is no text.
+
+    If the question has a `schema`, a text that is a JSON object or array is parsed.
+    """
     more = body.additional_input or None
     data_parts: tuple[Part, ...] = () if more is None else (DataPart(data=more),)
     if body.input is None and more is not None:

@@ -1,4 +1,4 @@
-"""Faults in AIEF: a status and a message, or `additional_output.error` of a step."""
+"""Faults in AIEF: an HTTP status and a message, or the member `error` in `additional_output` of a step."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from babelgate.canonical.value import JsonObject
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error]:
-    """Return status and body of an error response."""
+    """Return the HTTP status and the body of an error response."""
     # OpenAPI v1, NotFoundResponse: `message` is required. The Python SDK's server responds with 422 to malformed
     # requests, the JavaScript SDK 1.0.5 with 400.
     error = w.Error(message=fault.message)
@@ -29,5 +29,5 @@ def encode_fault(fault: Fault) -> tuple[int, w.Error]:
 
 
 def encode_error(fault: Fault) -> JsonObject:
-    """Return a fault as the error of a step."""
+    """Return a fault as the JSON object `error` of a step."""
     return {"code": str(fault.code), "message": fault.message}

@@ -9,7 +9,8 @@ from babelgate.canonical import Feature
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the step of the run. If the agent marks steps, the run has several, and only the task shows them all."""
+    """Return one read of the run: its step. If the agent marks steps, the run has several, and the read is the task
+    with all steps."""
     path = f"/agent/{quote(target.task.agent, safe='')}/ap/v1/agent/tasks/{target.task.thread_id}"
     if Feature.STEP in target.features:
         return (Look(version=VERSION, title="AIEF task", request=ReadRequest(path=path)),)

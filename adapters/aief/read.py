@@ -1,9 +1,10 @@
-"""Responses of another AIEF server to its steps → events of one run.
+"""Decoding of the steps of another AIEF server as the events of one run.
 
-The response to a POST is authoritative, because later responses about a step are often wrong. Gateways like this one
-put into `additional_output` what a step has no field for, and mark it with a member `babelgate`. On any other server,
-it is the structured output; the members of AutoGPT's classic agent (`thoughts`, `last_action`, costs) are also decoded.
-The reader does no I/O: its caller fetches the files.
+Only the response to the POST of a step counts, because later responses about a step are often wrong. Another Babelgate
+puts what a step has no field for into `additional_output`, and marks it with a member `babelgate`.
+
+On any other server, `additional_output` is the structured output; members of AutoGPT's classic agent (`thoughts`,
+`last_action`, costs) are also decoded. The reader does no I/O: its caller fetches the files.
 """
 
 import mimetypes
@@ -55,26 +56,27 @@ from babelgate.canonical.json import as_list, as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _NAME_LENGTH: Final = 256
-"""Maximum length of a step's name, and of a loss's description, in characters. Chosen, not measured: OpenAPI v1 has no
+"""Maximum length of a step's name, and of a loss's text, in characters. Chosen, not measured: OpenAPI v1 has no
 limit."""
 _STATES: Final = frozenset({"input-required", "auth-required"})
-"""Values of `additional_output.status`, which only gateways send (docs/protocols/aief.md, Questions)."""
+"""Values of `additional_output.status` with which another Babelgate reports a question (docs/protocols/aief.md,
+Questions)."""
 _FEATURES: Final = frozenset(feature.value for feature in Feature)
-"""Names of the features."""
+"""Names of all features, for losses that a server reports."""
 _CITATION: Final = frozenset({"start", "end", "url", "title", "description"})
-"""Members of a citation."""
-"""Fault codes that blame the agent."""
+"""Members of a citation that are decoded."""
 _DOCUMENTED: Final = frozenset({"task_id", "input", "additional_input", "created_at"})
-"""Members of a step that are defined in the document and not decoded."""
+"""Members of a step that OpenAPI v1 defines and that are not needed."""
 _MOST_BYTES: Final = 64_000
-"""Maximum size of a step's undocumented members, in bytes. Chosen, not measured."""
+"""Maximum size of a step's stored undocumented members, in bytes. Chosen, not measured."""
 _TYPES: Final = mimetypes.MimeTypes()
-"""Media types that Python knows itself. Those of the operating system vary between machines."""
+"""Table of media types by file suffix that is built into Python. The operating system's table differs between
+machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvents:
-    """Events of one step. The events of its files belong between `content` and `ended`."""
+    """Events of one step, and the files that it reports. The events of the files go between `content` and `ended`."""
 
     content: Sequence[Event]
     ended: Sequence[Event]
@@ -82,20 +84,21 @@ class StepEvents:
 
 
 class StepReader:
-    """Reader of one run's steps. Feed it the response to each step, in order."""
+    """Reader of the steps of one run. It must receive the response to each step, in order."""
 
     def __init__(self, *, asks: bool = False, extended: bool = False) -> None:
         self.records = RecordReader(of_run=True)
         """Reader of the records that the server sends with the Babelgate extension."""
         self._extended = extended
-        """True if the extension was requested."""
+        """True if the client requested the Babelgate extension."""
         self._final: RunEnded | None = None
         self.stopped = False
-        """True if the run has no further steps."""
+        """True if the run has ended or asks a question, so that no further step is to be requested."""
         self.completed = False
-        """True if the run stopped with a last step, after which the task accepts another turn."""
+        """True if the run ended with a successful last step, so that the task accepts another turn."""
         self._asks_by_default = asks
-        """True if a step that is not the last one counts as a question, unless the server reports its kind."""
+        """True if a step that is not the last one counts as a question (the client's setting `steps: ask`), unless the
+        server reports whether it is one."""
         self._steps = 0
         self._open_question: InterruptRaised | None = None
         self._fault: Fault | None = None
@@ -105,7 +108,8 @@ class StepReader:
         self._lost: set[tuple[str, str]] = set()
 
     def read(self, response: Json) -> StepEvents:
-        """Return the events of a step. Raises invalid, agent_failed."""
+        """Return the events of a response with a step. Raises invalid for a malformed step, agent_invalid, and
+        agent_failed."""
         step = validate(w.Step, response)
         more = as_object(step.additional_output)
         if self._extended and (URI in more or self.records.active):
@@ -139,7 +143,8 @@ class StepReader:
         return StepEvents(events, (), step.artifacts or ())
 
     def _native_events(self, step: w.Step) -> Sequence[Event]:
-        """Return the members that the document does not define, for callers of AIEF."""
+        """Return a `Native` event with the members of the step that OpenAPI v1 does not define, for callers of AIEF; or
+        a loss if they are too large."""
         members = {name: value for name, value in (step.model_extra or {}).items() if name not in _DOCUMENTED}
         if not members:
             return ()
@@ -148,8 +153,8 @@ class StepReader:
         return (Native(protocol="aief", event=STEP, data=members),)
 
     def _read_records(self, step: w.Step, envelope: Json) -> Sequence[Event]:
-        """Return the events of a step's records; its other members are ignored. The end of the run is held back for
-        `end`. Raises agent_invalid."""
+        """Return the events of the records in a step from another Babelgate; the step's other members are ignored. The
+        `RunEnded` is stored for `end`. Raises agent_invalid if the last step came without the end of the run."""
         events: list[Event] = []
         for event in self.records.read(envelope):
             if isinstance(event, RunEnded):
@@ -163,12 +168,14 @@ class StepReader:
         return events
 
     def run_out(self) -> Sequence[Event]:
-        """Record that the server has no steps left, although none was marked as the last one."""
+        """Stop the run, because the server has no steps left although none was marked as the last one. Return a loss
+        that reports this."""
         self.stopped = True
         return self.note(Feature.STEP.value, "the agent's server marked no step as the last one")
 
     def end(self) -> Event | None:
-        """Return the event that ends the run. Return None if the records already reported why the run paused."""
+        """Return the event that ends the run: a question or a `RunEnded`. Return None if the records had the question
+        already."""
         if self.records.active:
             return self._final
         if self._open_question is not None:
@@ -180,7 +187,7 @@ class StepReader:
         return RunEnded(output=self._output, usage=self._usage)
 
     def note(self, feature: str, how: str) -> Sequence[Event]:
-        """Return the event of a loss, once per run."""
+        """Return a `LossNoted`, or nothing if the same loss was noted before in this run."""
         if (feature, how) in self._lost:
             return ()
         self._lost.add((feature, how))
@@ -214,8 +221,8 @@ class StepReader:
         return None
 
     def _text(self, step: w.Step, more: JsonObject, *, is_gateway: bool) -> str:
-        """Return the output without texts that are also reported elsewhere. Gateways repeat questions, data and faults
-        in the output, for clients that read nothing else."""
+        """Return the step's output without texts that its events also contain. Another Babelgate repeats questions,
+        data and faults in the output, for clients that read only the output."""
         text = step.output or ""
         if self._open_question is not None:
             question = self._open_question.message.text
@@ -229,7 +236,7 @@ class StepReader:
         return text
 
     def _count(self, usage: Mapping[str, Any]) -> None:
-        """Add the usage of a step to that of the run."""
+        """Add the usage of one step to that of the run, member by member."""
         for name, value in usage.items():
             before = self._usage.get(name)
             if isinstance(before, int | float) and isinstance(value, int | float):
@@ -238,13 +245,14 @@ class StepReader:
 
 
 def _json_in(text: str) -> Json:
-    """Return the JSON value of `text`, or `text` itself if it is not JSON."""
+    """Return a text parsed as JSON, or the text itself if it is not JSON."""
     value = parse_text(text)
     return text if value is ABSENT else value
 
 
 def _fault(error: Mapping[str, Any]) -> Fault:
-    """Return the fault in the agent's own words. A fault of the other gateway is reported as a fault of the agent."""
+    """Return the fault for the member `error` of a step. A code that does not blame the agent becomes agent_failed: if
+    the server is another Babelgate that failed, this gateway counts that as a failure of the agent."""
     code = error.get("code")
     is_agent_code = isinstance(code, str) and code in RELAYED
     return Fault(code=FaultCode(code) if is_agent_code else FaultCode.AGENT_FAILED, message=error["message"])
@@ -254,8 +262,8 @@ def _fault(error: Mapping[str, Any]) -> Fault:
 
 
 def _decode_interrupt(step: w.Step, more: JsonObject, *, auth: bool) -> InterruptRaised:
-    """Return the first question; others that are open arrive with the next step. Without a question in
-    `additional_output`, the whole output is the question. If `auth`, the question without a kind asks for
+    """Return the first question of a step; other open questions are repeated with the next step. Without `questions` in
+    `additional_output`, the output is the question. `auth`: a question without a kind is a request for
     authentication."""
     question = as_object(next(iter(as_list(more.get("questions"))), None))
     words, kind, schema = question.get("message"), question.get("kind"), question.get("schema")
@@ -309,7 +317,8 @@ def _progress(more: JsonObject, *, is_gateway: bool) -> Iterator[Event]:
 
 
 def _thoughts(more: JsonObject) -> str:
-    """Return the thoughts of AutoGPT classic: a text, or an object whose `speak` is already in the output."""
+    """Return the thoughts of AutoGPT's classic agent in `additional_output`: a string, or an object of which `text` and
+    `reasoning` are used."""
     thoughts = more.get("thoughts")
     if isinstance(thoughts, str):
         return thoughts
@@ -318,13 +327,13 @@ def _thoughts(more: JsonObject) -> str:
 
 
 def _cost(more: JsonObject) -> JsonObject:
-    """Return the cost of the task so far."""
+    """Return the cost of the task so far as a member of the run's usage, or {} if `additional_output` has none."""
     cost = next((more[name] for name in COSTS if name in more), None)
     return {"cost": cost} if isinstance(cost, int | float) and not isinstance(cost, bool) else {}
 
 
 def _last_action(more: JsonObject) -> Iterator[Event]:
-    """Yield the tool call for the command that AutoGPT's classic agent executed in this step."""
+    """Yield the events of a tool call for the command that AutoGPT's classic agent executed in this step."""
     action = as_object(more.get("last_action"))
     name, result = action.get("name"), action.get("result")
     if not isinstance(name, str) or not name:
@@ -358,8 +367,8 @@ def _tools(more: JsonObject, *, is_gateway: bool) -> Iterator[Event]:
 
 
 def decode_artifact(artifact: w.Artifact, content: bytes) -> ArtifactAdded:
-    """Return the event of one file. The name comes from outside and is cleaned, and the media type is guessed from it,
-    because the protocol has none (OpenAPI v1, Artifact)."""
+    """Return the event of one file. Its name is made safe, and its media type is guessed from the name, because the
+    protocol has none (OpenAPI v1, Artifact)."""
     name = clean_name(artifact.file_name, "artifact")
     media_type, packed = _TYPES.guess_type(f"file:///{name}")
     media_type = media_type if media_type and not packed else "application/octet-stream"

@@ -1,4 +1,4 @@
-"""Invocation of an agent → request bodies and files for another AIEF server."""
+"""Encoding of an agent's invocation as bodies of requests, and files to upload, for another AIEF server."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
@@ -30,7 +30,8 @@ _DECLINED: Final = "a refusal to answer is sent as an empty answer"
 
 
 def task_body(call: Invocation) -> JsonObject:
-    """Return the body of a new task. Its input begins with the history: the protocol has no other place for it."""
+    """Return the body of a new task. The history of the conversation precedes the input in its text, because the
+    protocol has no other place for it."""
     first = _first_inputs(call)
     body = turn_body(call) if first is None else first[0]
     past = [f"{message.role}: {message.text}" for message in call.history if message.text]
@@ -41,7 +42,8 @@ def task_body(call: Invocation) -> JsonObject:
 
 
 def turn_body(call: Invocation) -> JsonObject:
-    """Return the body of a later turn: a text, and one additional object."""
+    """Return the body of the first step of a later turn: the text of the messages and the data in `input`, and one
+    object in `additional_input`."""
     parts = [part for message in call.messages for part in message.parts]
     values = [call.data, *(part.data for part in parts if isinstance(part, DataPart))]
     values = [value for value in values if value not in (None, {}, [])]
@@ -71,8 +73,8 @@ def _in_words(value: Json) -> str:
 
 
 def _first_inputs(call: Invocation) -> tuple[JsonObject, JsonObject] | None:
-    """Return the bodies of the task and of its first step, if an AIEF caller of the gateway sent separate inputs for
-    them. Return None otherwise."""
+    """Return the inputs of a task and of its first step, if an AIEF caller of this gateway sent different ones. Return
+    None otherwise."""
     inputs = cast("JsonObject", call.input.extra.get("aief") or {})
     if "first" not in inputs:
         return None
@@ -85,11 +87,11 @@ def _first_inputs(call: Invocation) -> tuple[JsonObject, JsonObject] | None:
 
 
 def first_step_body(call: Invocation, body: JsonObject, stored: object) -> JsonObject:
-    """Return the body of a new task's first step: the caller's input for this step, or nothing. `stored` is the object
-    that the server returned for the task.
+    """Return the body of a new task's first step: the caller's separate input for it, or {}. `body` is that of the
+    task, and `stored` the `additional_input` that the server returned for it.
 
-    A server may drop the task's object (the Python SDK 1.0.2 does). Then the step repeats the object as text, together
-    with the task's text, because an agent reads only one of the inputs.
+    If the server has dropped that object (the Python SDK 1.0.2 does), the step repeats it as text. The task's text is
+    then repeated, too, because an agent reads only one of the inputs.
     """
     first = _first_inputs(call)
     step = {} if first is None else first[1]
@@ -102,7 +104,7 @@ def first_step_body(call: Invocation, body: JsonObject, stored: object) -> JsonO
 
 
 def answer_body(call: Invocation, past: Sequence[Record]) -> JsonObject:
-    """Return the body of a step that answers questions. `past` holds the task's records, with the questions."""
+    """Return the body of a step that answers questions. `past` are the task's records, which contain the questions."""
     questions = {r.event.interrupt_id: r.event for r in past if isinstance(r.event, InterruptRaised)}
     if len(call.answers) == 1 and _is_object(call.answers[0], questions.get(call.answers[0].interrupt_id)):
         # Only if the other gateway sent the question's id: the Python SDK 1.0.2 drops the member (fixed in da31fb5,
@@ -113,8 +115,8 @@ def answer_body(call: Invocation, past: Sequence[Record]) -> JsonObject:
 
 
 def _is_object(answer: InterruptAnswered, question: InterruptRaised | None) -> bool:
-    """Return True if the answer is best sent as an object. Gateways parse text as an object only if the question has a
-    schema; other servers may drop the object."""
+    """Return True if the answer is sent as `additional_input`, and not as JSON text: the question is another
+    Babelgate's, and has no schema by which that gateway would parse a text."""
     if question is None or question.answer_schema is not None or answer.action != "answer":
         return False
     ids: Mapping[str, Any] = question.extra.get("aief") or {}
@@ -122,7 +124,8 @@ def _is_object(answer: InterruptAnswered, question: InterruptRaised | None) -> b
 
 
 def files_of(call: Invocation) -> list[tuple[str, bytes, str]]:
-    """Return names, contents and media types of the files. Servers store files by name, so all names are different."""
+    """Return the name, bytes and media type of each file to upload. All names differ, because servers store files by
+    name."""
     names: set[str] = set()
     files: list[tuple[str, bytes, str]] = []
     for part in call.files:
@@ -139,16 +142,16 @@ def files_of(call: Invocation) -> list[tuple[str, bytes, str]]:
 
 
 _BYTES: Final = "application/octet-stream"
-"""Media type of unknown bytes."""
+"""Media type of files whose type is not known."""
 
 
 def _media_type(declared: str | None) -> str:
-    """Return the declared media type, if it can be part of a header, else that of plain bytes."""
+    """Return the declared media type if it can be sent in a header, else `_BYTES`."""
     return declared if declared and len(declared) <= 200 and declared.isascii() and declared.isprintable() else _BYTES
 
 
 def _free(name: str, names: set[str]) -> str:
-    """Return `name` if it is not in `names`, and otherwise the name with the first free number before its suffix."""
+    """Return `name`, with a number added before its suffix if `names` contains it already."""
     stem, dot, suffix = name.rpartition(".")
     candidate, number = name, 1
     while candidate in names:
@@ -158,10 +161,10 @@ def _free(name: str, names: set[str]) -> str:
 
 
 def input_losses(call: Invocation, sent: Container[str] = ()) -> Iterator[tuple[Feature, str]]:
-    """Yield the features of the input that the server does not receive whole, each with a description of the loss.
+    """Yield the features of the input that the server does not receive whole, each with the text of the loss.
 
-    AIEF has no form for them. `sent` names the members of the extension's request (`messages`, `metadata`, `tools`,
-    `answers`) that carry such features to another gateway; these are not lost.
+    `sent` has the names of members (`messages`, `metadata`, `tools`, `answers`) in which the Babelgate extension
+    carries such features; these are not lost.
     """
     messages = () if "messages" in sent else call.messages
     parts = [part for message in messages for part in message.parts]
@@ -176,7 +179,7 @@ def input_losses(call: Invocation, sent: Container[str] = ()) -> Iterator[tuple[
 
 
 def _part_losses(parts: Sequence[Part]) -> Iterator[tuple[Feature, str]]:
-    """Yield the features of these parts that AIEF has no form for, each with a description of the loss."""
+    """Yield the features of the parts that AIEF cannot carry whole, each with the text of the loss."""
     for part in parts:
         match part:
             case ReasoningPart():

@@ -36,7 +36,7 @@ asyncio.run(main())
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return commands, and a program with the Python client."""
+    """Return example programs that call the agent: curl commands, and a program with the Python client."""
     return (
         program("curl", "shell", _SHELL, version=VERSION, url=base_url, agent=agent),
         program("agent-protocol-client", "python", _PYTHON, version=VERSION, url=base_url, agent=agent),

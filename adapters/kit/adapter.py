@@ -17,7 +17,8 @@ from babelgate.canonical.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One row of the URL table: the URL to call, and a command to paste."""
+    """One row of the table of URLs that the gateway shows: the URL of an agent in one protocol, and a command to
+    paste."""
 
     label: str
     url: str
@@ -38,13 +39,13 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """A request that reads something from the gateway, and changes nothing."""
+    """An HTTP request that reads from the gateway, and changes nothing."""
 
     method: Literal["GET", "POST"] = "GET"
     path: str
     """Path and query below the gateway's base URL. It begins with a slash."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers of the protocol. Credentials are the caller's own."""
+    """Headers that the protocol needs. The caller adds its own credentials."""
     body: JsonObject | None = None
 
 
@@ -56,12 +57,12 @@ class Look:
     """Version of the protocol: a key of `Adapter.carries`."""
     title: str
     form: Literal["object", "list", "stream"] = "object"
-    """Form of the response: the run as it is now, all of its events until now, or its events as a stream. The stream
-    begins with the first event, and ends when the run has stopped."""
+    """Form of the response: `object` is the run in its present state, `list` all of its events until now, and `stream`
+    its events as server-sent events. The stream begins with the first event, and ends when the run has stopped."""
     request: ReadRequest | None = None
     why_not: str = ""
     hidden: Mapping[Feature, str] = field(default_factory=dict[Feature, str])
-    """Features that the protocol carries, but not in this response, and why."""
+    """Features that the protocol carries, but that this response does not show. The values are the reasons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,22 +73,23 @@ class LookTarget:
     run: Run
     thread: Thread
     created: RunCreated
-    """Input of the run."""
+    """Event that created the run. It contains the input of the run."""
     features: frozenset[Feature]
     """Features that the run has used until now."""
 
 
 class WebhookWriter(Protocol):
-    """Encoder of records for the deliveries of one webhook."""
+    """Encoder that converts the records of a thread's log into the bodies that are posted to one webhook."""
 
     @property
     def scope(self) -> Literal["task", "thread"]:
-        """The records that the writer is fed, from the first one on: those of the task, or all of its thread."""
+        """Records that are passed to `write`, from the first one on: those of the webhook's task, or those of its whole
+        thread."""
         ...
 
     @property
     def once(self) -> bool:
-        """True if only the first body is posted."""
+        """True if the webhook is called only once: with the first body that `write` returns."""
         ...
 
     def headers(self) -> Mapping[str, str]:
@@ -101,7 +103,7 @@ class WebhookWriter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """The server half of one protocol."""
+    """The server half of one protocol: its routes, its errors, and what the gateway must know about it."""
 
     name: str
     title: str
@@ -111,31 +113,33 @@ class Adapter:
     open_paths: tuple[str, ...] = ()
     """Paths served without an API key, such as public cards and pings. `{agent}` matches the name of any agent."""
     login_paths: tuple[str, ...] = ()
-    """Paths with instructions to get a token. They are served without a credential if the gateway accepts tokens."""
+    """Paths of documents that tell clients where to get a token, such as `/.well-known/oauth-protected-resource`. If
+    the gateway accepts tokens, they are served without a credential."""
     checks_origin: bool = False
     """True if a browser page from a disallowed origin is refused even with a valid key, as the protocol requires."""
     routes: Callable[[Hub], Sequence[ControllerRouterHandler]]
     encode_fault: Callable[[Fault, AnyRequest], Response[Any]]
-    """Encoder of a fault as an error response of the protocol."""
+    """Function that returns the protocol's error response for a fault: (fault, request) → response."""
     carries: Mapping[str, Mapping[Feature, Carry]]
     """Carry of each feature (whole, with a loss, or dropped), by version and feature."""
     extended: Mapping[str, Mapping[Feature, Carry]] = field(default_factory=dict[str, Any])
-    """Features carried with the Babelgate extension (`babelgate.adapters.kit.extension`), by version. Versions without
-    the extension are omitted."""
+    """Carry of each feature as in `carries`, but for callers that activate the Babelgate extension
+    (`babelgate.adapters.kit.extension`). Versions without the extension are omitted."""
     examples: Callable[[str, str], Sequence[Example]]
     """Rows for the table of URLs: (base URL without a trailing slash, agent name) → examples."""
     rest: RestDescription | None = None
-    """Types of its REST operations' bodies, for OpenAPI documents. None for a protocol without REST."""
+    """Types of the bodies of the protocol's REST operations, for OpenAPI documents. None for a protocol without
+    REST."""
     snippets: Callable[[str, str], Sequence[Snippet]] = lambda base_url, agent: ()
     """Programs to copy: (base URL without a trailing slash, agent name) → snippets. One uses curl, the others the
     official clients of the protocol. They read the API key from `BABELGATE_KEY`."""
     looks: Callable[[LookTarget], Sequence[Look]] = lambda target: ()
-    """Requests with which anybody reads a run, at least one look for each version. It reads no clock and calls
-    nothing."""
+    """Function that returns the requests with which a caller can read a run in this protocol, at least one look for
+    each version. It is pure: it reads no clock and sends nothing."""
     webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])
     """Factories of webhook writers, by dialect: (webhook, task, id of the thread in this protocol) → writer."""
     crons: Mapping[str, Callable[[Hub, Principal, Cron, str], Awaitable[object]]] = field(
         default_factory=dict[str, Any]
     )
-    """Functions that submit a run of a cron, by the protocol of the cron: (hub, principal, cron, run id) → the result
-    of the submission."""
+    """Functions that submit one run of a cron, by the protocol in which the cron was created: (hub, principal, cron, id
+    for the new run) → the result of the submission."""

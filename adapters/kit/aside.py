@@ -9,15 +9,17 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 _POOL: Final = ThreadPoolExecutor(2, thread_name_prefix="babelgate-aside")
-"""Separate threads, because those of `asyncio.to_thread` wait for disks and agents. There are few, because each
-competes with the loop for the interpreter lock (`sys.getswitchinterval`)."""
+"""Threads of `aside`. They are separate from those of `asyncio.to_thread`, which may all be waiting for disks or
+agents. There are only two, because each competes with the event loop for the interpreter lock
+(`sys.getswitchinterval`)."""
 
 _SLICE: Final = 0.01
 """Seconds of work on the loop between two pauses. Chosen, not measured."""
 
 
 class TimeSlice:
-    """Time slices of a long computation on the event loop: other tasks run between them."""
+    """Timer for a long computation on the event loop. The computation checks `is_used_up` and then awaits `pause`, so
+    that other tasks run in between."""
 
     __slots__ = ("_until",)
 
@@ -26,16 +28,16 @@ class TimeSlice:
 
     @property
     def is_used_up(self) -> bool:
-        """True if the time slice is used up."""
+        """True if the computation has run for `_SLICE` seconds since the last pause."""
         return time.perf_counter() >= self._until
 
     async def pause(self) -> None:
-        """Let other tasks run, then begin a new time slice."""
+        """Let other tasks of the event loop run, then begin a new time slice."""
         await asyncio.sleep(0)
         self._until = time.perf_counter() + _SLICE
 
 
 async def aside(work: Callable[[], T]) -> T:
-    """Run `work` in a thread and return its result. `work` shares the interpreter with the loop between bytecode
-    instructions, so it must not be one long call into C."""
+    """Run the CPU-bound function `work` in a thread, and return its result. The event loop can only run between the
+    bytecode instructions of `work`, so `work` must not be one long call into C."""
     return await asyncio.get_running_loop().run_in_executor(_POOL, work)

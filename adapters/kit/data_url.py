@@ -1,4 +1,4 @@
-"""The bytes in `data:` URLs (RFC 2397)."""
+"""Decoding of `data:` URLs (RFC 2397), which contain the bytes of a file."""
 
 from base64 import b64decode
 from binascii import Error as BinasciiError
@@ -9,7 +9,8 @@ from babelgate.canonical.event import ArtifactAdded, PartAdded
 
 
 def decode_data_url(url: str) -> tuple[str, bytes] | None:
-    """Return the media type, without parameters, and the bytes. Return None if the URL is not a valid `data:` URL."""
+    """Return the media type, without parameters, and the bytes that a `data:` URL contains. Return None if `url` is not
+    a valid `data:` URL."""
     if url[:5].lower() != "data:":
         return None
     head, comma, body = url[5:].partition(",")
@@ -26,8 +27,8 @@ def decode_data_url(url: str) -> tuple[str, bytes] | None:
 
 
 def inline_data_url(event: Event) -> Event:
-    """Return an event of an agent with the bytes of its file instead of a `data:` URL. Otherwise, callers of protocols
-    that send files by URL would get the whole file as a URL, and all other callers would get no bytes."""
+    """Return an agent's event with the bytes of its file instead of a `data:` URL, and any other event unchanged.
+    Otherwise some callers would get the whole file as a URL, and all others would get no bytes."""
     if not isinstance(event, PartAdded | ArtifactAdded):
         return event
     part = event.part

@@ -1,11 +1,11 @@
-"""The Babelgate extension: the records of the log, in addition to the native form of a run.
+"""The Babelgate extension: the records of the log, sent in addition to the protocol's own form of a run.
 
 It is never required, and active only if the client requests it. `docs/extension.md` describes it; parts of that page
 are generated from this module. An envelope is `{"after", "events", "next"?}`:
 
 - `events` are records in order.
 - `after` is the seq of the record before the first of them in this stream.
-- `next` is the seq from which the rest is available, in a slice of a finished object.
+- `next` is present in a finished object whose envelope is full: the seq from which the remaining records can be read.
 """
 
 from base64 import b64decode, b64encode
@@ -56,19 +56,23 @@ from babelgate.canonical.value import Json, JsonObject, is_extra
 URI: Final = "https://w3id.org/babelgate/events/v1"
 """Identifier of this version of the extension. An incompatible version gets another one. It is never fetched."""
 HEADER: Final = "Babelgate-Extensions"
-"""Header that activates the extension in protocols without a header for extensions. The response has it, too."""
+"""Request header that activates the extension, and response header that confirms it, in protocols that have no header
+for extensions."""
 START_HEADER: Final = "Babelgate-From"
-"""Request header with the seq after which the records are repeated."""
+"""Request header with a seq, by which a reader resumes: the server repeats the records after it, and then sends new
+ones."""
 MAX_SLICE: Final = 64 * 1024
-"""Maximum size of an envelope in a finished object, in bytes of JSON. A single larger record exceeds it: records are
-never cut, and the reader could not continue without it."""
+"""Maximum size of an envelope in a finished object, in bytes of JSON. Chosen. An envelope with a single larger record
+exceeds it, because a record is never cut, and is needed to read those after it."""
 REQUESTS: Final = ("tools", "message", "answers", "uploads", "ids", "fork", "state")
-"""Members of a request that most protocols have no field for."""
+"""Names of the members that the extension adds to a request, because most protocols have no field for them."""
 MORE_REQUESTS: Final = (*REQUESTS, "messages", "metadata")
-"""The same, for protocols whose input is a list of messages or that have no metadata."""
+"""Names of the members that the extension adds to a request in protocols whose input is a list of messages, or that
+have no metadata."""
 
 _RUN_EVENTS: Final = tuple(each for each in get_args(AgentEvent) if each is not UpstreamBound)
-"""Events of the agent. The other events are actions of the server's gateway, which the reader performs itself."""
+"""Types of the events that come from the agent. Events of other types are the sending gateway's own actions, which the
+receiving gateway performs itself."""
 _T = TypeVar("_T")
 _KINDS: Final = frozenset(str(each.kind) for each in get_args(Event))
 _INVALID: Final = "a record of the extension that is not valid in the log"
@@ -77,17 +81,19 @@ _REPEATED: Final = "a replaced answer remains, and the new one follows it"
 
 
 def params(requests: Sequence[str] = REQUESTS) -> JsonObject:
-    """Return the parameters with which the extension is announced."""
+    """Return the parameters with which an agent's card or manifest announces the extension: the maximum size of an
+    envelope, and the members that a request may have."""
     return {"max_bytes": MAX_SLICE, "requests": list(requests)}
 
 
 def is_named(header: str | None) -> bool:
-    """Return True if a header, which lists URIs separated by commas, names the extension."""
+    """Return True if a header that lists URIs, separated by commas, contains the URI of the extension."""
     return header is not None and any(each.strip() == URI for each in header.split(","))
 
 
 def encode_record(record: Record) -> JsonObject:
-    """Return a record as JSON, without the bytes of files, which are fetched separately."""
+    """Return a record as JSON, without the bytes of files, which the reader fetches separately. The caller's key id and
+    subject are removed, because others may read a shared thread."""
     ids: JsonObject = {"seq": record.seq, "at": record.at, "task_id": record.task_id, "run_id": record.run_id}
     event = record.event
     if isinstance(event, RunCreated) and (event.key_id or event.subject):  # others may read a shared thread
@@ -105,21 +111,21 @@ def _decode_all(items: Sequence[bytes]) -> list[Any]:
 
 
 class Slice:
-    """First records of a finished object, up to `MAX_SLICE`."""
+    """Collector of the envelope in a finished object: the first records, up to `MAX_SLICE` bytes of JSON."""
 
     def __init__(self) -> None:
         self._records: list[bytes] = []
-        """Records as JSON, which takes a tenth of the memory of the value."""
+        """Records as JSON. The text takes a tenth of the memory of the decoded value."""
         self._size = _FRAME
         self._next: int | None = None
 
     @property
     def is_full(self) -> bool:
-        """True if a record did not fit."""
+        """True if a record was omitted, because the envelope would have exceeded `MAX_SLICE`."""
         return self._next is not None
 
     def add(self, record: Record) -> None:
-        """Add the next record if it fits and all before it did."""
+        """Add the next record. From the first record on that does not fit, all records are omitted."""
         if self._next is not None:
             return
         written = msgspec.json.encode(encode_record(record))
@@ -131,14 +137,15 @@ class Slice:
         self._size += size
 
     def envelope(self, events: Callable[[Sequence[bytes]], Any] = _decode_all) -> JsonObject:
-        """Return the envelope of the records. `events` builds their list from the JSON of each."""
+        """Return the envelope with the added records. `events` converts the records, each as JSON text, into the member
+        `events`."""
         members: JsonObject = {"after": 0, "events": events(list(self._records))}
         return members if self._next is None else {**members, "next": self._next}
 
 
 def _number(value: object) -> int | None:
-    """Return an integer, even if a relay has turned it into a float (protobuf's Struct). Return None for any other
-    value."""
+    """Return an integer, also from a float such as 3.0: a relay that uses protobuf's Struct turns integers into floats.
+    Return None for any other value."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -146,17 +153,17 @@ def _number(value: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _ReceivedRecord:
-    """Record that another gateway has sent."""
+    """Record that another gateway has sent in an envelope."""
 
     seq: int
     run_id: str | None
     task_id: str | None
     event: Event | None
-    """The event; None if it cannot be read."""
+    """Event of the record. None if it is not valid."""
 
 
 def _decode_record(value: object) -> _ReceivedRecord | None:
-    """Return a record, or None for a value without a seq."""
+    """Return the record in an item of an envelope. Return None if the item has no seq."""
     record = as_object(value)
     seq = _number(record.get("seq"))
     if seq is None:
@@ -166,7 +173,8 @@ def _decode_record(value: object) -> _ReceivedRecord | None:
 
 
 def _decode_event(value: object) -> Event | None:
-    """Return an event, or None for a value that cannot be read."""
+    """Return the event in a record. An event of an unknown kind, from a newer gateway, becomes a `Native`. Return None
+    for a value that is not a valid event."""
     kind = cast("JsonObject", value).get("kind") if isinstance(value, dict) else None
     # Sent by a newer gateway: this version of the extension can get more kinds.
     if isinstance(kind, str) and kind not in _KINDS:
@@ -178,30 +186,31 @@ def _decode_event(value: object) -> Event | None:
 
 
 def decode_said(value: object, *kinds: type[Event]) -> Event | None:
-    """Return an event from the JSON of the log, which protocols use for what they have no form for. Return None for an
-    event of another kind. Its `extra` is dropped: only the adapter that wrote it can use it."""
+    """Return an event that a protocol transports as the log's JSON, because it has no form for it. Return None if
+    `value` is no event of the types `kinds`. The event's `extra` is dropped, because it is specific to the sender's
+    protocol."""
     event = _decode_event(as_object(value))
     return event.replace(extra={}) if isinstance(event, kinds) else None
 
 
 def encode_without_extra(event: Event) -> JsonObject:
-    """Return an event in the JSON of the log, without its `extra`, which is specific to a protocol, and without the
-    bytes of files."""
+    """Return an event as the log's JSON, without the bytes of files and without `extra`, which is specific to a
+    protocol."""
     return msgspec.json.decode(encode_event(event.replace(extra={})))
 
 
 class RecordReader:
-    """Reader that converts the envelopes of one run to its events.
+    """Reader that converts the envelopes of one run into the run's events.
 
     - `run_id` is the server's id of the run, if it is known.
-    - `past_runs` are runs of the same task that were read before. An object that is sent from its start contains them,
-      too.
-    - `of_run`: the stream belongs to the run, and ends with it instead of with a change of its task.
+    - `past_runs` are ids of earlier runs of the same task, whose events are skipped: an object that is sent from its
+      start contains them, too.
+    - `of_run` is True if the stream ends with the run. Otherwise it ends when the task ends or waits.
     """
 
     def __init__(self, run_id: str | None = None, past_runs: Set[str] = frozenset(), *, of_run: bool = False) -> None:
         self.active = False
-        """True if an envelope was read. From then on native frames are ignored."""
+        """True if an envelope was read. From then on, the frames in the protocol's own form are ignored."""
         self.seq: int | None = None
         """Seq of the last record that was read."""
         self.run_id = run_id
@@ -210,18 +219,20 @@ class RecordReader:
         self.state: TaskState | None = None
         self.stopped = False
         self.behind = False
-        """True if records are missing. The reader's owner has to request them, from `seq` on."""
+        """True if records are missing. The owner of the reader must then request the records after `seq`."""
         self._past_runs = past_runs
         self._of_run = of_run
         self._has_begun = run_id is None and not past_runs
-        """True if the records of the run have begun."""
+        """True if a record of the run was read, or if every record belongs to the run."""
         self._ended: RunEnded | None = None
-        """End of the run, until its task changes."""
+        """Event that ended the run. It is held until the change of the task follows, which shows whether the task
+        waits."""
         self._has_output = False
-        """True if the agent has sent an event."""
+        """True if the agent has sent at least one event in this run."""
 
     def read(self, value: Json) -> list[Event]:
-        """Return the new events in an envelope."""
+        """Return the events of an envelope that were not read before. Return none, and set `behind`, if records before
+        the envelope are missing."""
         if not isinstance(value, dict):
             return []
         self.active = True
@@ -261,7 +272,8 @@ class RecordReader:
         return self._read_event(event) if self._has_begun and event is not None else ()
 
     def _read_event(self, event: Event) -> Sequence[Event]:
-        """Return the events to emit for one event of the other gateway's run; none if the reader handles it itself."""
+        """Return the events to emit for one event of the other gateway's run. Return none if the event only changes the
+        state of the reader, or is not the agent's."""
         match event:
             case TaskChanged():
                 return self._change(event)
@@ -282,7 +294,8 @@ class RecordReader:
                 return ()
 
     def _change(self, event: TaskChanged) -> Sequence[Event]:
-        """Return the end of the run if its task has ended or waits."""
+        """Return the event that ends the run, if the task has changed to a state in which it has ended or waits. Return
+        none for other states."""
         self.state = event.state
         ended, self._ended = self._ended, None
         if event.state not in TERMINAL | WAITING:
@@ -301,14 +314,15 @@ class RecordReader:
 
 
 def _pause(ended: RunEnded) -> Sequence[Event]:
-    """Return the end of a paused run if it contains usage. Its questions show that it waits for an answer."""
+    """Return a `RunEnded` with the usage of a paused run. Return none if there is no usage: the questions already show
+    that the run waits."""
     if not ended.usage:
         return ()
     return (RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=ended.usage),)
 
 
 def blobs_of(event: Event) -> Sequence[FilePart]:
-    """Return the files whose bytes must be fetched. An envelope contains only their hashes."""
+    """Return the files of an event of which only the hash was received. Their bytes must be fetched."""
     match event:
         case PartAdded(part=FilePart() as part) | ArtifactAdded(part=FilePart() as part):
             parts: Sequence[Any] = (part,)
@@ -320,8 +334,8 @@ def blobs_of(event: Event) -> Sequence[FilePart]:
 
 
 def with_bytes(event: Event, contents: Mapping[str, bytes | None]) -> Event:
-    """Return the event with the bytes of its files, which `contents` has by hash. A file without bytes keeps its name
-    and its other fields."""
+    """Return the event with the bytes of its files. `contents` has the bytes by hash, or None for a file that is not
+    available: its part keeps the name and other fields, but loses the hash."""
 
     def fill(part: Any) -> Any:
         if not isinstance(part, FilePart) or part.blob is None or part.blob not in contents:
@@ -356,7 +370,7 @@ def schema() -> JsonObject:
 
 
 def _request_schema() -> JsonObject:
-    """Return the JSON Schema of a request's members."""
+    """Return the JSON Schema of the members that the extension adds to a request."""
     text: JsonObject = {"type": "string"}
     name: JsonObject = {"type": "string", "minLength": 1, "maxLength": _LONGEST_ID}
     message: JsonObject = {"$ref": "#/$defs/Message"}
@@ -385,56 +399,60 @@ def _request_schema() -> JsonObject:
 # Requests
 
 _OWN: Final = "babelgate"
-"""Key in `extra` of a question for the id under which the server expects its answer."""
+"""Key in `extra` of a question. Under it is the id that the agent's server has given to the question, and expects in
+the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """State that a run starts from, if it is not the current state of its thread."""
+    """State from which a run starts, if that is not the current state of its thread: the members `fork` and `state` of
+    a request."""
 
     fork: Fork | None = None
     values: JsonObject = field(default_factory=dict[str, object])
-    """Members that replace those of that state."""
+    """Members that replace those of the state from which the run starts."""
     as_node: str | None = None
 
     def __bool__(self) -> bool:
         return self.fork is not None or bool(self.values)
 
     def apply(self, submission: Submission) -> Submission:
-        """Return the submission with this start."""
+        """Return the submission with the fork, values and node of this start. Return it unchanged if the start is
+        empty."""
         if not self:
             return submission
         return msgspec.structs.replace(submission, fork=self.fork, state=self.values, as_node=self.as_node)
 
     def check_absent(self) -> None:
-        """Check that an answer has no start. Raises invalid."""
+        """Check that a request that answers a question names no start. Raises invalid if it does."""
         if self:
             raise FaultError(FaultCode.INVALID, "An answer continues from its question: leave out fork and state.")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Members of a request that the extension defines."""
+    """Decoded members that the extension adds to a request (`MORE_REQUESTS`)."""
 
     tools: Sequence[Any] | None = None
     message: Message | None = None
     messages: tuple[Message, ...] | None = None
-    """Messages that replace all native ones."""
+    """Messages that replace all messages in the protocol's own form."""
     metadata: JsonObject | None = None
     answered: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """Answers, by the ids of their questions."""
+    """Answers of the caller, by the ids of the questions."""
     declined: frozenset[str] = frozenset()
     """Ids of the questions that the caller declines."""
     uploads: tuple[FilePart, ...] = ()
-    """Files in addition to the messages, with their bytes."""
+    """Files that the caller uploads in addition to those in the messages, with their bytes."""
     ids: tuple[str, ...] = ()
-    """Ids of the last messages, in order, which they also have in the sender's state."""
+    """Ids for the last messages of the request, in their order. The sender's state contains the messages under the same
+    ids."""
     start: Start = field(default_factory=Start)
 
 
 def decode_request(value: object) -> Request:
-    """Return the members of a request. Unusable ones are ignored, because no caller needs to know the extension, except
-    those that hold a caller's content. Raises invalid for an upload that is not a file, and for a malformed start."""
+    """Return the members that the extension adds to a request. Unusable members are ignored, except for those with a
+    caller's content. Raises invalid for an upload that is not a file, and for a malformed start."""
     if not isinstance(value, dict):
         return Request()
     members = cast("JsonObject", value)
@@ -459,7 +477,8 @@ def decode_request(value: object) -> Request:
 
 
 def _decode_start(fork: object, state: object) -> Start:
-    """Return the start of a run. Raises invalid."""
+    """Return the start of a run from the members `fork` and `state` of a request. Raises invalid if they are
+    malformed."""
     if fork is None and state is None:
         return Start()
     as_node = as_object(state).get("as_node")
@@ -501,7 +520,7 @@ def _decode_ids(value: object) -> tuple[str, ...]:
 
 _ID: Final = "interrupt_id"
 _LONGEST_ID: Final = 200
-"""Maximum length of an id, in characters."""
+"""Maximum length of an id in a request, in characters. Chosen."""
 
 
 def _decode_uploads(value: object) -> tuple[FilePart, ...]:
@@ -519,8 +538,8 @@ def _decode_upload(value: object) -> FilePart:
 
 
 def _messages(value: object) -> tuple[Message, ...] | None:
-    """Return messages, or None if they contain files, which are sent natively. A hash could be that of another owner's
-    file."""
+    """Return the messages in a member of a request, or None if they are invalid or contain files. Files are sent in the
+    protocol's own form, because a hash in a message could be that of another owner's file."""
     messages = _convert(value, tuple[Message, ...])
     if messages is None or any(map(has_bytes, messages)) or not all(map(_is_whole, messages)):
         return None
@@ -532,7 +551,7 @@ def _is_whole(message: Message) -> bool:
 
 
 def has_bytes(message: Message) -> bool:
-    """Return True if a message has a file that is not only a URL."""
+    """Return True if a message has a file that is more than a URL: with bytes, or with the hash of stored bytes."""
     return any(
         isinstance(part, FilePart) and (part.url is None or part.blob is not None or part.inline is not None)
         for part in message.parts
@@ -547,10 +566,10 @@ def _convert(value: object, kind: type[_T]) -> _T | None:
 
 
 def split_uploads(call: Invocation) -> tuple[Invocation, Sequence[FilePart]]:
-    """Return the call without the files that were uploaded in addition to its messages, and these files.
+    """Return the call without the files that its caller uploaded in addition to the messages, and these files.
 
-    They remain files of a message in an answer, if the message contains nothing else, and if one of them has no bytes
-    or no name.
+    Return the call unchanged, and no files, if they cannot be sent separately: the call is an answer, the last message
+    contains nothing else, or a file has no bytes or no name.
     """
     count = call.input.uploaded
     if not count or call.answers or not call.messages:
@@ -564,7 +583,8 @@ def split_uploads(call: Invocation) -> tuple[Invocation, Sequence[FilePart]]:
 
 
 def encode_uploads(files: Sequence[FilePart]) -> JsonObject:
-    """Return the member of a request that contains uploads, or an empty object."""
+    """Return the member `uploads` of a request, with the bytes of the files in base64. Return an empty object if there
+    are no files."""
     uploads: list[JsonObject] = [
         {
             "name": file.name,
@@ -577,25 +597,27 @@ def encode_uploads(files: Sequence[FilePart]) -> JsonObject:
 
 
 def encode_ids(messages: Sequence[Message]) -> JsonObject:
-    """Return the member of a request that contains the ids of an input's messages, or an empty object."""
+    """Return the member `ids` of a request, with the ids of the messages. Return an empty object if a message has no
+    id."""
     ids = [message.message_id for message in messages]
     return {"ids": ids} if ids and all(ids) else {}
 
 
 def encode_start(call: Invocation, name: str = "") -> JsonObject:
-    """Return the members of a request that describe the start of its run. `name` is the key of the upstream id of the
-    run to fork."""
+    """Return the members `fork` and `state` of a request, if the run starts from another state. `name` is the key in
+    `call.origin` under which the server's id of the run to fork is stored."""
     fork: JsonObject = {"fork": {"run_id": call.origin[name]}} if name in call.origin else {}
     return {**fork, "state": {"values": dict(call.state)}} if call.state else fork
 
 
 def has_start(call: Invocation) -> bool:
-    """Return True if a request has members for the start of its run."""
+    """Return True if the run starts from another state than the current one of its thread, so that the request has the
+    members of `encode_start`."""
     return bool(call.origin or call.state)
 
 
 def without_start(call: Invocation) -> Invocation:
-    """Return the call for a server that has refused the start."""
+    """Return the call without its start, to repeat it after the server has refused the start."""
     return replace(call, origin={}, state={})
 
 
@@ -610,14 +632,14 @@ def is_refusal(error: FaultError) -> bool:
 
 
 NOT_FORKED: Final = "the agent's server can no longer fork it; a new conversation receives the history"
-"""Loss that is reported if a server refuses the start."""
+"""Text of the loss that is reported if a server refuses the fork of a run."""
 
 
 def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: Sequence[Message] = ()) -> JsonObject:
-    """Return the members of a request that its protocol has no field for.
+    """Return the members that the extension adds to a request: tools, answers, metadata, ids and messages.
 
     `past` are the records of the run's task, which contain its questions. `messages` are included unless they have
-    files, which are sent natively.
+    files, which are sent in the protocol's own form.
     """
     request: JsonObject = {}
     tools = declared_tools(call.config)
@@ -638,7 +660,7 @@ def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: S
 
 
 def _question_ids(past: Sequence[Record]) -> Mapping[str | None, str | None]:
-    """Return the server's ids of questions, by the gateway's."""
+    """Return the server's ids of the questions in the records, by the gateway's ids of the questions."""
     return {
         record.event.interrupt_id: as_object(record.event.extra.get(_OWN)).get("id")
         for record in past
@@ -651,8 +673,9 @@ def _encode_answer(answer: InterruptAnswered, question_id: str) -> JsonObject:
 
 
 def named_answers(call: Invocation, past: Sequence[Record]) -> list[JsonObject]:
-    """Return the answers of a call if all their questions have an id at the server, and nothing otherwise. Gateways
-    that ask several questions at once send ids."""
+    """Return the answers of a call with the server's ids of their questions, to be sent in a request. Return an empty
+    list if an answer belongs to a question that has no such id. Only gateways that ask several questions at once send
+    ids."""
     ids = _question_ids(past)
     answers = [(answer, ids.get(answer.interrupt_id)) for answer in call.answers]
     return [_encode_answer(answer, id_) for answer, id_ in answers if id_] if all(id_ for _, id_ in answers) else []
@@ -663,12 +686,14 @@ def _bare(message: Message) -> Message:
 
 
 def config_of(request: Request) -> JsonObject:
-    """Return the run's configuration in a request: the caller's tools."""
+    """Return the configuration of the run that a request asks for: the declarations of the caller's tools, if it has
+    any."""
     return {} if request.tools is None else {"tools": list(request.tools)}
 
 
 def _with_ids(request: Request, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the messages with the ids in a request, unless it has more ids than messages."""
+    """Return the messages, of which the last ones have the ids in the request. Return them unchanged if there are more
+    ids than messages."""
     count = len(request.ids)
     if not count or count > len(messages):
         return messages
@@ -677,8 +702,8 @@ def _with_ids(request: Request, messages: tuple[Message, ...]) -> tuple[Message,
 
 
 def with_uploads(request: Request, messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the messages with their ids, and with the uploads at the end of the last one, which `RunInput.uploaded`
-    counts."""
+    """Return the messages with the ids in the request, and with its uploads as the last parts of the caller's last
+    message. `RunInput.uploaded` is the number of these parts."""
     messages = _with_ids(request, tuple(messages))
     if not request.uploads:
         return messages
@@ -688,13 +713,13 @@ def with_uploads(request: Request, messages: Iterable[Message]) -> tuple[Message
 
 
 def messages_of(request: Request) -> tuple[Message, ...] | None:
-    """Return the messages of a request without their ids, because the gateway assigns new ones. Return None if the
-    request has no messages."""
+    """Return the messages in the member `messages` of a request, without ids: the gateway assigns new ones. Return None
+    if there is no such member."""
     return None if request.messages is None else tuple(map(_bare, request.messages))
 
 
 def answer_message(value: Json) -> Message:
-    """Return an answer as a message of the caller, for agents that expect one."""
+    """Return the value of an answer as a message of the caller, for agents that expect a message."""
     part = TextPart(text=value) if isinstance(value, str) else DataPart(data=value)
     return Message(role="user", parts=(part,))
 
@@ -702,8 +727,8 @@ def answer_message(value: Json) -> Message:
 def answer_messages(request: Request, native: Message) -> tuple[Message, ...]:
     """Return the messages of a request that answers questions.
 
-    They are the messages of the extension, or else its values as messages, or else the native message, which need not
-    contain the values. Only the native message can have files.
+    They are the messages in the extension's member, if there are any. Otherwise they are the extension's answers as
+    messages, or `native`, the message in the protocol's own form, if there are no answers or if it has files.
     """
     messages = messages_of(request)
     if messages:
@@ -714,8 +739,8 @@ def answer_messages(request: Request, native: Message) -> tuple[Message, ...]:
 
 
 def take_answer(request: Request, interrupt_id: str, value: Json, native: Message) -> tuple[Json, Message]:
-    """Return the answer to one of several questions, and its message. Both are from the extension if it contains the
-    answer. Only the native message can have files."""
+    """Return the value of the answer to the question `interrupt_id`, and the message that contains it. If the extension
+    has an answer to this question, it replaces `value`, and also the message `native`, unless that has files."""
     if interrupt_id not in request.answered:
         return value, native
     value = request.answered[interrupt_id]
@@ -723,5 +748,6 @@ def take_answer(request: Request, interrupt_id: str, value: Json, native: Messag
 
 
 def named_question(event: InterruptRaised) -> InterruptRaised:
-    """Return a question with the id under which its server expects the answer. The hub may give it another id."""
+    """Return a question of an agent's server with the server's id of it in `extra`. The answer needs this id, and the
+    hub may give the question another one."""
     return event.replace(extra={**event.extra, _OWN: {"id": event.interrupt_id}})

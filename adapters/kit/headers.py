@@ -1,4 +1,4 @@
-"""Values of HTTP headers (RFC 9110): media types, content codings, preferences, and headers of several lines."""
+"""Parsing of HTTP headers (RFC 9110): media types, content codings, preferences, and headers of several lines."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -6,11 +6,13 @@ from typing import Final
 _SINGLE: Final = frozenset(
     {b"authorization", b"content-length", b"content-type", b"host", b"origin", b"x-api-key", b"x-forwarded-host"}
 )
-"""Headers that may have one value only. If there were two, a proxy might read the first and the gateway the last."""
+"""Names of headers that may have one value only. If there were two, a proxy might read the first and the gateway the
+last."""
 
 
 def combine_lines(lines: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Return one value for each name, in lower case: lines of one name are a list (RFC 9110, section 5.3)."""
+    """Return the value of each header, by its name in lower case. Several lines of one name are joined with commas,
+    those of `Cookie` with semicolons (RFC 9110, section 5.3)."""
     combined: dict[bytes, bytes] = {}
     for name, value in lines:
         name, value = name.lower(), value.strip()
@@ -31,7 +33,8 @@ def find_repeated(lines: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 
 def read_line(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
-    """Return all lines of a header as one value. Return an empty string if there are no such lines."""
+    """Return the value of the header `name`; several lines are joined with commas. Return an empty string if it is
+    absent."""
     return ", ".join(value.decode("latin-1").strip() for key, value in headers if key.lower() == name.encode())
 
 
@@ -46,8 +49,8 @@ def is_accepted(accept: str, media_type: str) -> bool:
 
 
 def is_preferred(accept: str, media_type: str, other: str) -> bool:
-    """Return True if an `Accept` header prefers a media type to `other`, the default. At equal weights, the type must
-    be named in full: a wildcard that covers both selects the default."""
+    """Return True if an `Accept` header prefers `media_type` to `other`, the default type. At equal weights, this
+    requires that the header names `media_type` in full: a wildcard that covers both types selects the default."""
     weight, named = _weigh(accept, media_type)
     other_weight, _ = _weigh(accept, other)
     return bool(accept.strip()) and weight > 0 and (weight > other_weight or (weight == other_weight and named))
@@ -72,8 +75,8 @@ def preferences(value: str) -> Mapping[str, str]:
 
 
 def _weigh(accept: str, media_type: str) -> tuple[float, bool]:
-    """Return the weight of a media type, from the most specific range that covers it, and whether that range names it
-    in full."""
+    """Return the weight that an `Accept` header gives to a media type, and whether it names the type in full. The
+    weight is that of the most specific range that covers the type."""
     if not accept.strip():
         return 1.0, False
     kind = media_type.partition("/")[0]
@@ -88,7 +91,8 @@ def _weigh(accept: str, media_type: str) -> tuple[float, bool]:
 
 
 def _read_weight(parameters: Iterable[str]) -> float:
-    """Return the `q` parameter, between 0 and 1. The default is 1; an invalid number counts as 0."""
+    """Return the weight in the parameters of a media range: `q`, between 0 and 1. The default is 1; an invalid number
+    counts as 0."""
     for each in parameters:
         name, _, value = each.partition("=")
         if name.strip() == "q":

@@ -22,16 +22,16 @@ from babelgate.canonical.json import MAX_DEPTH, NotJson, TooDeep, check_json
 from babelgate.canonical.value import Json, JsonObject
 
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
-"""Maximum size of one body, in bytes, if no other limit is configured."""
+"""Maximum size of one body, in bytes, if no other limit is configured. Chosen."""
 DEFAULT_VALUES: Final = 100_000
-"""Maximum number of JSON values in one body. A million values are 2 MB on the wire, and fifty times that in memory and
-time."""
+"""Maximum number of JSON values in one body. Chosen: a million small values, which are 2 MB on the wire, take fifty
+times as much memory."""
 MAX_INTEGER: Final = 10**300
-"""Largest integer. Longer ones are legal JSON, but Python and databases refuse to print them; no protocol needs
-them."""
+"""Largest integer. Longer integers are legal JSON, but Python and databases refuse to print them. Chosen: no protocol
+needs a larger one."""
 
 _SMALL: Final = 64 * 1024
-"""Bytes that are parsed on the event loop: handing them to a thread would take longer."""
+"""Maximum size of a JSON text that is parsed on the event loop, in bytes. Handing it to a thread would take longer."""
 
 _PLAIN: Final = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type", "mapping_type"), "Input should be an object"),
@@ -41,25 +41,26 @@ _PLAIN: Final = {
 """Error texts, by pydantic's error type. Pydantic's own texts use Python terms, and may name an internal class."""
 
 _NAME: Final = 100
-"""Maximum length of a member's name in an error text, in characters. The caller may have invented the name."""
+"""Maximum length of a member's name in an error text, in characters. Chosen, because a caller may send a name of any
+length."""
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
 
 class Absent(Enum):
-    """Type of `ABSENT`."""
+    """Type of `ABSENT`. It distinguishes an empty body from every JSON value."""
 
     ABSENT = "absent"
 
 
 ABSENT: Final = Absent.ABSENT
-"""The value of an empty body, and of `null`."""
+"""Result of reading an empty body, or a body that is `null`."""
 
 
 async def read_bytes(request: AnyRequest, *, limit: int | None = None) -> bytes:
-    """Return the whole body. Raises too_large as soon as it exceeds `limit`, or by default the limit of the caller.
-    Raises invalid if the request is malformed."""
+    """Return the whole body of a request. Raises too_large as soon as it exceeds `limit` bytes; None = the limit of the
+    caller. Raises invalid if the request is malformed."""
     most = most_bytes(request) if limit is None else limit
     chunks: list[bytes] = []
     size = 0
@@ -77,7 +78,8 @@ async def read_bytes(request: AnyRequest, *, limit: int | None = None) -> bytes:
 
 async def read_json(request: AnyRequest, *, limit: int | None = None) -> Json | Absent:
     """Return the body as JSON, even if its Content-Type is not JSON, or ABSENT if it is empty or `null`. `limit` is its
-    maximum size in bytes; the default is that of the caller. Raises invalid, too_large."""
+    maximum size in bytes; the default is that of the caller. Raises invalid for a body that is not JSON, and too_large
+    for too many bytes or values."""
     raw = await read_bytes(request, limit=limit)
     if raw.isspace() or not raw:
         return ABSENT
@@ -91,12 +93,13 @@ def most_bytes(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
 
 
 def most_values(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
-    """Return the maximum number of values in one JSON text of this caller."""
+    """Return the maximum number of JSON values in one JSON text that this caller sends."""
     return connection.scope["state"].get("values_limit", DEFAULT_VALUES)
 
 
 async def parse(raw: bytes, values: int = DEFAULT_VALUES) -> Json:
-    """Parse JSON as `parse_json` does, in a thread if the text is long. Raises invalid, too_large."""
+    """Parse JSON as `parse_json` does, in a thread if the text is long. Raises invalid for a text that is not JSON, and
+    too_large for too many values."""
     return parse_json(raw, values) if len(raw) <= _SMALL else await aside(partial(parse_json, raw, values))
 
 

@@ -1,4 +1,4 @@
-"""JSON Web Signatures (RFC 7515) over a payload that both sides have: the signature travels without it."""
+"""Detached JSON Web Signatures (RFC 7515): the recipient already has the payload, so a signature is sent without it."""
 
 import base64
 import binascii
@@ -13,26 +13,29 @@ from babelgate.canonical.value import JsonObject
 ALGORITHMS: Final = frozenset(
     ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 )
-"""Algorithms of signatures that are verified. A party that can verify a symmetric one can forge it."""
+"""Algorithms of signatures that the gateway verifies. All are asymmetric: with a symmetric algorithm, everybody who can
+verify a signature can also forge one."""
 _MAX_HEADER: Final = 4096
 """Maximum length of an encoded header, in characters. Chosen: a real one has about 200."""
 
 
 class PayloadSigner(Protocol):
-    """Private keys of the gateway."""
+    """Signer with the private keys of the gateway."""
 
     def sign(self, payload: bytes) -> Sequence[Mapping[str, str]]:
-        """Return a signature by each key, in the order of the settings. Each has the members `protected` and
-        `signature`."""
+        """Return one signature of the payload for each key, in the order of the settings. Each signature has the
+        members `protected` and `signature`."""
         ...
 
     def find_signed(self, digest: bytes, make: Callable[[], JsonObject]) -> JsonObject:
-        """Return the signed document for a digest of the unsigned one. It is made once, as long as the keys stay."""
+        """Return a signed document from a cache. `digest` is that of the unsigned document. If the cache does not have
+        it, `make` creates it."""
         ...
 
 
 class JwsHeader(NamedTuple):
-    """Protected header of a signature, as far as it selects the key."""
+    """Members of a signature's protected header that select the key: the algorithm, and the id of the key, if there is
+    one."""
 
     algorithm: str
     kid: str | None
@@ -51,7 +54,7 @@ def _decode_base64url(text: str) -> bytes | None:
 
 
 def encode_protected(header: JsonObject) -> str:
-    """Return a header as the member `protected` of a signature."""
+    """Return a header as the text of the member `protected` of a signature: JSON in base64url."""
     return encode_base64url(json.dumps(header, separators=(",", ":")).encode())
 
 
@@ -61,7 +64,8 @@ def signing_input(protected: str, payload: bytes) -> bytes:
 
 
 def read_header(protected: object) -> JwsHeader | None:
-    """Return the header of a signature, or None if it is malformed, or needs what is not supported."""
+    """Return the decoded header of a signature. Return None if the header is malformed, or names an algorithm or an
+    extension that is not supported."""
     if not isinstance(protected, str) or len(protected) > _MAX_HEADER:
         return None
     content = _decode_base64url(protected)
@@ -81,7 +85,8 @@ def read_header(protected: object) -> JwsHeader | None:
 
 
 def is_signed(payload: bytes, protected: str, signature: object, algorithm: str, key: Any) -> bool:
-    """Return True if a signature matches a payload. The key is prepared for the algorithm."""
+    """Return True if `signature` is a valid signature of `payload` by `key`. `key` is a public key in the form that
+    PyJWT needs for `algorithm`."""
     content = _decode_base64url(signature) if isinstance(signature, str) else None
     if content is None:
         return False

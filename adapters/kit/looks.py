@@ -1,4 +1,4 @@
-"""Looks at a run: the requests by which anybody reads a run in each protocol, and what is lost on the way."""
+"""Losses of the looks at a run: the features that the response to a look does not show whole."""
 
 from collections.abc import Mapping
 
@@ -8,10 +8,11 @@ from babelgate.canonical.thread import Loss, losses_by_feature
 
 
 def losses_of(adapter: Adapter, look: Look, features: frozenset[Feature]) -> Mapping[str, str]:
-    """Return the losses of a run with these features in the response to a look, by feature.
+    """Return the losses of a look at a run that has used `features`: a description for each feature that the response
+    does not show whole, by the feature's name.
 
-    They come from the same table as the header `Babelgate-Loss`. The header is more exact where a loss depends on a
-    value, such as the size of a file.
+    The descriptions come from the same table as the header `Babelgate-Loss`. The header is more exact where a loss
+    depends on a value, such as the size of a file.
     """
     carries = adapter.carries[look.version]
     losses: list[Loss] = []

@@ -16,29 +16,32 @@ UPSTREAMS_GROUP: Final = "babelgate.upstreams"
 
 
 class PluginError(Exception):
-    """An entry point that cannot be used. The message is one line with the package, the entry point and the reason."""
+    """Raised for an entry point that cannot be used. The message is one line with the package, the entry point and the
+    reason."""
 
 
 def with_adapters(built_in: Sequence[Adapter]) -> tuple[Adapter, ...]:
-    """Return the built-in adapters, followed by those of installed packages."""
+    """Return the built-in adapters, followed by those of installed packages. Raises PluginError for a package that
+    cannot be imported, or whose adapter clashes with another one."""
     return _with_offered(ADAPTERS_GROUP, Adapter, built_in, _names_of_adapter)
 
 
 def with_upstreams(built_in: Sequence[Upstream]) -> tuple[Upstream, ...]:
-    """Return the built-in upstreams, followed by those of installed packages, which are the least preferred."""
+    """Return the built-in upstreams, followed by those of installed packages, which are the least preferred. Raises
+    PluginError for a package that cannot be imported, or whose upstream clashes with another one."""
     return _with_offered(UPSTREAMS_GROUP, Upstream, built_in, lambda upstream: (upstream.protocol,))
 
 
 def _names_of_adapter(adapter: Adapter) -> Collection[str]:
-    """Return the names that must be unique to one adapter."""
+    """Return the names that no other adapter may have: its own, its path prefixes, and its webhook dialects."""
     return (adapter.name, *adapter.prefixes, *(f"webhooks of {dialect}" for dialect in adapter.webhooks))
 
 
 def _with_offered(
     group: str, kind: type[T], built_in: Sequence[T], names_of: Callable[[T], Collection[str]]
 ) -> tuple[T, ...]:
-    """Return the built-in values, followed by those that entry points of a group offer. `names_of` returns the names
-    that only one value may have. Raises PluginError if a name is not unique."""
+    """Return the built-in values, followed by those of the entry points in `group`. `names_of` returns the names that
+    only one value may have. Raises PluginError if two values have the same name, or an entry point cannot be loaded."""
     plugins = list(built_in)
     used_names = {name for each in built_in for name in names_of(each)}
     for offer, value in _load_offered(group, kind):
@@ -50,8 +53,8 @@ def _with_offered(
 
 
 def _load_offered(group: str, kind: type[T]) -> Iterator[tuple[str, T]]:
-    """Yield each entry point's description and value, sorted by name, so that the order does not depend on the
-    installation."""
+    """Yield a description and the value of each entry point in `group`. They are sorted by name, so that the order does
+    not depend on the installation. Raises PluginError if an entry point cannot be loaded, or is not a `kind`."""
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
         offer = f"Plug-in {_package_of(point)}, entry point {group}: {point.name} = {point.value}"
         try:

@@ -7,6 +7,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def encode_time(at: int, precision: str = "microseconds") -> str:
-    """Return a time in RFC 3339 with `Z`, cut off after the digits of `precision`."""
+    """Return the time `at`, in microseconds since 1970, as RFC 3339 text that ends with `Z`. Digits after `precision`,
+    such as `milliseconds`, are cut off."""
     # `strftime` would take twice as long.
     return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec=precision)[:-6] + "Z"

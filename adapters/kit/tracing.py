@@ -13,7 +13,7 @@ Attributes = Mapping[str, str | int]
 
 
 class TracedOperation(NamedTuple):
-    """An operation of a protocol that has a separate span."""
+    """An operation of a protocol that gets its own span in traces."""
 
     name: str
     attributes: Attributes = {}
@@ -24,7 +24,7 @@ class HttpSpan(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers that pass the trace on."""
+        """Headers with the context of the span, such as `traceparent`, to send with the request."""
         ...
 
     def end(self, status: int | None = None, error: str | None = None) -> None:
@@ -34,47 +34,49 @@ class HttpSpan(Protocol):
 
 
 class CallTracer(Protocol):
-    """Creates spans for requests to agents' servers."""
+    """Interface that starts spans for requests to agents' servers."""
 
     def start_http(self, method: str, url: str, operation: TracedOperation | None) -> HttpSpan:
         """Start the span of a request, as a child of its operation's span, if there is one."""
         ...
 
     def read_context(self) -> Mapping[str, str]:
-        """Return the headers that describe the current span, for protocols that also have them in the body."""
+        """Return the headers with the context of the current span, for protocols that repeat them in the body."""
         ...
 
 
 CALL_TRACER: Final[ContextVar[CallTracer | None]] = ContextVar("call_tracer", default=None)
-"""Tracer of the run that the current task executes."""
+"""Tracer of the run that the current task executes. None if traces are off."""
 
 
 CHAIN: Final[ContextVar[Mapping[str, str]]] = ContextVar("chain", default=MappingProxyType({}))
-"""Headers of the chain of calls that the current run belongs to, for its requests to agents' servers."""
+"""Trace headers of the current run's input, such as `tracestate`, to send with its requests to agents' servers. They
+count the agents in a chain of calls: an agent that calls the gateway, which calls another agent."""
 BODY_HOPS: Final[ContextVar[int]] = ContextVar("body_hops", default=0)
-"""Depth of the chain of calls, as the body of the current request names it."""
+"""Depth of the chain of calls, as the metadata in the body of the current request states it; 0 if it does not."""
 HOPS: Final = "babelgate/hops"
-"""Member of the metadata of A2A and MCP with the depth of the chain of calls. It reaches servers behind programs that
-drop headers."""
+"""Key in the metadata of A2A and MCP for the depth of the chain of calls. The metadata also reaches servers behind
+programs that drop headers."""
 _DEPTH: Final = re.compile(r"(?:^|,)\s*babelgate=h:([0-9]{1,6})\s*(?:,|$)")
 
 
 def hops_of(tracestate: str) -> int:
-    """Return the depth of a chain of calls, by the member of a gateway in `tracestate`; 0 without one."""
+    """Return the depth of the chain of calls in a `tracestate` header, such as 2 for `babelgate=h:2`. Return 0 if the
+    header has no entry of a gateway."""
     match = _DEPTH.search(tracestate)
     return 0 if match is None else int(match[1])
 
 
 def note_hops(metadata: object) -> None:
-    """Store the depth of the chain of calls that the metadata of a request names, or 0."""
+    """Store in `BODY_HOPS` the depth of the chain of calls that the metadata of a request contains, or 0."""
     value: Any = cast("JsonObject", metadata).get(HOPS) if isinstance(metadata, dict) else None
     is_depth = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6
     BODY_HOPS.set(value if is_depth else 0)
 
 
 def add_trace(message: JsonObject) -> None:
-    """Add the context of the current trace, and the depth of the chain of calls, to the metadata of an encoded message.
-    Baggage is sent in the header alone."""
+    """Add the current trace context and the depth of the chain of calls to the metadata of an encoded message. Baggage
+    is not added, because it is sent in a header only."""
     context: JsonObject = {}
     tracer = CALL_TRACER.get()
     if tracer is not None:

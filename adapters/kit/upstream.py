@@ -14,16 +14,16 @@ from babelgate.canonical import AgentInfo, Event, Invocation
 from babelgate.canonical.value import JsonObject
 
 FORWARDED: ContextVar[Mapping[str, str]] = ContextVar("forwarded", default=MappingProxyType({}))
-"""Headers of the caller's request that are sent with every upstream request of the run. They are set when the run
-starts."""
+"""Headers of the caller's request that are sent with every request of the run to its agent's server. They are set when
+the run starts."""
 
 
 class Client(Protocol):
-    """An agent behind a URL. See `babelgate.canonical.agent` for the interface `Agent`, and for `Reattachable`, whose
-    runs can be found again after a restart."""
+    """Client for one agent behind a URL: the interface `babelgate.canonical.agent.Agent`. If runs on its server can be
+    found again after a restart, it also implements `Reattachable`."""
 
     def run(self, call: Invocation) -> AsyncGenerator[Event]:
-        """Yield the events of one run."""
+        """Start a run of the agent for this call, and yield its events."""
         ...
 
     async def aclose(self) -> None:
@@ -32,41 +32,43 @@ class Client(Protocol):
 
 
 Describe = Callable[[str, httpx.AsyncClient, Mapping[str, str], AgentInfo], Awaitable[Mapping[str, JsonObject]]]
-"""(URL, HTTP client, headers, agent) → the agent's schemas by name."""
+"""Function that fetches the schemas of an agent: (URL, HTTP client, headers, agent) → schemas by name."""
 
 
 DiscoverSigned = Callable[[str, httpx.AsyncClient, Mapping[str, str], CardTrust], Awaitable[Sequence[AgentInfo]]]
-"""(URL, HTTP client, headers, verification) → agents. Raises FaultError with the reason why a card is refused."""
+"""Function that lists the agents of a server and verifies their cards: (URL, HTTP client, headers, verification) →
+agents. Raises FaultError with the reason why a card is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """The client half of one protocol."""
+    """The client half of one protocol: how the gateway recognizes servers that speak it, and calls their agents."""
 
     protocol: str
-    """Name of the protocol, as `protocol` in the settings."""
+    """Name of the protocol, as the setting `protocol` of an agent has it."""
     title: str
     discover: Callable[[str, httpx.AsyncClient, Mapping[str, str]], Awaitable[Sequence[AgentInfo]]]
-    """Lists the agents of a server: (URL, HTTP client, headers) → agents. Raises FaultError with the server's response
-    if it does not speak the protocol."""
+    """Function that lists the agents of a server: (URL, HTTP client, headers) → agents. Raises FaultError with the
+    server's response if the server does not speak the protocol."""
     discover_signed: DiscoverSigned | None = None
-    """Lists the agents of a server like `discover`, and verifies the cards by which the server describes them. None if
-    the protocol has no signed cards."""
+    """Function that lists the agents of a server like `discover`, and verifies the cards by which the server describes
+    them. None if the protocol has no signed cards."""
     client: Callable[..., Client]
     """Factory of clients: `client(url, name, headers=…, timeout=…, **options)`. If the protocol has signed cards, also
     with `trust=…`, a `CardTrust`."""
     name_of: Callable[[AgentInfo], str]
-    """The server's own name of an agent that it listed."""
+    """Function that returns the name which the server itself uses for an agent that it listed."""
     own_path: str | None = None
-    """Path under which this gateway serves an agent to clients of this protocol. `{agent}` represents the agent's name.
-    None if the gateway does not serve the protocol."""
+    """Path under which this gateway serves an agent to clients of this protocol; `{agent}` is replaced by the agent's
+    name. None if the gateway does not serve the protocol."""
     alone: bool = False
-    """True if a server has one agent only, whose name does not matter."""
+    """True if every server of this protocol has one agent only, so that the configuration need not name it."""
     assume: Callable[[str], AgentInfo] | None = None
-    """Describes an agent by the server's own name for it. Used if the operator names the protocol and the agent, and
-    the server lists no agents."""
+    """Function that returns a description of an agent from the server's name for it alone. It is used if the operator
+    has configured the protocol and the agent, and the server lists no agents."""
     describe: Describe | None = None
-    """Fetches the schemas of an agent that the server listed without them. Raises FaultError with the server's
-    response."""
+    """Function that fetches the schemas of an agent which the server listed without them. Raises FaultError with the
+    server's response. None if agents have no schemas, or are listed with them."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Names of the additional arguments of `client`, each with its permitted values."""
+    """Additional arguments of `client` that an agent's settings may contain: the permitted values, by the name of the
+    argument."""

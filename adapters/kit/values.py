@@ -1,19 +1,21 @@
-"""Limit on the number of JSON values: counts them before parsing, because each value becomes an object many times its
-size."""
+"""Limit on the number of JSON values in a text. They are counted before the text is parsed, because each becomes an
+object many times its size."""
 
 import re
 from typing import Final
 
 _QUOTE: Final = ord('"')
 _TEXT: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-"""The rest of a JSON string, matched without backtracking (possessive quantifiers)."""
+"""Pattern of the rest of a JSON string up to its closing quote, matched without backtracking (possessive
+quantifiers)."""
 _PIECE: Final = 64 * 1024
-"""Bytes of a string that are matched in one call: a regular expression holds the interpreter lock until it ends."""
+"""Maximum number of bytes of a string that are matched in one call, because a regular expression holds the interpreter
+lock until it ends. Chosen."""
 
 
 def count_values(raw: bytes, most: int) -> int:
-    """Return the number of objects, lists and their members in `raw`, which need not be valid JSON. If there are more
-    than `most`, return some larger number. The time is linear in the size, and the memory constant."""
+    """Return the number of objects, lists and their members in the JSON text `raw`, which need not be valid. If there
+    are more than `most`, return any number above `most`. The time is linear in the size, and the memory constant."""
     count = 1 + _marks(raw, 0, len(raw))
     if count <= most:  # The count includes marks inside strings, so it is an upper bound.
         return count
@@ -28,7 +30,7 @@ def count_values(raw: bytes, most: int) -> int:
 
 
 def _marks(raw: bytes, start: int, end: int) -> int:
-    """Return the number of commas, brackets and braces, each of which begins a JSON value."""
+    """Return the number of commas, brackets and braces between two positions. Each of them begins a JSON value."""
     return raw.count(b",", start, end) + raw.count(b"[", start, end) + raw.count(b"{", start, end)
 
 

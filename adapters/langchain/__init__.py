@@ -1,5 +1,5 @@
-"""LangGraph Platform and the Agent Protocol: one protocol family in two dialects, with runs, threads and their states,
-and memory."""
+"""Adapter for LangGraph Platform and the Agent Protocol: one protocol family in two dialects, with a server and clients
+for threads, runs, states and memory."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""The agents of an upstream server: LangGraph graphs, found by their assistants, or agents of the Agent Protocol."""
+"""Conversion of an upstream server's agents: LangGraph graphs, which are listed by their assistants, or agents of the
+Agent Protocol."""
 
 from typing import Any, Final
 
@@ -17,8 +18,9 @@ _AGENTS: Final = TypeAdapter(list[w.Agent])
 
 
 def decode_assistants(answer: Json) -> list[tuple[str, AgentInfo]]:
-    """Return one agent for each graph, with the id of the assistant that describes it: the one that the server created
-    itself, else the first. Raises invalid."""
+    """Return one agent for each graph in a list of assistants, together with the id of one of its assistants. That is
+    the assistant which the server itself created for the graph, else the first one listed. Raises invalid for a
+    malformed list."""
     by_graph: dict[str, w.Assistant] = {}
     for assistant in validate(_ASSISTANTS, answer):
         current = by_graph.get(assistant.graph_id)
@@ -39,7 +41,8 @@ def _is_created_by_server(assistant: w.Assistant) -> bool:
 
 
 def decode_agents(answer: Json) -> list[AgentInfo]:
-    """Return the agents in an Agent Protocol server's list. Raises invalid."""
+    """Return the agents in a list from an Agent Protocol server. Their names are changed to valid agent names. Raises
+    invalid for a malformed list."""
     agents: dict[str, AgentInfo] = {}
     for agent in validate(_AGENTS, answer):
         name = free_name(agent.name or agent.agent_id, agents)
@@ -48,13 +51,14 @@ def decode_agents(answer: Json) -> list[AgentInfo]:
 
 
 def assume_agent(upstream_id: str, dialect: Dialect) -> AgentInfo:
-    """Return an agent that its server does not describe, known only by its upstream name."""
+    """Return an agent that its server does not list. `upstream_id` is the agent's name at the server."""
     return _info(legal_name(upstream_id), upstream_id, None, dialect, {})
 
 
 def _info(name: str, upstream_id: str, description: str | None, dialect: Dialect, metadata: JsonObject) -> AgentInfo:
-    """Return the description of an agent. A thread on the server keeps its own history, so earlier messages are not
-    sent again. Graphs also have a state with revisions; streams of the Agent Protocol do not report one."""
+    """Return the `AgentInfo` of an upstream agent. `remembers` is set, because a thread on the server keeps its own
+    history and earlier messages are not sent again. `stateful` is set only for LangGraph, whose graphs have a state
+    with revisions."""
     return AgentInfo(
         name=name,
         description=" ".join((description or "").split()),
@@ -67,7 +71,8 @@ def _info(name: str, upstream_id: str, description: str | None, dialect: Dialect
 
 
 def decode_schemas(answer: Json) -> dict[str, JsonObject]:
-    """Return the JSON Schemas of a graph by what they describe: input, output, state, config. Raises invalid."""
+    """Return the JSON Schemas of a graph under the keys `input`, `output`, `state` and `config`; a schema that the
+    server left out has no key. Raises invalid for a malformed response."""
     reply = validate(w.Schemas, answer)
     schemas = {
         "input": reply.input_schema,
@@ -79,7 +84,7 @@ def decode_schemas(answer: Json) -> dict[str, JsonObject]:
 
 
 def upstream_name(info: AgentInfo) -> str:
-    """Return the name by which the agent's own server knows it."""
+    """Return the agent's name at its own server: the id of a graph or an assistant, or the `agent_id`."""
     name: Any = as_object(info.metadata.get("langchain")).get("name")
     return name if isinstance(name, str) else info.name
 

@@ -9,7 +9,7 @@ _PAGE: Final = "docs/protocols/langgraph.md"
 _API: Final = "OpenAPI 0.1.6, components.schemas"
 
 TOO_LARGE: Final = "a file larger than limits.inline is named by its hash"
-"""Loss of a file that is larger than `limits.inline`."""
+"""Text with which the header `Babelgate-Loss` reports a file that is larger than `limits.inline`."""
 
 _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
@@ -58,7 +58,7 @@ _WITH_EXTENSION: Final[Mapping[Feature, Carry]] = {
     ),
     Feature.CANCEL: whole("a requested cancel shows as running, and is a record", f"{_EXTENSION_PAGE}, Envelopes"),
 }
-"""Carries of the features with the extension active, in LangGraph's dialect."""
+"""Carry of each feature in LangGraph's dialect, for callers that activated the Babelgate extension."""
 
 EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "langgraph": _WITH_EXTENSION,
@@ -67,7 +67,7 @@ EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
         Feature.FORK: whole("the request names its starting point", f"{_EXTENSION_PAGE}, Requests"),
     },
 }
-"""Like `CARRIES`, for callers that activated the Babelgate extension."""
+"""Carry of each feature by dialect, for callers that activated the Babelgate extension."""
 
 CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "langgraph": _LANGGRAPH,

@@ -9,17 +9,17 @@ from babelgate.canonical import Feature
 _HIDDEN: Final[Mapping[Feature, str]] = dict[Feature, str].fromkeys(
     (Feature.ARTIFACT, Feature.CUSTOM, Feature.PROGRESS, Feature.STEP, Feature.TOOL_ACTIVITY), "in streams only"
 )
-"""Features that a run's values do not show. The words are those of the header `Babelgate-Loss`."""
+"""Features that a run's values do not show, with the words that the header `Babelgate-Loss` has for them."""
 _MODES: Final = {
     "langgraph": ("values", "messages-tuple", "updates", "tasks", "custom"),
     "agent-protocol": ("values", "messages", "updates", "debug", "custom"),
 }
-"""Stream modes that together show everything that the dialect carries."""
+"""Stream modes that together show everything a dialect can carry, by dialect."""
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the values with which the run ended, and its stream from the first event on. A run that has not ended has
-    no values yet: then the object is the run itself."""
+    """Return two reads of the run for each dialect: its final values, and its stream from the first event. A run that
+    has not ended has no final values, so the first one reads the run object itself."""
     run_id, thread_id = target.run.run_id, target.run.thread_id or target.task.thread_id
     paths = {"langgraph": f"/threads/{thread_id}/runs/{run_id}", "agent-protocol": f"/agent-protocol/runs/{run_id}"}
     titles = {"langgraph": ("LangGraph", "join"), "agent-protocol": ("Agent Protocol", "wait")}

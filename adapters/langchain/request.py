@@ -25,25 +25,28 @@ MODES: Final[Mapping[str, tuple[str, ...]]] = {
     "readme-debug": ("values", "updates", "messages-tuple", "custom", "debug"),
     "openapi": ("values", "updates", "messages", "custom"),
 }
-"""Stream modes to request, by the form of the server. `basic` is for servers without tasks and checkpoints. `debug` is
-for a Babelgate: the `debug` of other servers has nothing that is read here, and repeats the whole state."""
+"""Stream modes to request from a server, by a key that names the server's layout and capabilities.
+
+`langgraph-basic` is for servers without the modes `tasks` and `checkpoints`. `readme-debug` is for a Babelgate: `debug`
+of other servers repeats the whole state, and contains nothing that the reader needs.
+"""
 FEWER_MODES: Final = ("langgraph-basic", "langgraph-early", "langgraph-least")
-"""Forms to try in turn on a server that refuses the modes of `langgraph`. @langchain/langgraph-api before 1.0 accepts
-those of `basic`, handwritten servers often fewer."""
+"""Keys of `MODES` to try in turn on a server that refuses those of `langgraph`. @langchain/langgraph-api before 1.0
+accepts `langgraph-basic`, handwritten servers often fewer."""
 
 _TEXT_MEMBERS: Final = ("input", "question", "query", "prompt", "message", "text", "task", "topic", "user_input")
-"""Names of members in which graphs take a text, the most likely first."""
+"""Common names of the input member in which a graph takes the caller's text, the most likely first."""
 _HEX: Final = frozenset("0123456789abcdef")
 _RESERVED_MEMBERS: Final = frozenset(
     {"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "run_id", "graph_id"}
 )
-"""Members of `configurable` that callers cannot set."""
+"""Members of `configurable` that callers cannot set, because LangGraph uses them for ids."""
 _PASSED_OPTIONS: Final = ("interrupt_before", "interrupt_after", "durability")
-"""Options of a run that are passed on unchanged."""
+"""Members of a run's configuration that become top-level members of the request, unchanged."""
 
 
 class InputSchema:
-    """The input that an agent takes, from its JSON Schema. Without a schema it takes messages."""
+    """Input that an agent takes, according to its JSON Schema. An agent without a schema takes messages."""
 
     def __init__(self, schema: Mapping[str, Any] | None = None) -> None:
         root = dict(schema or {})
@@ -59,7 +62,8 @@ class InputSchema:
         known_texts = [name for name in _TEXT_MEMBERS if name in texts]
         self.text: str | None = next((names[0] for names in (required_texts, texts) if len(names) == 1), None)
         self.text = self.text or (known_texts[0] if known_texts else None)
-        """Member for the text of a caller who sends nothing else, or None."""
+        """Name of the member that takes the caller's text, or None. It is the only string member, or else the first of
+        `_TEXT_MEMBERS` that exists."""
 
 
 def _resolve_reference(schema: JsonObject, root: JsonObject) -> JsonObject:
@@ -82,10 +86,11 @@ def _takes_text(schema: JsonObject) -> bool:
 
 
 def encode_input(call: Invocation, schema: InputSchema, history: Sequence[Message] = ()) -> Json:
-    """Return the input of a LangGraph run, which has the messages as a member. `history` are the messages of the
-    conversation that the server does not have.
+    """Return the input of a LangGraph run: an object with the caller's data, messages and tools, under the members that
+    the graph's schema has for them.
 
-    Return None for a run without an input. An empty object starts the graph from its beginning (langgraph-api 0.16.7).
+    `history` are the messages of the conversation that the server does not have. Returns None for a run without an
+    input. An empty object starts the graph from its beginning (langgraph-api 0.16.7).
 
     Raises invalid if the agent has no member for the caller's text.
     """
@@ -115,8 +120,8 @@ def _encode_input(call: Invocation, schema: InputSchema, history: Sequence[Messa
 
 
 def _with_text(members: JsonObject, call: Invocation, schema: InputSchema) -> JsonObject:
-    """Add the data parts and the text of the messages to an input without messages. Raises invalid if there is no
-    member for the text."""
+    """Return the input for a graph that takes no messages: `members`, the caller's data parts, and the text in the
+    member that takes it. Raises invalid if no member takes the text and there is no data."""
     for message in call.messages:
         for part in message.parts:
             if isinstance(part, DataPart) and isinstance(part.data, dict):
@@ -134,8 +139,12 @@ def _with_text(members: JsonObject, call: Invocation, schema: InputSchema) -> Js
 
 
 def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
-    """Return the members of a request that resumes a paused run: `command`, or an empty `input` after a breakpoint. The
-    answer to a declined question is null."""
+    """Return the members of a request that resumes a paused run, from the caller's answers and the records of the run
+    (`past`).
+
+    They are `command` with the values, an empty `input` after a breakpoint, or tool messages if the graph had ended on
+    tool calls. A declined question is answered with null.
+    """
     raised = {r.event.interrupt_id: r.event for r in past if isinstance(r.event, InterruptRaised)}
     values: dict[str, Json] = {}
     values_without_id: list[Json] = []
@@ -168,8 +177,8 @@ def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
 
 
 def _is_map(value: Json) -> bool:
-    """Return True if langgraph 1.2.22 would take the value for answers by id, as it does if all names look like ids of
-    interrupts (`pregel/_loop.py`, is_xxh3_128_hexdigest)."""
+    """Return True if langgraph 1.2.22 would read the value as answers by interrupt id. It does so for an object whose
+    names all look like such ids (`pregel/_loop.py`, is_xxh3_128_hexdigest)."""
     return isinstance(value, dict) and (not value or all(_is_id(name) for name in value))
 
 
@@ -191,11 +200,12 @@ def encode_run(
     checkpoint: str | None = None,
     extension: JsonObject | None = None,
 ) -> JsonObject:
-    """Return the body that creates a run.
+    """Return the JSON body that creates a run.
 
-    `run_input` are the members with its input or its answers. `thread_id` is needed if the path does not contain it.
-    The run continues from `checkpoint`, or from the newest one if it is None. `extension` is the part for the Babelgate
-    extension; None if it is not active.
+    - `run_input`: members with the run's input or its answers.
+    - `thread_id`: thread of the run, if the path does not contain it.
+    - `checkpoint`: id of the checkpoint from which to continue. None: the newest one.
+    - `extension`: part of the request for the Babelgate extension. None: not active.
     """
     body: JsonObject = {
         "assistant_id" if dialect == "langgraph" else "agent_id": agent,
@@ -216,29 +226,32 @@ def encode_run(
 
 
 def is_lossy(message: Message) -> bool:
-    """Return True if a message differs from the original after a round trip through LangChain's form."""
+    """Return True if encoding a message in LangChain's form and decoding it again changes its role, parts or
+    metadata."""
     (decoded,) = decode_messages([encode_message(message)])
     return (decoded.role, decoded.parts, decoded.metadata) != (message.role, message.parts, message.metadata)
 
 
 def encode_messages(call: Invocation, history: Sequence[Message] = ()) -> JsonObject:
     """Return the members of an Agent Protocol request that hold the run's input: `messages`, and `input` with the data.
-    `history` are the messages of the conversation that the server does not have. A member without content is left
-    out."""
+    A member without content is left out.
+
+    `history` are the messages of the conversation that the server does not have.
+    """
     messages = [encode_agent_protocol_message(message) for message in (*history, *call.messages)]
     members: JsonObject = {"messages": messages} if messages else {}
     return members if call.data is None else {**members, "input": call.data}
 
 
 def _metadata(call: Invocation) -> JsonObject:
-    """Return the caller's metadata, and the run's own id. The id identifies the run if the response with the server's
-    id is lost."""
+    """Return the metadata of the run for the server: the caller's, and this run's id as `gateway_run`. The client finds
+    the run by this id if the response with the server's id is lost."""
     return {**{k: v for k, v in call.metadata.items() if k != "babelgate"}, "gateway_run": call.run_id}
 
 
 def _encode_config(config: JsonObject) -> JsonObject:
-    """Return the caller's configuration of the run. langgraph-api 0.16.7 accepts either configurable or context and
-    derives the other one. It responds with 400 to both."""
+    """Return the members of the request with the caller's configuration of the run. If the caller set a `context`,
+    `configurable` is merged into it: langgraph-api 0.16.7 refuses requests that have both (400)."""
     options: JsonObject = {name: config[name] for name in _PASSED_OPTIONS if config.get(name)}
     configurable = with_tools(config, callers_configurable(as_object(config.get("configurable"))))
     context = as_object(config.get("context"))
@@ -251,14 +264,15 @@ def _encode_config(config: JsonObject) -> JsonObject:
 
 
 def with_tools(config: JsonObject, configurable: JsonObject) -> JsonObject:
-    """Return the caller's configurable and the tools that it declares, for graphs that read the tools there."""
+    """Return the caller's `configurable` with the caller's tools in the members `tools` and `tool_choice`, for graphs
+    that read them there."""
     tools = encode_declared(config)
     choice = {"tool_choice": config["tool_choice"]} if config.get("tool_choice") is not None else {}
     return {"tools": tools, **choice, **configurable} if tools else configurable
 
 
 def callers_configurable(configurable: JsonObject) -> JsonObject:
-    """Return the members that callers may set. Members that the gateway sets itself are left out, and those that
+    """Return the members of `configurable` that callers may set. Left out are ids that the gateway sets, and names that
     LangGraph reserves: `__pregel_…`, and `langgraph_auth_user` of langgraph-api 0.16.7."""
     return {
         name: value
@@ -268,9 +282,10 @@ def callers_configurable(configurable: JsonObject) -> JsonObject:
 
 
 def encode_command(call: Invocation) -> JsonObject:
-    """Return the members of a caller's command: changes of the state (`update`) and the next nodes (`goto`).
+    """Return the caller's command for a graph: changes of the state (`update`) and the next nodes (`goto`).
 
-    `resume` is among them only if it answers a question that no run has raised.
+    `resume` is included only if the run does not answer open questions of the hub: it then answers a question that the
+    graph will ask during this run.
     """
     command = as_object(call.config.get("command"))
     members = {name: command[name] for name in ("update", "goto") if command.get(name)}
@@ -282,8 +297,8 @@ def encode_command(call: Invocation) -> JsonObject:
 
 
 def encode_update(call: Invocation, removed_ids: Sequence[str], as_node: str | None) -> JsonObject:
-    """Return the body of a caller's update of a state. The server applies it as the output of the node `as_node`, or
-    chooses a node if it is None."""
+    """Return the JSON body of a caller's change of a thread's state. It counts as the output of the node `as_node`; the
+    server chooses the node if it is None."""
     values = dict(as_object(call.data))
     if call.messages or removed_ids:
         removed = [{"type": "remove", "id": message_id, "content": ""} for message_id in removed_ids]

@@ -9,7 +9,7 @@ from babelgate.canonical.value import JsonObject
 _LAST_EVENT_ID: Final[dict[str, JsonType]] = {"Last-Event-ID": "string"}
 _CANCEL: Final[dict[str, JsonType]] = {"cancel_on_disconnect": "boolean"}
 _RESULT: Final = bodies.Waited | JsonObject
-"""Result of a run: of the Agent Protocol, or the values of LangGraph's state."""
+"""Body of a finished wait: an Agent Protocol result, or the values of LangGraph's state."""
 
 REST: Final = RestDescription(
     official=SPEC,

@@ -35,7 +35,8 @@ console.log(state.messages.at(-1).content);
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command for each dialect, and programs with LangGraph's SDKs for Python and TypeScript."""
+    """Return example programs that call the agent: a curl command for each dialect, and programs with LangGraph's SDKs
+    for Python and TypeScript."""
     messages = [{"role": "user", "content": "Hello"}]
     platform = {"assistant_id": agent, "input": {"messages": messages}}
     protocol = {"agent_id": agent, "messages": messages}

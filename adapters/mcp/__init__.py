@@ -1,4 +1,4 @@
-"""MCP server: each agent is a tool."""
+"""MCP server that offers each agent as a tool."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ __all__ = ("CARRIES", "VERSION", "adapter")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return the row of the URL table."""
+    """Return one curl command that calls the agent's tool, for the table of URLs that the gateway prints at startup."""
     url = f"{base_url}{PATH}"
     call = f'{{"name": "{agent}", "arguments": {{"message": "Hello"}}}}'
     body = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {call}}}'

@@ -1,4 +1,4 @@
-"""Agents as MCP tools."""
+"""Agents as MCP tools, and the tool `resume_run`, which answers their questions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from babelgate.canonical import AgentInfo
 from babelgate.canonical.value import JsonObject
 
 RESUME: Final = "resume_run"
-"""Name of the tool that answers questions, unless an agent has that name."""
+"""Name of the tool that answers questions. If an agent has this name, an underscore is appended."""
 
 _THREAD: Final[JsonObject] = {
     "type": "string",
@@ -71,21 +71,22 @@ _RESUME: Final[JsonObject] = {
 
 @dataclass(frozen=True, slots=True)
 class AgentTool:
-    """An agent as a tool."""
+    """An agent as a tool of MCP, with the schemas of its arguments and its output."""
 
     info: AgentInfo
     input_schema: JsonObject
     takes_messages: bool
-    """True if the arguments have the gateway's own schema, not the agent's."""
+    """True if the arguments have the gateway's schema for messages, because the agent has no input schema that a tool
+    can use."""
     output_schema: JsonObject | None
-    """Schema of the agent's output, if it has one that a tool can declare."""
+    """JSON Schema of the agent's output. None: the agent has none, or a tool cannot declare it."""
     needs_task: bool
-    """True if only callers that accept a task as a result may call the tool: `{"mcp": {"tasks": "required"}}` in the
-    agent's metadata."""
+    """True if the agent's metadata have `{"mcp": {"tasks": "required"}}`. Then only clients that accept a task as a
+    result can call the tool."""
 
     @classmethod
     def of(cls, info: AgentInfo) -> "AgentTool":
-        """Return the tool of an agent."""
+        """Return the tool for an agent."""
         schema = info.schemas.get("input")
         input_schema = None if schema is None else _input_of(schema)
         # The output schema of a stateful agent describes its state.
@@ -96,7 +97,7 @@ class AgentTool:
         return cls(info, input_schema or _MESSAGES, input_schema is None, output_schema, needs_task)
 
     def encode(self) -> JsonObject:
-        """Return the tool in its wire form. SPEC/server/tools, Tool."""
+        """Return the tool as the JSON object in a list of tools (SPEC/server/tools, Tool)."""
         about = [self.info.description or f"The agent {self.info.name}."]
         about += [f"{skill.name}: {skill.description}" for skill in self.info.skills if skill.description]
         tool: JsonObject = {
@@ -115,12 +116,12 @@ class AgentTool:
 
 
 def tools_of(infos: Sequence[AgentInfo]) -> dict[str, AgentTool]:
-    """Return the tools of the agents, by name."""
+    """Return a tool for each agent, by the agent's name."""
     return {info.name: AgentTool.of(info) for info in infos}
 
 
 def resume_name(names: Mapping[str, object]) -> str:
-    """Return the name of the tool that answers questions, which differs from all agents' names."""
+    """Return the name of the tool that answers questions. It differs from `names`, the names of all other tools."""
     name = RESUME
     while name in names:
         name += "_"
@@ -128,7 +129,7 @@ def resume_name(names: Mapping[str, object]) -> str:
 
 
 def encode_resume(name: str) -> JsonObject:
-    """Return the tool that answers questions, in its wire form."""
+    """Return the tool that answers questions as the JSON object in a list of tools."""
     return {
         "name": name,
         "description": 'Goes on with a run whose result had the status "input_required".',
@@ -141,7 +142,8 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
 
 
 def _input_of(schema: JsonObject) -> JsonObject | None:
-    """Return an agent's input schema as the schema of its tool. Return None if the agent's input is messages."""
+    """Return an agent's input schema with the member `thread_id` added, as the schema of the tool's arguments. Return
+    None if the agent takes messages, or any object."""
     members: object = schema.get("properties")
     if not _is_object(schema) or not isinstance(members, dict) or "messages" in members:
         return None
@@ -152,8 +154,8 @@ def _input_of(schema: JsonObject) -> JsonObject | None:
 
 
 def _refers_inside(schema: Any) -> bool:
-    """Return True if a part of the schema refers to another part by its location. Inside the schema of a tool, that
-    location is different."""
+    """Return True if the schema contains a `$ref` to a location outside of its definitions. Such a reference would be
+    wrong after the schema is nested in the tool's schema."""
     if isinstance(schema, dict):
         members = cast("JsonObject", schema)
         ref: object = members.get("$ref")

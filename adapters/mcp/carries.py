@@ -1,4 +1,4 @@
-"""Features that MCP carries to callers."""
+"""Table of how MCP carries each feature to and from callers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "2026-07-28"
-"""Newest supported version; earlier versions carry the same features."""
+"""Newest version of MCP that the gateway supports. Earlier versions carry the same features."""
 
 _OWN: Final = "docs/protocols/mcp.md"
 _RESULT: Final = "2025-11-25, Tools, Tool Result"
@@ -75,4 +75,4 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     },
     Feature.FORK: whole("the request names its starting point", _EXTENSION),
 }
-"""Features carried with the Babelgate extension, for clients that support it."""
+"""Carries of the features for clients that activated the Babelgate extension."""

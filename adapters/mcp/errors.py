@@ -1,4 +1,4 @@
-"""Faults in MCP: a JSON-RPC error if no tool was called, and an error result if one was."""
+"""Faults in MCP: a JSON-RPC error if no tool was called, else a tool result with `isError`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -27,7 +27,7 @@ _STATUS: Final[Mapping[FaultCode, int]] = {
 }
 
 ORIGIN: Final = "origin"
-"""Value of `details.reason` in the fault of a request from a disallowed origin."""
+"""Value of `details.reason` in the fault for a request from an origin that is not allowed."""
 
 CANCELLED: Final = Fault(code=FaultCode.CONFLICT, message="The run was cancelled.")
 STOPPING: Final = Fault(
@@ -36,8 +36,8 @@ STOPPING: Final = Fault(
 
 
 def encode_fault(fault: Fault, code: int | None = None) -> tuple[int, JsonObject, dict[str, str]]:
-    """Return status, body and headers of the response to a request that was not dispatched. `code` is the JSON-RPC
-    code; by default it follows from the status. SPEC/basic/transports."""
+    """Return the status, body and headers of the response to a request that the SDK did not receive
+    (SPEC/basic/transports). `code` is the JSON-RPC error code; None derives it from the status."""
     status = _STATUS.get(fault.code, 400)
     # SPEC/basic/transports, Security Warning: 403 if the Origin is not permitted.
     if fault.details.get("reason") == ORIGIN:
@@ -49,7 +49,8 @@ def encode_fault(fault: Fault, code: int | None = None) -> tuple[int, JsonObject
 
 
 def encode_failure(fault: Fault) -> JsonObject:
-    """Return a tool result with the error, which the model can read and react to. SPEC/server/tools, Error Handling."""
+    """Return a fault as a tool result with `isError`, whose text the caller's model can read (SPEC/server/tools, Error
+    Handling)."""
     content = [{"type": "text", "text": fault.message}]
     return {"content": content, "isError": True, "_meta": {"babelgate": encode_fault_facts(fault)}}
 

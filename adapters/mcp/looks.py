@@ -10,11 +10,13 @@ from babelgate.canonical.value import JsonObject
 
 _METHOD: Final = "tasks/get"
 _META: Final = "io.modelcontextprotocol/"
-"""Prefix of the members of `_meta` that replace the handshake (2026-07-28)."""
+"""Prefix of the reserved members of `_meta`, such as `io.modelcontextprotocol/protocolVersion`. Version 2026-07-28 has
+no handshake, so each request sends the protocol version and the client's capabilities in these members."""
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the task with its result. Without the tasks extension, MCP returns a result once, to its call."""
+    """Return one read of the run, as a task of the tasks extension. Without this extension, a result can be read only
+    by the call that produced it."""
     task_id = target.task.task_id
     headers = {
         "Content-Type": "application/json",

@@ -1,4 +1,4 @@
-"""HTTP operations of MCP's transport. All calls are JSON-RPC messages to one URL."""
+"""HTTP operations of MCP's transport, for the OpenAPI document. All calls are JSON-RPC messages to one URL."""
 
 from typing import Any, Final
 

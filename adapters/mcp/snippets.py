@@ -43,7 +43,8 @@ await client.close();
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command, and programs with the SDKs for Python and TypeScript."""
+    """Return example programs that call the agent: a curl command, and programs with the MCP SDKs for Python and
+    TypeScript."""
     params: JsonObject = {"name": agent, "arguments": {"message": "Hello"}}
     body: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     return (

@@ -1,5 +1,5 @@
-"""MCP messages that the gateway reads itself: the envelope, the tools' arguments, and the responses of clients. The SDK
-reads all others."""
+"""MCP messages that the gateway validates itself: the JSON-RPC envelope, the arguments of tools, and the results of
+requests to clients. The SDK validates all others."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -12,24 +12,25 @@ SPEC: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
 NEXT: Final = "https://modelcontextprotocol.io/specification/2026-07-28"
 """Base URL of the sections cited as `NEXT/…`."""
 RECORDS: Final = "org.w3id.babelgate/events-v1"
-"""Name of the Babelgate extension in MCP."""
+"""Name of the Babelgate extension in MCP's capabilities and in `_meta`."""
 
 
 class Wire(BaseModel):
-    """Base class of the messages."""
+    """Base class of the models in this module."""
 
     model_config = ConfigDict(strict=True)
 
 
 class Error(Wire):
-    """SPEC/basic, Messages: an error of JSON-RPC."""
+    """Error of a JSON-RPC response (SPEC/basic, Messages)."""
 
     code: StrictInt
     message: StrictStr
 
 
 class Envelope(Wire):
-    """SPEC/basic, Messages: a request, a notification, or a response to a request of the server."""
+    """Any JSON-RPC message (SPEC/basic, Messages): a request, a notification, or a response to a request of the
+    server."""
 
     jsonrpc: Literal["2.0"]
     id: StrictStr | StrictInt | None = None
@@ -40,19 +41,19 @@ class Envelope(Wire):
 
 
 class File(Wire):
-    """A file in the arguments of a tool."""
+    """A file in the arguments of a tool call."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: str | None = None
     mime_type: str | None = None
     data: str | None = None
-    """The bytes, in base64."""
+    """Bytes of the file, in Base64."""
     uri: str | None = None
 
 
 class Arguments(Wire):
-    """Arguments of a tool whose agent has no input schema."""
+    """Arguments of a tool whose agent takes messages."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,14 +64,14 @@ class Arguments(Wire):
 
 
 class Elicited(Wire):
-    """SPEC/client/elicitation, Response Actions: the response to a form."""
+    """Result of a form: the user's action, and the fields (SPEC/client/elicitation, Response Actions)."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
 
 
 class Sampled(Wire):
-    """SPEC/client/sampling, Creating Messages: a message of the caller's model."""
+    """Result of `sampling/createMessage`: a message of the caller's model (SPEC/client/sampling, Creating Messages)."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -80,7 +81,7 @@ class Sampled(Wire):
 
 
 class Roots(Wire):
-    """SPEC/client/roots, Listing Roots: the caller's folders."""
+    """Result of `roots/list`: the caller's folders (SPEC/client/roots, Listing Roots)."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -88,7 +89,7 @@ class Roots(Wire):
 
 
 class Resume(Wire):
-    """Arguments of the tool that answers questions."""
+    """Arguments of `resume_run`, the tool that answers questions."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,5 +1,5 @@
-"""Records of a task → the result of a call: the agent's output, or the questions for which it stopped. Also the
-progress until then."""
+"""Encoding of a task's records as the result of a tool call: the agent's output, or the questions at which it stopped.
+Also the progress messages before the result."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ _FAILED = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did n
 
 @dataclass(slots=True)
 class _Content:
-    """Content block of the result: one part of a message, or one artifact."""
+    """Content block of the result, built from the parts of one message or from one artifact."""
 
     run_id: str | None
     message_id: str | None
@@ -68,13 +68,15 @@ class _Content:
     file: FilePart | None = None
     pieces: list[bytes] = field(default_factory=list[bytes])
     values: list[Json] = field(default_factory=list[Json])
-    """Values of data parts, whose JSON is in `text`."""
+    """Data of the data parts whose JSON is in `text`."""
 
 
 class ResultWriter:
-    """Writer of one result. It receives all records of a task. The output after the record with the number `since`
-    becomes part of the result. Earlier records supply only the open questions, the task's state, and the
-    records for the extension."""
+    """Writer of one tool result. It must receive all records of a task.
+
+    The result contains the output after the record `since`. From earlier records it takes only the open questions, the
+    task's state, and the records for the Babelgate extension.
+    """
 
     def __init__(self, task: Task, since: int, run_id: str | None, *, whole: bool = False) -> None:
         """Create the writer for records of `task`.
@@ -98,19 +100,19 @@ class ResultWriter:
         self._questions: dict[str, InterruptRaised] = {}
         self._blocks: dict[tuple[str, object], _Content] = {}
         self._hidden: set[str] = set()
-        """Ids of messages that are not part of the agent's answer."""
+        """Ids of messages that are not part of the answer, such as tool results."""
         self._open_progress: dict[str, list[str]] = {}
-        """Text of progress messages that have not ended, by message id."""
+        """Text of each open progress message, in pieces, by message id."""
         self._losses: dict[Loss, None] = {}
         self._progress: list[str] = []
         self._new_text: list[str] = []
         self._record: Record | None = None
         self.records: Slice | None = None
-        """Records for the Babelgate extension, if the caller activated it."""
+        """Collector of records for the Babelgate extension. None: the client did not activate it."""
 
     @property
     def questions(self) -> tuple[InterruptRaised, ...]:
-        """The open questions."""
+        """Open questions of the task."""
         return tuple(self._questions.values())
 
     @property
@@ -124,8 +126,8 @@ class ResultWriter:
         return bool(self._blocks) or self.output is not None
 
     def resume(self, run_id: str | None) -> None:
-        """Continue the result after an answer. It then ends with the run `run_id`, or with the next run that ends if
-        `run_id` is None."""
+        """Continue the result after an answer. It then ends with the run `run_id`; None means with the next run that
+        ends."""
         self.has_ended, self.run_id, self.status, self.fault = False, run_id, None, None
 
     # The result
@@ -135,15 +137,16 @@ class ResultWriter:
         return [value for block in self._blocks.values() for value in block.values]
 
     def structured_output(self) -> JsonObject | None:
-        """Return the agent's structured output if it is one object, else None."""
+        """Return the agent's structured output: the run's output, or the only data part. Return None unless it is an
+        object."""
         if isinstance(self.output, dict):
             return self.output
         single = self._data[0] if self.output is None and len(self._data) == 1 else None
         return single if isinstance(single, dict) else None
 
     def result(self, *, so_far: bool = False) -> JsonObject:
-        """Return the result. SPEC/server/tools, Tool Result. With `so_far`, it holds the output until now, without the
-        end of the run."""
+        """Return the tool result as JSON (SPEC/server/tools, Tool Result). `so_far`: only the output until now, without
+        questions and error."""
         content = self._content()
         result: JsonObject = {"content": content}
         if so_far:
@@ -170,12 +173,12 @@ class ResultWriter:
         return result
 
     def metadata(self) -> JsonObject:
-        """Return `_meta` of the result."""
+        """Return the member `_meta` of the result."""
         meta: JsonObject = {"babelgate": self.meta()}
         return meta if self.records is None else {**meta, RECORDS: self.records.envelope()}
 
     def meta(self) -> JsonObject:
-        """Return the ids of the run, and its fault and losses, for `_meta`."""
+        """Return the member `babelgate` of `_meta`: the ids of the run, and the fault and losses, if any."""
         meta: JsonObject = {"thread_id": self.task.thread_id, "task_id": self.task.task_id}
         if self._last_run is not None:
             meta["run_id"] = self._last_run
@@ -197,7 +200,7 @@ class ResultWriter:
     # Records
 
     def write(self, record: Record) -> list[str]:
-        """Add a record. Return its progress messages."""
+        """Read a record. Return the progress messages that it completes."""
         if self.records is not None:
             self.records.add(record)
         event = record.event
@@ -222,7 +225,7 @@ class ResultWriter:
         return self._progress
 
     def take_text(self) -> str:
-        """Return the text that was added since the previous call."""
+        """Return the text that was added to the result since the previous call."""
         text, self._new_text = "".join(self._new_text), []
         return text
 
@@ -384,8 +387,8 @@ def _text(text: str) -> JsonObject:
 
 
 def _block(content: _Content) -> JsonObject | None:
-    """Return a content block in its wire form, or None for an empty text. SPEC/server/tools, Tool Result: text, images,
-    audio, resource links and embedded resources."""
+    """Return a content block as JSON, or None for an empty text. It is a text, an image, audio, a resource link or an
+    embedded resource (SPEC/server/tools, Tool Result)."""
     part = content.file
     if part is None:
         text = "".join(content.text)

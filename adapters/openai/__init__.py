@@ -1,5 +1,5 @@
-"""Adapter for OpenAI's APIs: a server of chat completions and responses for any agent, and a client for models of other
-servers."""
+"""Adapter for OpenAI's two APIs, chat completions and responses: a server for any agent, and a client for models on
+OpenAI-compatible servers."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ __all__ = ("CARRIES", "VERSION", "Client", "adapter", "discover", "upstream", "u
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return commands that call an agent through this adapter."""
+    """Return one curl command for each of the two APIs that calls the agent."""
     url = f"{base_url}/v1"
     body = f'{{"model": "{agent}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
     return (Example("OpenAI", url, f"curl -s {url}/chat/completions -d '{body}'"),)

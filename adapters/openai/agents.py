@@ -1,4 +1,4 @@
-"""Conversion between models of OpenAI's API and agents."""
+"""Conversion between models in OpenAI's API and agents."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,12 +13,13 @@ from babelgate.canonical import AgentInfo
 from babelgate.canonical.value import Json, JsonObject
 
 _MOST_BYTES: Final = 64_000
-"""Maximum size of a server's description of a model, in bytes. Callers that list models see it."""
+"""Maximum size of a server's description of one model, in bytes; a larger one is left out. Chosen: lists of models
+repeat it to callers."""
 
 
 def decode_models(answer: Json) -> list[AgentInfo]:
-    """Return a server's models as agents, under valid agent names. `upstream_name` returns the server's own. Raises
-    invalid."""
+    """Return the models in a server's list as agents, with their names changed to valid agent names. `upstream_name`
+    returns the name at the server. Raises invalid for a malformed list."""
     models = validate(w.Models, {"data": answer} if isinstance(answer, list) else answer)
     agents: dict[str, AgentInfo] = {}
     for model in models.data:
@@ -28,12 +29,12 @@ def decode_models(answer: Json) -> list[AgentInfo]:
 
 
 def assume_model(model_id: str) -> AgentInfo:
-    """Return an agent for a model that its server does not list, by the server's own name for it."""
+    """Return an agent for a model that its server does not list. `model_id` is the model's name at the server."""
     return _decode_model(w.Model(id=model_id), free_name(model_id, ()))
 
 
 def upstream_name(info: AgentInfo) -> str:
-    """Return the name of the model on its own server."""
+    """Return the name of the agent's model at its own server."""
     extra: Mapping[str, Any] = info.metadata.get("openai") or {}
     return extra.get("model") or info.name
 
@@ -53,7 +54,8 @@ def _decode_model(model: w.Model, name: str) -> AgentInfo:
 
 
 def encode_model(info: AgentInfo) -> replies.Model:
-    """Return an agent as a model. Members that the agent's own server reported replace the gateway's."""
+    """Return an agent as a `Model` of the list of models. Members that the agent's own server reported, such as
+    `owned_by`, replace the gateway's."""
     # SPEC/model.py requires `created`. The gateway does not know when an agent was created.
     extra: JsonObject = info.metadata.get("openai") or {}
     about: JsonObject = extra.get("about") or {}

@@ -1,5 +1,5 @@
-"""Features of the canonical model that OpenAI's APIs carry: for agents behind them (`CARRIES`) and for callers (`CHAT`,
-`RESPONSES`).
+"""Tables of how OpenAI's APIs carry the features of the canonical model: for agents behind the gateway (`CARRIES`), and
+for callers of each API (`CHAT`, `RESPONSES`).
 
 The texts appear in the losses that a run reports.
 """
@@ -10,7 +10,7 @@ from typing import Final
 from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "v1"
-"""Version in the paths of the API. The fields are those of the Python SDK 3.52.0."""
+"""Version of the API in its paths. The fields are those of OpenAI's Python SDK 3.52.0."""
 
 _CHAT = "API reference, POST /v1/chat/completions"
 _RESPONSES = "API reference, POST /v1/responses"
@@ -100,7 +100,7 @@ CHAT: Final[Mapping[Feature, Carry]] = {
     ),
     Feature.CUSTOM: dropped("a completion has no field for it", _CHAT),
 }
-"""Features that callers of chat completions can receive or send."""
+"""Carry of each feature in chat completions, to and from callers."""
 
 RESPONSES_VERSION: Final = "responses"
 
@@ -142,7 +142,7 @@ RESPONSES: Final[Mapping[Feature, Carry]] = {
     Feature.FORK: FULL,
     Feature.CUSTOM: dropped("no item type exists for it", _RESPONSES),
 }
-"""Features that callers of the Responses API can receive or send."""
+"""Carry of each feature in the Responses API, to and from callers."""
 
 _EXTENSION: Final = "docs/extension.md"
 _WITH_IT: Final[Mapping[Feature, Carry]] = {
@@ -164,4 +164,4 @@ EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
         Feature.CANCEL: whole("for background responses, which a gateway requests", f"{_EXTENSION}, On OpenAI's API"),
     },
 }
-"""Features by API for callers that use the Babelgate extension."""
+"""Carries of the features for callers that activated the Babelgate extension, by API."""

@@ -13,7 +13,8 @@ _EPHEMERAL: Final = "The run is on a stateless thread, and OpenAI's API finds on
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the response and its stream, and the chat completion."""
+    """Return three reads of a run: the response, the response's stream, and the chat completion. A read that is not
+    possible has the reason in `why_not`."""
     response = f"/v1/responses/{encode_id(RESPONSE, target.run.run_id)}"
     completion = f"/v1/chat/completions/{completion_id(target.run.run_id)}"
     why_no_response, why_no_completion = _why_no_response(target), _why_no_completion(target)

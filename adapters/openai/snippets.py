@@ -51,7 +51,8 @@ console.log(completion.choices[0].message.content);
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command, and programs with the SDKs for Python and TypeScript, for each API."""
+    """Return example programs for each of the two APIs: a curl command, and programs with OpenAI's SDKs for Python and
+    TypeScript."""
     url = f"{base_url}/v1"
     messages = [{"role": "user", "content": "Hello"}]
     chat = {"model": agent, "messages": messages}

@@ -1,5 +1,5 @@
-"""The minimal runtime: the resources of LangGraph Platform (threads, runs, events, interrupts) on nine routes, with the
-records of the log as events. The protocol is the gateway's own, so there is only a server."""
+"""The minimal runtime: the gateway's own protocol, with a server only. It has the resources of LangGraph Platform
+(threads, runs, events, interrupts) on nine routes, and its events are the records of the log."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,8 @@ __all__ = ("adapter",)
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return the row of the URL table."""
+    """Return one curl command that starts a run and waits for its end, for the table of URLs that the gateway prints at
+    startup."""
     url = f"{base_url}/v1/runs"
     body = f'{{"assistant_id": "{agent}", "input": "Hello"}}'
     return (Example("Minimal runtime", url, f"curl -s {url} -d '{body}'"),)

@@ -1,4 +1,5 @@
-"""Features that the minimal runtime carries. Its events are the records of the log."""
+"""Table of how the minimal runtime carries each feature. Most are carried whole, because its events are the records of
+the log."""
 
 from collections.abc import Mapping
 from typing import Final

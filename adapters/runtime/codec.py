@@ -1,4 +1,5 @@
-"""Minimal runtime ↔ canonical model: decodes inputs and answers, and encodes threads, runs, questions and events.
+"""Conversion between the minimal runtime and the canonical model: decodes inputs and answers, and encodes threads,
+runs, questions and events.
 
 Events are encoded as the records of the gateway's log, with the same member names.
 """
@@ -19,19 +20,22 @@ from babelgate.canonical.thread import Artifact
 from babelgate.canonical.value import Json, JsonObject, Value
 
 _HIDDEN: Final = frozenset({"extra", "headers", "key_id", "subject", "takes_text", "uploaded"})
-"""Members that are not encoded: private data of adapters, headers that may hold credentials, the id of the caller's
-key, and the caller's name. Also what this protocol does not have: the number of uploaded files, and whether a question
-takes texts."""
+"""Members of canonical values that are not encoded.
+
+They are private data of adapters, headers that may contain credentials, the id of the caller's key and its name. The
+protocol has no place for the number of uploaded files, and for whether a question takes texts.
+"""
 _STATUS: Final = {"paused": "input_required"}
-"""Statuses of runs whose name in the protocol (docs/protocols/runtime.md) is not that of the log."""
+"""Status in this protocol (docs/protocols/runtime.md) by canonical status of a run, where the names differ."""
 
 
 # Decoding
 
 
 def decode_input(value: Json) -> tuple[tuple[Message, ...], Json]:
-    """Return an input as messages, and the rest that is not messages. A text is a message of the user, a list holds
-    messages, and an object may have messages in its member `messages`. Raises invalid."""
+    """Return the messages of a run's input, and its data or None. A string is a message of the user, a list consists of
+    messages, and an object may have messages in its member `messages`. All else is data. Raises invalid for a malformed
+    message."""
     if isinstance(value, str):
         return (Message.of(value, "user"),), None
     if isinstance(value, list):
@@ -44,7 +48,7 @@ def decode_input(value: Json) -> tuple[tuple[Message, ...], Json]:
 
 
 def decode_messages(value: Json) -> tuple[Message, ...]:
-    """Return a list of messages. Raises invalid."""
+    """Decode a list of messages. Raises invalid for a malformed message."""
     return tuple(map(_decode_message, validate(w.Messages, {"messages": value}).messages))
 
 
@@ -77,14 +81,15 @@ def _decode_part(part: w.Part) -> Part:
 
 
 def response_format(schema: JsonObject) -> JsonObject:
-    """Return the configuration that requires an output of this schema. It has the form of chat completions
-    (openai-python 3.54.0, types/shared_params/response_format_json_schema.py), which agents in front of models look
-    for."""
+    """Return the member of a run's configuration that demands output of this JSON Schema. It has the form of chat
+    completions (openai-python 3.54.0, types/shared_params/response_format_json_schema.py), which agents in front of
+    models read."""
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "output", "schema": schema}}}
 
 
 def output_schema_of(config: JsonObject) -> JsonObject | None:
-    """Return the schema that `response_format` put into a configuration, or None if it has none."""
+    """Return the JSON Schema that a run's configuration demands of its output, as `response_format` stored it. None: no
+    schema."""
     schema: Any = config
     for name in ("response_format", "json_schema", "schema"):
         schema = cast("JsonObject", schema).get(name) if isinstance(schema, dict) else None
@@ -95,7 +100,8 @@ def output_schema_of(config: JsonObject) -> JsonObject | None:
 
 
 def encode_value(value: Any) -> Any:
-    """Return a canonical value as JSON with all members. The bytes of a file are in Base64, if the value has them."""
+    """Return a canonical value, with all members except `_HIDDEN`, as JSON. Bytes of files that are loaded are in
+    Base64."""
     if isinstance(value, Value):
         encoded = {name: encode_value(member) for name, member in value.members().items() if name not in _HIDDEN}
         if isinstance(value, FilePart):
@@ -105,7 +111,8 @@ def encode_value(value: Any) -> Any:
 
 
 def encode_event(record: Record, run_id: str) -> JsonObject:
-    """Return one record of a run's log as an event. `event_id` is the seq of the record in its thread."""
+    """Return a record of the run `run_id` as an event. Its `event_id` is the record's seq in the thread, and its
+    `payload` the canonical event."""
     payload = encode_value(record.event)
     return {
         "event_id": record.seq,
@@ -118,7 +125,7 @@ def encode_event(record: Record, run_id: str) -> JsonObject:
 
 
 def encode_interrupt(interrupt: Interrupt, thread_id: str) -> JsonObject:
-    """Return a question in its wire form."""
+    """Return a question as the JSON object that callers receive. Its id is the member `resume_state_pointer`."""
     return {
         "task_id": interrupt.task_id,
         "run_id": interrupt.run_id,
@@ -132,12 +139,12 @@ def encode_interrupt(interrupt: Interrupt, thread_id: str) -> JsonObject:
 
 
 def encode_error(fault: Fault | None) -> JsonObject | None:
-    """Return a fault in its wire form; None for a run without a fault."""
+    """Return a fault as `{code, message}`, or None for None."""
     return None if fault is None else {"code": str(fault.code), "message": fault.message}
 
 
 def encode_status(run: Run) -> str:
-    """Return the status of a run in the protocol's words."""
+    """Return the status of a run under the name that the protocol has for it."""
     return _STATUS.get(run.status, str(run.status))
 
 
@@ -149,8 +156,8 @@ def encode_run(
     questions: Iterable[Interrupt],
     base_url: str,
 ) -> JsonObject:
-    """Return a run in its wire form. `messages` and `artifacts` are the agent's output in this run, and `questions` the
-    open ones."""
+    """Return a run as JSON. `created` has its input, `messages` and `artifacts` are its output, and `questions` are
+    open. `base_url` begins the URL of its event stream."""
     open_questions = [encode_interrupt(each, run.thread_id) for each in questions]
     return {
         "run_id": run.run_id,
@@ -179,7 +186,7 @@ def encode_run(
 
 
 def encode_thread(view: ThreadView, state: Revision | None, last_run_id: str | None) -> JsonObject:
-    """Return a thread in its wire form, with its newest `state` and the id of its last run, unless it has none."""
+    """Return a thread as JSON, with its newest `state` and the id of its newest run. Both can be None."""
     thread = view.thread
     return {
         "thread_id": thread.thread_id,
@@ -192,7 +199,7 @@ def encode_thread(view: ThreadView, state: Revision | None, last_run_id: str | N
 
 
 def encode_state(state: Revision) -> JsonObject:
-    """Return a revision of a thread's state in its wire form."""
+    """Return a revision of a thread's state as JSON. The thread's messages are in its `values`."""
     values: Mapping[str, Any] = state.values
     messages = {"messages": encode_value(state.messages)} if state.messages else {}
     return {

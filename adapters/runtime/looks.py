@@ -7,7 +7,7 @@ from babelgate.adapters.runtime.carries import VERSION
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the run, and its events from the first one on."""
+    """Return two reads of the run: the run itself, and its event stream from the first event."""
     path = f"/v1/runs/{target.run.run_id}"
     return (
         Look(version=VERSION, title="Runtime run", request=ReadRequest(path=path)),

@@ -1,4 +1,4 @@
-"""Requests of the minimal runtime, and the parts of their input. `codec` builds the responses.
+"""Request bodies of the minimal runtime, and types of its responses. `codec` builds the responses.
 
 The specification is docs/protocols/runtime.md. There is no other, so this module has no `SPEC`.
 
@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from babelgate.canonical.value import Json, JsonObject
 
 MAX_MESSAGES: Final = 1000
-"""Maximum number of messages in one input."""
+"""Maximum number of messages in one input. Chosen."""
 
 
 class _Model(BaseModel):
@@ -58,7 +58,7 @@ class DataPart(_Part):
 
 
 class FilePart(_Part):
-    """A file: its bytes (Base64), its URL, or the hash of a file that the gateway stores."""
+    """A file, given by its bytes (Base64), its URL, or the hash of a file that the gateway stores."""
 
     kind: Literal["file"]
     name: str | None = None
@@ -94,7 +94,7 @@ Part = Annotated[
 
 
 class Message(_Model):
-    """One message. `content` is a single text, and replaces `parts`."""
+    """One message. It has either `parts`, or `content` as its only text."""
 
     role: Literal["user", "agent", "assistant", "system", "tool"] = "user"
     name: str | None = None
@@ -110,7 +110,7 @@ class Message(_Model):
 
 
 class Messages(_Model):
-    """The messages of an input."""
+    """List of messages in an input."""
 
     messages: Annotated[list[Message], Field(max_length=MAX_MESSAGES)]
 
@@ -122,11 +122,12 @@ class ThreadCreate(_Model):
 
 
 class ThreadChange(_Model):
-    """Change of a thread. Each member replaces the whole member of the thread."""
+    """Change of a thread. Members of `metadata` and `values` replace those of the thread with the same name; the
+    thread's other members stay."""
 
     metadata: JsonObject = {}
     values: JsonObject | None = None
-    """New values of the thread's state."""
+    """Members to change in the values of the thread's state."""
 
     @model_validator(mode="after")
     def _need_one_member(self) -> "ThreadChange":
@@ -137,35 +138,35 @@ class ThreadChange(_Model):
 
 class RunCreate(_Model):
     assistant_id: str | None = None
-    """Name of the agent; None = the default agent."""
+    """Name of the agent. None: the default agent."""
     input: Json
     metadata: JsonObject = {}
     config: JsonObject = {}
     tools: list[JsonObject] | None = None
-    """Tools of the caller, for agents that support them."""
+    """Declarations of tools that the caller can run, for agents that support them."""
     output_schema: JsonObject | None = None
-    """JSON Schema to which the structured output must conform."""
+    """JSON Schema that the structured output must match."""
     checkpoint_id: str | None = None
-    """State of the thread to start from; None = the newest."""
+    """Id of the checkpoint to start from. None: the thread's newest one."""
     multitask_strategy: Literal["reject", "enqueue", "interrupt", "rollback"] = "enqueue"
     on_completion: Literal["keep", "delete"] = "keep"
-    """Retention of a run without a thread after its completion."""
+    """Retention of the thread of a run without a `thread_id`: `delete` erases it after the run."""
     background: bool = False
-    """True if the response is sent at once, and not when the run has stopped."""
+    """True to respond at once, and not when the run has stopped."""
 
 
 class Resume(_Model):
     task_id: str | None = None
     run_id: str | None = None
-    """Run whose question is answered. It is required if several tasks of the thread wait, unless `task_id` is set."""
+    """Run whose questions are answered. If several tasks of the thread wait, either this or `task_id` is required."""
     input: Json = None
-    """Answer to the oldest open question."""
+    """Answer to the oldest open question of the task."""
     answers: dict[str, Json] | None = None
-    """Answers by `resume_state_pointer`, instead of `input`."""
+    """Answers to several questions, by their `resume_state_pointer`."""
     decline: bool = False
     config: JsonObject = {}
     tools: list[JsonObject] | None = None
-    """Tools of the caller for the run that continues, as in `RunCreate`."""
+    """Declarations of the caller's tools for the run that continues, as in `RunCreate`."""
     background: bool = False
     stream: bool = False
 
@@ -189,7 +190,7 @@ class Timestamps(TypedDict):
 
 
 class Interrupt(TypedDict):
-    """An open question of a run."""
+    """An open question, as part of a run."""
 
     task_id: str
     run_id: str
@@ -251,7 +252,7 @@ class Thread(TypedDict):
 
 
 class Event(TypedDict):
-    """One record of a run's log."""
+    """One record of a run's log, as an event."""
 
     event_id: int
     run_id: str

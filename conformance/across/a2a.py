@@ -1,4 +1,4 @@
-"""A2A 0.3 and 1.0 over JSON-RPC: tasks of an agent, in contexts."""
+"""Drivers for A2A 0.3 and 1.0 over JSON-RPC. A run is a task of an agent, in a context."""
 
 import json
 from base64 import b64encode
@@ -31,7 +31,7 @@ _STATES: Final = {
     "CANCELED": "cancelled",
 }
 _CONTENT_TYPE: Final = -32005
-"""ContentTypeNotSupported: the agent does not accept or produce a part of this kind."""
+"""JSON-RPC error code of ContentTypeNotSupported: the agent does not accept or produce a part of this content type."""
 _KINDS: Final = {
     "task": "task",
     "message": "message",
@@ -57,7 +57,8 @@ def endpoint_of(card: Any, version: str) -> str | None:
 
 
 def _is_version(value: Any, version: str) -> bool:
-    """Return True if a declared version belongs to `version`. 0.2.5 to 0.3 count as one version."""
+    """Return True if `value`, a version that an agent card declares, belongs to `version`: any 0.x to `0.3`, and any
+    version that starts with `1.0` to `1.0`."""
     return isinstance(value, str) and (value.startswith("0.") if version == "0.3" else value.startswith(version))
 
 
@@ -66,7 +67,7 @@ class _A2A(Driver):
     role: ClassVar[str]
     methods: ClassVar[Mapping[str, str]]
     configuration: ClassVar[Mapping[str, Any]]
-    """Configuration of a send that waits for the end of the run."""
+    """Member `configuration` of a send request that waits for the end of the run."""
 
     def _part(self, kind: str, value: Any) -> Any:
         raise NotImplementedError
@@ -110,7 +111,8 @@ class _A2A(Driver):
         await self._call(handle.agent, "cancel", {"id": handle.task})
 
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        """Send one answer as it is. If several questions are open, each answer names its question."""
+        """Send one answer to all open questions: the value itself for one question, and for several a list that names
+        each question by its id."""
         questions = paused.meaning.questions
         if len(questions) > 1:
             answer = {"resume": [{"id": each.id, "value": answer} for each in questions]}
@@ -224,7 +226,7 @@ class _Live(Live):
 
 
 def _check_error(answer: Any, exchange: Exchange) -> None:
-    """Raise ScenarioFailed if the answer is an error."""
+    """Raise ScenarioFailed if `answer`, a JSON-RPC response, is an error."""
     error = dig(answer, "error")
     if error is not None:
         why = f"the error {dig(error, 'code')} ({dig(error, 'message')})"
@@ -232,7 +234,8 @@ def _check_error(answer: Any, exchange: Exchange) -> None:
 
 
 def _unwrap(result: Any) -> tuple[str, Any]:
-    """Return the kind of a result or an event, as A2A 1.0 names it, and its payload."""
+    """Return the kind of a JSON-RPC result or stream event (`task`, `message`, `statusUpdate` or `artifactUpdate`), and
+    its payload. Return an empty kind and None for anything else."""
     if str(dig(result, "kind")) in _KINDS:
         return _KINDS[str(dig(result, "kind"))], result
     for kind in _KINDS.values():
@@ -242,7 +245,8 @@ def _unwrap(result: Any) -> tuple[str, Any]:
 
 
 def _task_of(message: Any) -> dict[str, Any]:
-    """Return a message without a task as a task that the message completes."""
+    """Return a completed task whose only artifact has the parts of a message, for an agent that answers with a message
+    and no task."""
     status = {"state": "TASK_STATE_COMPLETED"}
     return {"contextId": dig(message, "contextId"), "status": status, "artifacts": [message]}
 
@@ -281,7 +285,8 @@ def _read_task(agent: str, task: Any, exchange: Exchange) -> Observation:
 
 
 def _value(part: Any, name: str, exchange: Exchange) -> tuple[str, Any]:
-    """Return the kind and the content of a part, of either version."""
+    """Return the kind of a part (`text`, `data`, `file`, or an empty string) and its content, in the form of A2A 0.3 or
+    1.0. `name` is the file name if the part has none, and `exchange` is the evidence if the content is not base64."""
     if dig(part, "text") is not None:
         return "text", dig(part, "text")
     if "data" in (as_object(part) or {}):
@@ -309,8 +314,8 @@ def _file(part: Any, content: Any, url: Any, name: Any, kind: Any, exchange: Exc
 
 
 def _questions(parts: list[Any]) -> Iterator[Question]:
-    """Yield the questions in the parts of a message. The text parts of a question come first. A data part with the
-    question's id, value and schema ends it; the last question may have none."""
+    """Yield the questions in the parts of a status message. Each question consists of its text parts, followed by a
+    data part with its id, value and schema. The data part of the last question may be missing."""
     text = ""
     for part in parts:
         data = dig(part, "data")

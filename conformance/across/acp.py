@@ -1,4 +1,4 @@
-"""ACP 0.2: runs of an agent, in sessions."""
+"""Driver for ACP 0.2. A run of an agent is in a session."""
 
 import json
 from base64 import b64encode
@@ -50,7 +50,7 @@ class Acp(Driver):
         read_success(await self._ask("POST", "runs", handle.task, "cancel"))
 
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        """Answer the open question; ACP has one at a time."""
+        """Answer the open question of a run. An ACP run asks one question at a time."""
         caller_input = CallerInput(answer) if isinstance(answer, str) else CallerInput("", data=answer)
         resume = {"type": "message", "message": _message(caller_input)}
         body = {"run_id": paused.handle.task, "await_resume": resume, "mode": "sync"}
@@ -93,7 +93,8 @@ class _Live(Live):
                 pass
 
     def read_so_far(self) -> Observation:
-        """Return the messages so far, completed and open, without the output that the run's last event repeats."""
+        """Return the run with the messages streamed so far, complete and open. The output in the run's last event is
+        ignored, because it repeats them."""
         output = [*self._done, {"parts": self._open}] if self._open else self._done
         return _read_run(self.agent, {**(as_object(self._run) or {}), "output": output}, self.stream.exchange)
 
@@ -140,7 +141,8 @@ def _read_run(agent: str, run: Any, exchange: Exchange) -> Observation:
 
 
 def _is_aside(part: Any) -> bool:
-    """Return True for a trajectory part, which is not part of the answer, or for an empty part."""
+    """Return True if a part is no content of the answer: trajectory metadata (the agent's steps and tool calls), or an
+    empty part."""
     is_empty = dig(part, "content") is None and dig(part, "content_url") is None
     return dig(part, "metadata", "kind") == "trajectory" or is_empty
 
@@ -159,7 +161,8 @@ def _file(part: Any, exchange: Exchange) -> File:
 
 
 def _questions(request: Any) -> Iterator[Question]:
-    """Yield the open questions. ACP has room for one; a gateway like Babelgate lists all of them in an extension."""
+    """Yield the open questions of an `await_request`. ACP has room for one; a gateway like Babelgate lists all of them
+    in the member `babelgate`."""
     listed = as_list(dig(request, "babelgate", "questions"))
     yield from map(_question, listed or [request])
 

@@ -1,4 +1,5 @@
-"""LangChain's Agent Protocol 0.1.6: runs of an agent, with messages separate from the state."""
+"""Driver for LangChain's Agent Protocol 0.1.6. A run of an agent is on a thread, whose messages are separate from its
+values."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

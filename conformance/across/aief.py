@@ -1,4 +1,5 @@
-"""The Agent Protocol of the AI Engineer Foundation: tasks that are done step by step."""
+"""Driver for the Agent Protocol of the AI Engineer Foundation (AIEF). A conversation is a task, and a run consists of
+some of its steps."""
 
 from dataclasses import replace
 from typing import Any, ClassVar, Final
@@ -10,7 +11,7 @@ from babelgate.conformance.across.model import CallerInput, File, Handle, Meanin
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig, json_or_none
 
 _MAX_STEPS: Final = 50
-"""Maximum number of steps in one turn."""
+"""Maximum number of steps that one turn of a conversation may take. Chosen."""
 _PAGE_SIZE: Final = 100
 
 
@@ -37,7 +38,8 @@ class Aief(Driver):
         return await self._work(agent, thread, body)
 
     async def _upload(self, agent: str, thread: str, file: File) -> None:
-        """Upload a file as multipart/form-data (RFC 7578)."""
+        """Upload a file to the task `thread`, as multipart/form-data (RFC 7578). Raises ScenarioFailed if the server
+        refuses the file."""
         mark = f"across-{uuid4().hex}"
         head = f'Content-Disposition: form-data; name="file"; filename="{file.name}"\r\nContent-Type: {file.media_type}'
         content = f"--{mark}\r\n{head}\r\n\r\n".encode() + file.content + f"\r\n--{mark}--\r\n".encode()
@@ -46,7 +48,8 @@ class Aief(Driver):
         read_success(await self.wire.request("POST", url, sends=None, receives=None, content=content, headers=headers))
 
     async def _work(self, agent: str, thread: str, body: Any) -> Observation:
-        """Run steps until one asks or is the last."""
+        """Execute steps of the task `thread` until a step asks a question or is the last one, and return the result of
+        all these steps. `body` is the request of the first step."""
         steps: list[Any] = []
         for _ in range(_MAX_STEPS):
             exchange = await self._ask(agent, "POST", thread, "steps", body=body)
@@ -57,7 +60,8 @@ class Aief(Driver):
         raise ScenarioFailed(f"no last step among {_MAX_STEPS}")
 
     async def observe(self, handle: Handle) -> Observation:
-        """Return the run as it is. An AIEF task can hold several tasks of the server, one after the other."""
+        """Return the current state and output of a run. An AIEF task can hold several runs one after the other;
+        `handle.task` selects the steps of one."""
         exchange = await self._ask(handle.agent, "GET", handle.thread, "steps", query=f"?page_size={_PAGE_SIZE}")
         listed = read_success(exchange)
         steps = as_list(listed) or as_list(dig(listed, "steps"))
@@ -73,7 +77,8 @@ class Aief(Driver):
         return Observation(await self._meaning(handle.agent, handle.thread, own_steps), handle, exchange)
 
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        """Answer one question. A step holds only new output, so it is added to the earlier output."""
+        """Answer one question by another step. A step returns only its own output, so the result is the output of
+        `paused` followed by that of the step."""
         body = {"input": answer} if isinstance(answer, str) else {"additional_input": answer}
         observation = await self._work(paused.handle.agent, paused.handle.thread, body)
         before, now = paused.meaning, observation.meaning
@@ -112,8 +117,8 @@ def _task(step: Any) -> str:
 
 
 def _state(step: Any) -> str:
-    """Return the state of a step. AIEF tasks have no status: a task ends with its last step, and a question is marked
-    in the additional output."""
+    """Return the state of a run from its newest step. AIEF tasks have no status: a task ends with its last step, and a
+    question is marked in the member `additional_output`."""
     if dig(step, "status") != "completed":
         return {"created": "submitted", "running": "working"}.get(str(dig(step, "status")), "working")
     if dig(step, "is_last") is not True:
@@ -135,7 +140,8 @@ def _questions(step: Any) -> list[Question]:
 
 
 def _read_output(step: Any) -> tuple[str, list[Any]]:
-    """Return the text of a step, and its data. Output that only repeats the additional output is no text."""
+    """Return the text of a step, and its data. A text that repeats the question, the data or the error of the member
+    `additional_output` is left out."""
     text = str(dig(step, "output") or "")
     additional = dig(step, "additional_output")
     one = dig(additional, "output")

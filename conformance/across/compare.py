@@ -1,4 +1,5 @@
-"""Comparison of protocols by aspects, each with the losses that excuse a difference."""
+"""Comparison of the results that two protocols show of the same scenario. It compares aspects such as the state, the
+text and the files. A declared loss of some features excuses a difference in an aspect."""
 
 import json
 import re
@@ -33,12 +34,12 @@ class Difference:
     here: Any
     there: Any
     declared: str = ""
-    """Loss that one of the two protocols declared. Empty if neither declared one."""
+    """Loss that one of the two protocols declared and that explains the difference. Empty if neither declared one."""
 
 
 def aspects_of(shot: Shot) -> Mapping[str, Any]:
-    """Return the comparable aspects of what one protocol showed at one moment, with None for those that it does not
-    show."""
+    """Return the value of each aspect of `ASPECTS` for what one protocol showed at one moment. None means that the
+    protocol does not show the aspect. If the result could not be read, return only `answer`, with the reason."""
     meaning = shot.meaning
     if meaning is None:
         return {"answer": shot.fault}
@@ -79,9 +80,9 @@ def differences(here: Shot, there: Shot) -> Iterator[Difference]:
 
 
 def _comparable(aspect: str, here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the two values of an aspect, here and there, without parts that one of them lacks.
+    """Return the values of an aspect in `here` and in `there`, reduced to the questions or files that both have.
 
-    A missing question or file is reported once, and not again for its data, schema or media type.
+    So a missing question or file is reported once, and not again for its data, schema or media type.
     """
     one, other = here[aspect], there[aspect]
     if aspect in ("question-data", "schemas"):
@@ -94,7 +95,8 @@ def _comparable(aspect: str, here: Mapping[str, Any], there: Mapping[str, Any]) 
 
 
 def _content(file: File) -> bytes:
-    """Return the content of a file, with JSON in canonical form, so that whitespace does not count."""
+    """Return the bytes of a file; JSON is rewritten in canonical form, so that whitespace does not count as a
+    difference."""
     if file.media_type != "application/json" and not file.name.endswith(".json"):
         return file.content
     try:
@@ -104,12 +106,14 @@ def _content(file: File) -> bytes:
 
 
 def _is_same_text(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Return True if the texts are equal. A protocol without messages joins them, with or without line breaks."""
+    """Return True if the messages of both sides, joined without a separator or with line feeds, are equal. A protocol
+    without messages shows all of them as one text."""
     return "".join(one) == "".join(other) or "\n".join(one) == "\n".join(other)
 
 
 def _is_same_error(one: str, other: str) -> bool:
-    """Return True if two errors are equal, with or without the class of an exception in front.
+    """Return True if two error messages are equal, even if one begins with the class of the exception, such as
+    `ValueError: `, and the other does not.
 
     LangGraph has the class in a separate member. Other protocols put it before the message, or omit it.
     """
@@ -121,7 +125,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _canonical(value: Any) -> str:
-    """Return the value as canonical JSON, which tells true from 1 but not 1.0 from 1."""
+    """Return the value as JSON with sorted keys, to compare two values. 1.0 is written as 1, but true is not."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return json.dumps(json.loads(text, parse_float=lambda number: _whole(float(number))), sort_keys=True)
 
@@ -131,13 +135,14 @@ def _whole(number: float) -> float | int:
 
 
 def declared_loss(shot: Shot, aspect: str) -> str:
-    """Return the loss that the server declared and that explains a difference in this aspect, or an empty string."""
+    """Return the losses that the server declared and that explain a difference in this aspect, as text: `acp declares
+    data, …`. Return an empty string if there are no such losses."""
     losses = ", ".join(f"{name}, {shot.losses[name]}" for name in ASPECTS[aspect] if name in shot.losses)
     return f"{shot.protocol} declares {losses}" if losses else ""
 
 
 def show(value: Any) -> str:
-    """Return one value of an aspect as text for people."""
+    """Return a value of an aspect as text for reports. Bytes are cut after 40, with their number."""
     match value:
         case str():
             return repr(value)

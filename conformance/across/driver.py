@@ -1,4 +1,5 @@
-"""Interface of the protocol drivers that scenarios use, and what all drivers share."""
+"""Base class of the protocol drivers, through which scenarios run an agent. Each driver reads what its protocol shows
+of a run. Functions that all drivers need are here, too."""
 
 import asyncio
 import re
@@ -17,20 +18,23 @@ from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame,
 from babelgate.conformance.wire.http import StreamExchange, Wire
 
 _UNSUPPORTED: Final = (405, 415, 501)
-"""Statuses of an unsupported operation or media type."""
+"""HTTP statuses by which a server declares that it does not support an operation or media type."""
 _IDLE_STATES: Final = frozenset({"asks", "completed", "failed", "cancelled"})
 _MAX_QUESTIONS: Final = 10
-"""Maximum number of questions that are answered one after the other."""
+"""Maximum number of rounds of questions in one run that `Driver.answer` answers. Chosen."""
 POLL_INTERVAL: Final = 0.05
-"""Seconds between two looks at a run. Polling, because not every protocol has something to wait on."""
+"""Seconds between two reads of a run while a driver waits for it. Not every protocol has a request that waits.
+Chosen."""
 _LOSS: Final = re.compile(r'([A-Za-z0-9_.*-]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
-"""Member of an RFC 8941 dictionary whose values are strings."""
+"""Pattern of one member of the header Babelgate-Loss, a dictionary of strings (RFC 8941): the feature, and how it was
+lost."""
 
 
 class ScenarioFailed(Exception):
-    """Error for a protocol that did not do what a scenario needs.
+    """Error if a server does not do what a scenario needs.
 
-    `is_declined`: the server said in the terms of the protocol that it does not support this.
+    `is_declined` is true if the server declares by a status or an error code of the protocol that it does not support
+    the operation.
     """
 
     def __init__(self, why: str, exchange: Exchange | None = None, *, is_declined: bool = False) -> None:
@@ -43,12 +47,12 @@ class Observation:
     meaning: Meaning
     handle: Handle
     exchange: Exchange | None = None
-    """Exchange that carried the result, if there were several."""
+    """Exchange whose response carried most of the result; None means the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolAddress:
-    """Address at which a protocol is served. A URL that contains `{agent}` has an address for each agent."""
+    """Address at which a server speaks one protocol. If `url` contains `{agent}`, each agent has its own address."""
 
     url: str
     agent: str = ""
@@ -64,7 +68,8 @@ class ProtocolAddress:
 
 
 class Live(ABC):
-    """Stream while it is read."""
+    """Stream of a running run, which the caller reads event by event. A subclass collects what the events of its
+    protocol show."""
 
     def __init__(self, stream: StreamExchange, agent: str) -> None:
         self.stream = stream
@@ -78,7 +83,7 @@ class Live(ABC):
     def read_so_far(self) -> Observation: ...
 
     async def next(self) -> bool:
-        """Read one event. Return False at the end. Raises ScenarioFailed if the event is not JSON."""
+        """Read one event. Return False if the stream has ended. Raises ScenarioFailed if the event is not JSON."""
         frame = await self.stream.next()
         if frame is None:
             return False
@@ -94,14 +99,15 @@ class Live(ABC):
         return self.now()
 
     def now(self) -> Observation:
-        """Return what the stream has shown so far, with its states in order."""
+        """Return the result that the stream has shown so far, with the states of the run in order."""
         observation = self.read_so_far()
         return Observation(
             replace(observation.meaning, states=tuple(self.states)), observation.handle, self.stream.exchange
         )
 
     def at(self, state: str) -> None:
-        """Record a state. `submitted` is ignored, because not every protocol reports it."""
+        """Record a state of the run that an event shows, unless it is the same as before. `submitted` is ignored,
+        because not every protocol reports it."""
         if state != "submitted" and (not self.states or self.states[-1] != state):
             self.states.append(state)
 
@@ -110,8 +116,9 @@ class Driver(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     lacks: ClassVar[Mapping[str, str]] = {}
-    """Reasons for missing abilities, by what scenarios need. `look`: look at a run again. `shared`: look at a run of
-    another protocol. `conversation`: tell whether two turns belong to the same one."""
+    """Abilities that the protocol does not have, each with the reason. The keys are the values of `Scenario.needs`, and
+    three more. `look`: read a run again. `shared`: read a run that another protocol created. `conversation`: report
+    whether two turns belong to one conversation."""
 
     def __init__(self, wire: Wire, place: ProtocolAddress) -> None:
         self.wire = wire
@@ -119,19 +126,23 @@ class Driver(ABC):
 
     @abstractmethod
     async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
-        """Send an input and wait for the run. `after`: an earlier run of the conversation; None starts a new one.
-        Raises ScenarioFailed."""
+        """Send an input and return the run after it has ended or asked. `after` is an earlier run of the conversation
+        to continue; None starts a new one. Raises ScenarioFailed if the server refuses the request or does not
+        respond."""
 
     @abstractmethod
     async def observe(self, handle: Handle) -> Observation:
-        """Return the run as it is. Raises ScenarioFailed."""
+        """Return the current state and output of a run. Raises ScenarioFailed if the server refuses the request or does
+        not respond."""
 
     @abstractmethod
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        """Answer all open questions, or the first one if the protocol takes one at a time. Raises ScenarioFailed."""
+        """Answer all open questions, or the first one if the protocol takes one at a time. Return the run after it has
+        ended or asked again. Raises ScenarioFailed if the server refuses the request or does not respond."""
 
     async def answer(self, paused: Observation, answer: Any) -> Observation:
-        """Give the same answer to all open questions, and to those that follow from an answer."""
+        """Give the same answer to all open questions, and to further questions that the run asks then. Return the run
+        after that."""
         observation = paused
         for _ in range(_MAX_QUESTIONS):
             if not observation.meaning.questions:
@@ -140,10 +151,10 @@ class Driver(ABC):
         return observation
 
     async def fetch_files(self, observation: Observation) -> Observation:
-        """Return the observation with the content of its files.
+        """Return the observation with the bytes of its files.
 
-        Files that the server serves itself are downloaded. For a URL elsewhere, the URL is the content.
-        Raises ScenarioFailed.
+        Files at URLs of the server are downloaded. For a file at another origin, its URL counts as its content. Raises
+        ScenarioFailed if a download fails.
         """
         files = [await self._fetch(file) if file.url else file for file in observation.meaning.files]
         return replace(observation, meaning=replace(observation.meaning, files=tuple(files)))
@@ -157,23 +168,27 @@ class Driver(ABC):
         return replace(file, content=exchange.content, url="")
 
     def stream(self, agent: str, caller_input: CallerInput) -> AbstractAsyncContextManager[Live]:
-        """Start a run and yield its stream. Raises ScenarioFailed."""
+        """Start a run and return a context manager for its stream. Raises ScenarioFailed if the protocol has no
+        streams, or the server refuses the request."""
         raise ScenarioFailed(self.lacks["stream"])
 
     async def cancel(self, handle: Handle) -> None:
-        """Cancel a run. Raises ScenarioFailed."""
+        """Request the cancellation of a run. Raises ScenarioFailed if the protocol has no cancel, or the server refuses
+        it."""
         raise ScenarioFailed(self.lacks["cancel"])
 
     async def send_and_record(self, agent: str, caller_input: CallerInput) -> Observation:
-        """Return everything that the protocol shows of a run, by a stream if it has streams. Raises ScenarioFailed."""
+        """Run an input to its end, and return everything that the protocol shows of the run. Use a stream if the
+        protocol has streams, and else `send`. Raises ScenarioFailed if the server refuses the request or its stream
+        breaks."""
         if "stream" in self.lacks:
             return await self.send(agent, caller_input)
         async with self.stream(agent, caller_input) as live:
             return await live.rest()
 
     async def wait_for_end(self, handle: Handle) -> Observation:
-        """Return the run after it has ended or asked. Raises ScenarioFailed if it does neither within the timeout of an
-        answer."""
+        """Read a run until it has ended or asked a question, and return it. Raises ScenarioFailed if neither happens
+        within the timeout of one answer."""
         deadline = time.monotonic() + self.wire.timeout
         while True:
             observation = await self.observe(handle)
@@ -184,7 +199,8 @@ class Driver(ABC):
             await asyncio.sleep(POLL_INTERVAL)
 
     async def leave(self, agent: str, caller_input: CallerInput) -> Handle:
-        """Start a run, disconnect, and return its handle. Raises ScenarioFailed."""
+        """Start a run, disconnect as soon as the stream shows the run's id, and return its handle. A protocol without
+        streams waits for the end instead. Raises ScenarioFailed if the stream ends without showing the id."""
         if "stream" in self.lacks:
             return (await self.send(agent, caller_input)).handle
         async with self.stream(agent, caller_input) as live:
@@ -195,7 +211,7 @@ class Driver(ABC):
 
 
 def read_success(exchange: Exchange) -> Any:
-    """Return the JSON of a response. Raises ScenarioFailed unless it is 2xx, or if the body is not JSON."""
+    """Return the JSON of a response. Raises ScenarioFailed if the status is not 2xx, or if the body is not JSON."""
     if exchange.status is None or not 200 <= exchange.status < 300:
         raise ScenarioFailed("a refusal", exchange, is_declined=exchange.status in _UNSUPPORTED)
     if exchange.content and not exchange.is_json:
@@ -211,8 +227,8 @@ def check_stream(exchange: Exchange) -> None:
 
 
 def decode_base64(content: Any, exchange: Exchange | None = None) -> bytes:
-    """Return the decoded bytes. Raises ScenarioFailed if the content is not base64. `exchange`: the exchange that shows
-    the failure, if there is one."""
+    """Return the bytes that a base64 text encodes. Raises ScenarioFailed if `content` is not base64; `exchange`, if
+    there is one, becomes its evidence."""
     try:
         return b64decode(str(content), validate=True)
     except (NotBase64, ValueError):
@@ -220,7 +236,8 @@ def decode_base64(content: Any, exchange: Exchange | None = None) -> bytes:
 
 
 def find_shared_ids(agent: str, exchanges: Sequence[Exchange]) -> Handle | None:
-    """Return the ids by which all protocols of the server know the run, or None if the server does not report them."""
+    """Return the ids of a run that are valid in all protocols of the server, from the headers Babelgate-Thread and
+    Babelgate-Task. Return None if no response has both."""
     for exchange in reversed(exchanges):
         thread, task = exchange.header("Babelgate-Thread"), exchange.header("Babelgate-Task")
         if thread and task:

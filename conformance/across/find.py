@@ -1,4 +1,4 @@
-"""Detection of the protocols that are served at some URLs."""
+"""Detection of the protocols that servers speak at some URLs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -46,10 +46,11 @@ class FoundProtocol:
 
 
 async def find(wire: Wire, urls: Sequence[str], agents: Sequence[str]) -> Sequence[FoundProtocol]:
-    """Return the protocols found, at most one server for each, in the order of DRIVERS.
+    """Return the protocols that servers at some URLs speak, at most one server for each protocol, in the order of
+    DRIVERS.
 
-    `agents`: agent names that triggers use. `{agent}` in a URL is replaced by such a name. Raises Unanswered if no
-    server answers at any of the URLs.
+    `agents` are names of agents that triggers use; `{agent}` in a URL is replaced by such a name. Raises Unanswered if
+    no server answers at any of the URLs.
     """
     looking = _Looking(wire, agents)
     for url in urls:
@@ -94,8 +95,8 @@ class _Looking:
         self.found.setdefault(kind.name, FoundProtocol(kind(self.wire, place), str(exchange)))
 
     def _note_agents(self, agents: Sequence[str], agent: str) -> str:
-        """Add the names of agents to those that were found. Return the agent to call: `agent`, or by default the first
-        one."""
+        """Add `agents`, the agents that a server lists, to all known names. Return the default agent of the server:
+        `agent` if it is not empty, else the first listed."""
         self.agents += [each for each in agents if each not in self.agents]
         return agent or (agents[0] if agents else "")
 
@@ -133,12 +134,13 @@ class _Looking:
                 return
 
     def _names(self, base: str, agent: str) -> Sequence[str]:
-        """Return the agent names whose addresses are tried."""
+        """Return the agent names for which a base URL is tried: all known ones if the URL contains `{agent}`, else only
+        `agent`."""
         return [each for each in dict.fromkeys((agent, *self.agents)) if each] if _AGENT in base else [agent]
 
     async def _card(self, base: str, name: str) -> Exchange | None:
-        """Return the exchange that read the agent card, or None if there is no card. It is below the agent's own
-        address, or at the origin of a server with one agent."""
+        """Return the exchange that read an agent card, or None if there is no card. The card is below the agent's own
+        URL, or below the origin if the server has one agent."""
         places = (base.replace(_AGENT, name), *(() if _AGENT in base else (origin_of(base),)))
         for place in dict.fromkeys(f"{each}{_CARD}" for each in places):
             card = await self._ask("GET", place, **{"A2A-Version": "1.0"})
@@ -186,14 +188,17 @@ def _text(exchange: Exchange) -> str:
 
 
 def _template(endpoint: str, base: str, name: str) -> str:
-    """Return the endpoint pattern for all agents of a server, derived from the endpoint of one of them."""
+    """Return the endpoint URL with the agent's name replaced by `{agent}`, so that it serves for all agents of the
+    server. `base` is the URL pattern by which the card was found; if it names no agent, the endpoint is returned
+    unchanged."""
     if not name or _AGENT not in base:
         return endpoint
     return endpoint.replace(f"/{name}", f"/{_AGENT}")
 
 
 def _split_agent(url: str) -> tuple[str, str]:
-    """Return the URL of the server and the name of the agent, for a URL that names one of several agents."""
+    """Split a URL such as `…/a2a/echo` into the server's base URL and the agent's name. Return the whole URL and an
+    empty name if it names no agent."""
     for mark in ("/a2a/", "/agent/", "/agents/"):
         base, found, rest = url.partition(mark)
         if found and rest:

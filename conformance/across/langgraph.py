@@ -1,4 +1,4 @@
-"""LangGraph Platform: runs of an assistant, on threads with a state."""
+"""Driver for LangGraph Platform. A run of an assistant is on a thread, whose messages are part of its state."""
 
 import asyncio
 import json
@@ -32,19 +32,19 @@ _STATES: Final = {
     "timeout": "failed",
     "interrupted": "cancelled",
 }
-"""States of a run that is not asking, by its status."""
+"""State of a run in the terms of `Meaning.state`, by LangGraph's status of the run, unless a question is open."""
 
 
 @dataclass
 class MessageContents:
-    """Texts, data and files of the agent's messages, which are added whole or in pieces."""
+    """Texts, data and files of an agent's messages, collected from whole messages or from the pieces of a stream."""
 
     by_message: dict[str, str] = field(default_factory=dict[str, str])
     data: list[Any] = field(default_factory=list[Any])
     files: list[File] = field(default_factory=list[File])
 
     def add(self, message: Any) -> None:
-        """Add a message, or the next piece of one."""
+        """Add a message, or the next piece of a streamed message."""
         id, content = str(dig(message, "id") or ""), dig(message, "content")
         if isinstance(content, str):
             self.by_message[id] = self.by_message.get(id, "") + content
@@ -62,8 +62,8 @@ class MessageContents:
         return tuple(filter(None, self.by_message.values()))
 
     def with_members(self, values: Any) -> Sequence[Any]:
-        """Return the data and the state's members other than the messages: a structured answer, which a message may
-        repeat."""
+        """Return the data of the messages, followed by the members of the thread's state other than messages, as one
+        object. This object is a structured answer; it is left out if a message already had it."""
         members = {
             k: v for k, v in (as_object(values) or {}).items() if k not in ("messages", "__interrupt__", "__error__")
         }
@@ -71,18 +71,18 @@ class MessageContents:
 
 
 class LangChainDriver(Driver):
-    """Driver base with what LangGraph Platform and the Agent Protocol have in common."""
+    """Base class of the drivers for LangGraph Platform and LangChain's Agent Protocol."""
 
     agent_key: ClassVar[str]
     speaker: ClassVar[tuple[str, Sequence[str]]]
-    """Member of a message that names its author, and the values of it that mean the agent."""
+    """Name of the member of a message that names its author, and the values of this member that mean the agent."""
     modes: ClassVar[Sequence[str]]
-    """Modes of a stream."""
+    """Stream modes to request (`stream_mode`)."""
     path_of_end: ClassVar[str]
-    """Path below a run at which its end is awaited."""
+    """Last segment of the path that waits for the end of a run: `join` or `wait`."""
 
     def _runs(self, handle: Handle, *way: str) -> str:
-        """Return the URL for creating runs or, with `way`, for creating one that is streamed or waited for."""
+        """Return the URL at which runs are created. `way` are further path segments, such as `stream` or `wait`."""
         raise NotImplementedError
 
     def _run(self, handle: Handle, *way: str) -> str:
@@ -95,7 +95,7 @@ class LangChainDriver(Driver):
         raise NotImplementedError
 
     def _values(self, ending: Any) -> tuple[Any, Sequence[Any]]:
-        """Return the state members and the messages that a run ended with."""
+        """Return the state and the messages in `ending`, the response after the end of a run."""
         raise NotImplementedError
 
     def _url(self, *path: str) -> str:
@@ -130,8 +130,8 @@ class LangChainDriver(Driver):
         return Observation(self._meaning(str(dig(run, "status")), ending), handle, exchange)
 
     async def _find_run(self, handle: Handle) -> Any:
-        """Return the run of the handle. Without a run id it is the newest of the task, if the server reports tasks, or
-        else of the thread."""
+        """Return the run that a handle identifies. Without a run id, return the newest run of the handle's task, or of
+        its thread if the server does not report tasks. Raises ScenarioFailed if there is no such run."""
         exchange = await self._list_runs(handle.thread)
         runs = [run for run in as_list(read_success(exchange)) if not handle.task or _task(run) in ("", handle.task)]
         runs = [run for run in runs if handle.run in ("", dig(run, "run_id"))]
@@ -147,15 +147,16 @@ class LangChainDriver(Driver):
         return Observation(self._meaning(str(dig(run, "status")), ending), handle, exchange)
 
     async def _with_messages(self, handle: Handle, ending: Any) -> Any:
-        """Return the end of a run with its output. A failed run ends with only its error, and its output is in the
-        thread state."""
+        """Return `ending`, the response after the end of a run, with the run's output. For a failed run it has only the
+        error, so the output is read from the thread's state."""
         if dig(ending, "__error__") is None or dig(ending, "messages") is not None:
             return ending
         state = read_success(await self._ask("GET", self._url("threads", handle.thread, "state")))
         return {**(as_object(dig(state, "values")) or {}), **ending}
 
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        """Answer a question with the bare value. If several questions are open, each answer names its question."""
+        """Answer the open questions of a run: one question by the bare value, several by an object of values by
+        question id."""
         questions = paused.meaning.questions
         resume = {each.id: answer for each in questions} if len(questions) > 1 else answer
         body = {**self._body(paused.handle, CallerInput("")), "command": {"resume": resume}}
@@ -178,7 +179,8 @@ class LangChainDriver(Driver):
             return await self._with_end(await live.rest())
 
     async def _with_end(self, observation: Observation) -> Observation:
-        """Return the observation with the final state, which a stream does not report and its client has to query."""
+        """Return the observation of a stream with the final state of the run. Streams do not report it, so the run is
+        read until it has ended."""
         status = str(dig(await self._find_run(observation.handle), "status"))
         deadline = time.monotonic() + self.wire.timeout
         while status in ("pending", "running") and time.monotonic() < deadline:
@@ -191,7 +193,7 @@ class LangChainDriver(Driver):
         )
 
     def _meaning(self, status: str, ending: Any) -> Meaning:
-        """Return the meaning of a run, from its status and its final or current output."""
+        """Return the result of a run, from its LangGraph status and its current or final output `ending`."""
         members, messages = self._values(ending)
         contents = MessageContents()
         for message in self._answers(messages):
@@ -212,7 +214,7 @@ class LangChainDriver(Driver):
         return dig(message, key) in values
 
     def _answers(self, messages: Sequence[Any]) -> list[Any]:
-        """Return the agent's messages since the last message of its caller."""
+        """Return the agent's messages that follow the last message of a caller."""
         key, _ = self.speaker
         caller_indices = [at for at, each in enumerate(messages) if dig(each, key) in ("human", "user")]
         newest = messages[caller_indices[-1] + 1 :] if caller_indices else messages
@@ -295,7 +297,8 @@ def message_of(caller_input: CallerInput) -> dict[str, Any]:
 
 
 _WORDS: Final = ("question", "message", "prompt", "text", "description", "action")
-"""Members of an interrupt's value that usually hold the text of a question. LangGraph defines none."""
+"""Members of an interrupt's value in which agents usually put the text of a question, in order of preference. LangGraph
+defines no member for it."""
 
 
 def _words_in(value: Any) -> Iterator[str]:
@@ -322,7 +325,8 @@ def _block(file: File) -> Mapping[str, Any]:
 
 
 def _files(block: Any, name: str) -> list[File]:
-    """Return the file in a block, if there is one. `name`: name of the artifact, used if the block has none."""
+    """Return a list of the file that a content block contains, or an empty list. `name` is the name of the artifact,
+    used if the block names no file."""
     filename = dig(block, "extras", "filename") or dig(block, "metadata", "filename") or dig(block, "filename") or name
     kind = str(dig(block, "mime_type") or "") or None
     if dig(block, "base64") is not None:

@@ -1,4 +1,4 @@
-"""MCP: an agent is a tool, which is called with a text and answers with content."""
+"""Driver for MCP. An agent is a tool, which is called with a text and returns content."""
 
 import itertools
 from typing import Any, ClassVar, Final
@@ -32,7 +32,7 @@ class Mcp(Driver):
         self._tools: dict[str, Any] = {}
 
     async def _enter(self) -> McpSession:
-        """Open a session. Each call has its own, because scenarios are played concurrently."""
+        """Open and return a new MCP session. Each call uses its own, because scenarios run concurrently."""
         fresh = McpSession(self.wire, self.place.of(""), None, VERSION, itertools.count(1))
         hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})
         version = dig(hello.result, "protocolVersion")
@@ -49,7 +49,8 @@ class Mcp(Driver):
         return Observation(_read_result(reply), Handle(agent), reply.exchange)
 
     async def _tool(self, session: McpSession, name: str) -> tuple[str, Any]:
-        """Return the tool of a name, or without a name the first one. Raises ScenarioFailed if it does not exist."""
+        """Return the name and the description of the tool `name`, or of the first tool if `name` is empty. Raises
+        ScenarioFailed if there is no such tool."""
         if not self._tools:
             listed = await session.ask("tools/list")
             self._tools = {str(dig(each, "name")): each for each in as_list(dig(listed.result, "tools"))}
@@ -66,7 +67,8 @@ class Mcp(Driver):
 
 
 def _arguments(tool: Any, caller_input: CallerInput) -> dict[str, Any]:
-    """Return the arguments for a tool: the data of the trigger, or its text for each text that the tool requires."""
+    """Return the arguments of a tool call: the data of the input if it is an object. Otherwise each required text
+    parameter of the tool gets the text of the input."""
     if (data := as_object(caller_input.data)) is not None:
         return data
     properties = as_object(dig(tool, "inputSchema", "properties")) or {}
@@ -75,7 +77,7 @@ def _arguments(tool: Any, caller_input: CallerInput) -> dict[str, Any]:
 
 
 def _read_result(reply: McpReply) -> Meaning:
-    """Return the meaning of a tool's result. Raises ScenarioFailed if the call was answered with a protocol error.
+    """Return the meaning of a tool's result. Raises ScenarioFailed if the response is a JSON-RPC error.
 
     A text that repeats the structured result is dropped; all other texts are part of the answer.
     """

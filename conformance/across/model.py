@@ -1,5 +1,5 @@
-"""Result of a run for its caller, independent of the protocol. Drivers read it from the wire, and `compare` compares
-it."""
+"""Result of a run as its caller sees it, in terms of no protocol. Drivers read it from the wire, and `compare` compares
+the results of different protocols."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class File:
 class Question:
     text: str
     value: Any = None
-    """Data that belongs to the question."""
+    """Data of the question, for programs that answer it."""
     schema: Any = None
     """JSON Schema of the answer."""
     id: str = field(default="", compare=False)
@@ -31,7 +31,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class CallerInput:
-    """Input from a caller."""
+    """Input that a scenario sends to an agent."""
 
     text: str
     files: Sequence[File] = ()
@@ -41,10 +41,11 @@ class CallerInput:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Run, identified by the ids of its protocol or by ids that are valid in all protocols of the server."""
+    """Ids of a run: those in its protocol, or those that are valid in all protocols of the server. Which of `thread`,
+    `task` and `run` are set depends on the protocol."""
 
     agent: str
-    """Name of the agent, as in triggers. Empty means the server's only or first agent."""
+    """Name of the agent, as in triggers. Empty means the default agent of the server."""
     thread: str = ""
     task: str = ""
     run: str = ""
@@ -53,18 +54,20 @@ class Handle:
 @dataclass(frozen=True, slots=True)
 class Meaning:
     state: str
-    """State: submitted, working, asks, completed, failed or cancelled, or else the protocol's own word."""
+    """State of the run: `submitted`, `working`, `asks` (a question is open), `completed`, `failed` or `cancelled`. Any
+    other state is the protocol's own word."""
     texts: Sequence[str] = ()
     """Texts of the answer, one for each message if the protocol has messages."""
     data: Sequence[Any] = ()
     files: Sequence[File] = ()
     questions: Sequence[Question] = ()
-    """Open questions."""
+    """Questions that wait for an answer."""
     error: str = ""
     states: Sequence[str] | None = None
     """States in the order in which a stream showed them, or None without a stream."""
     conversation: str = ""
-    """Conversation of a second turn, compared with the first: `the same` or `another`."""
+    """Conversation of the second turn in the scenario `turns`, compared with that of the first: `the same` or
+    `another`. Empty in all other scenarios."""
 
     @property
     def text(self) -> str:
@@ -73,18 +76,18 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """Result that one protocol showed at one moment, with the exchanges that carried it."""
+    """Result that one protocol showed at one moment of a scenario, with the HTTP exchanges that carried it."""
 
     protocol: str
     meaning: Meaning | None
-    """Result, or None if it could not be read; `fault` says why."""
+    """Result of the run, or None if it could not be read; then `fault` has the reason."""
     exchanges: Sequence[Exchange] = ()
     telling: Exchange | None = None
-    """Exchange that carries most of the result. None means the last one."""
+    """Exchange that carries most of the result, to be shown as evidence. None means the last one."""
     losses: Mapping[str, str] = field(default_factory=dict[str, str])
     """Losses that the server declared, by feature."""
     fault: str = ""
     is_declined: bool = False
-    """True if the server answered that it does not support this; False if it failed."""
+    """True if the server declared that it does not support the operation; False if `fault` is a failure."""
     shared: Handle | None = None
-    """Ids of the run in the server's other protocols, if it reports them."""
+    """Ids of the run that are valid in all protocols of the server, or None if it does not report them."""

@@ -1,4 +1,5 @@
-"""OpenAI's APIs: chat completions, and responses as in Open Responses. An agent is a model, and receives texts."""
+"""Drivers for OpenAI's APIs: chat completions, and responses as in Open Responses. An agent is a model, which receives
+only texts."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,8 +15,8 @@ from babelgate.conformance.wire.http import StreamExchange
 
 _ASK_TOOL: Final = "ask_caller"
 _HEADERS: Final[Mapping[str, str]] = {"Babelgate-Questions": "calls"}
-"""Header that makes a Babelgate ask by calls of `ask_caller`, which mark a question as such. Other servers ignore
-it."""
+"""Header that makes a Babelgate ask by calls of the tool `ask_caller`. Without it, a question looks like a normal
+answer. Other servers ignore it."""
 _DONE: Final = "[DONE]"
 _NO_QUESTIONS: Final = "a question is a normal answer, and the run does not wait"
 _LACKS: Final[Mapping[str, str]] = {
@@ -24,7 +25,7 @@ _LACKS: Final[Mapping[str, str]] = {
     "approval": _NO_QUESTIONS,
     "files": "an answer has no files",
     "data": "an answer is text, and data looks like text",
-    "shared": "MCP has no ids for runs of other protocols",
+    "shared": "the API has no ids for runs of other protocols",
 }
 
 
@@ -69,7 +70,7 @@ class ChatDriver(_OpenAi):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._turns: dict[str, Sequence[Any]] = {}
-        """Messages of each conversation, by a name that this driver assigns."""
+        """Messages of each conversation so far, by an id that this driver assigns."""
 
     def _body(self, agent: str, messages: Sequence[Any]) -> dict[str, Any]:
         return {"model": self._model(agent), "messages": list(messages)}
@@ -107,7 +108,7 @@ class _LiveChat(Live):
         super().__init__(stream, agent)
         self._text = ""
         self._calls: dict[Any, dict[str, str]] = {}
-        """Names and arguments of tool calls, by index."""
+        """Name and arguments of each tool call, as streamed so far, by the call's index."""
         self._error = _failure(stream.exchange)
         self._state = "failed" if self._error else "working"
 
@@ -133,7 +134,7 @@ class _LiveChat(Live):
         return Observation(Meaning(self._state, texts, questions=questions, error=self._error), Handle(self.agent))
 
     def now(self) -> Observation:
-        """Return what the stream has shown so far. Chat streams report no states."""
+        """Return the result that the stream has shown so far, without states, because chat streams report none."""
         observation = super().now()
         return replace(observation, meaning=replace(observation.meaning, states=None))
 
@@ -175,7 +176,8 @@ class _LiveResponse(Live):
         super().__init__(stream, agent)
         self._response: Any = {}
         self._texts: dict[tuple[str, int], str] = {}
-        """Texts by item and part, in the order in which they began."""
+        """Text of each content part, as streamed so far, by item id and part index, in the order in which the parts
+        began."""
         self._error = _failure(stream.exchange)
 
     def read(self, frame: SseFrame) -> None:
@@ -195,7 +197,8 @@ class _LiveResponse(Live):
                 pass
 
     def read_so_far(self) -> Observation:
-        """Return the streamed texts, without the output that the last event repeats."""
+        """Return the response with the texts streamed so far. The output in the last event is ignored, because it
+        repeats them."""
         observation = _read_response(self.agent, self._response, self.stream.exchange)
         texts: dict[str, str] = {}
         for (item, _), text in self._texts.items():
@@ -208,15 +211,16 @@ class _LiveResponse(Live):
 
 
 def _text_of(caller_input: CallerInput) -> Any:
-    """Return the text of an input. The API has no structured input, so agents that need it receive it as text."""
+    """Return the text of an input. Structured data is not sent, because the API has no form for it. Raises
+    ScenarioFailed if the input has files."""
     if caller_input.files:
         raise ScenarioFailed(_LACKS["files"])
     return caller_input.text
 
 
 def _failure(exchange: Exchange) -> str:
-    """Return the error of a response with a server error, or an empty string. The API has no response for a failed
-    run."""
+    """Return the error message of a response with a 5xx status, or an empty string for any other response. The chat API
+    reports a failed run only in this way."""
     if (exchange.status or 0) < 500 or exchange.status == 501:
         return ""
     return _error_message(dig(exchange.json, "error")) or f"status {exchange.status}"
@@ -233,7 +237,7 @@ def _state_of_reason(reason: Any) -> str:
 def _questions(calls: Iterable[Any]) -> tuple[Question, ...]:
     """Return the questions among tool calls.
 
-    The API knows only calls of the caller's tools. A gateway like Babelgate asks by calling its own tool.
+    The API knows only calls of the caller's tools. A gateway like Babelgate asks by calls of the tool `ask_caller`.
     """
     found: list[Question] = []
     for call in calls:

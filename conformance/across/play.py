@@ -1,5 +1,5 @@
-"""Player of the scenarios: each through every protocol. If the server shares runs, it also reads each run through the
-others."""
+"""Player that runs each scenario through each protocol. If the ids of a run are valid in the other protocols of the
+server, the player also reads the run through those."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ from babelgate.conformance.wire.exchange import Exchange
 from babelgate.conformance.wire.http import EXCHANGES, Unanswered, Wire
 
 _CONCURRENCY: Final = 6
-"""Maximum number of scenarios that run concurrently, over all protocols."""
+"""Maximum number of protocols through which one scenario is played at the same time. Chosen."""
 
 
 class NothingToCompare(Exception):
@@ -31,14 +31,14 @@ class NothingToCompare(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PlayedScenario:
-    """Results of one scenario."""
+    """Results of one scenario in all protocols."""
 
     scenario: Scenario
     shots: Mapping[str, Mapping[str, Shot]]
-    """Shots of each protocol's own run, by protocol and moment."""
+    """Results of the runs that each protocol created, by protocol and name of the moment."""
     cross_shots: Mapping[tuple[str, str], Mapping[str, Shot]]
-    """Shots of a run that the first protocol made, read through the second, by moment. Only if the server shares
-    runs."""
+    """Results of runs that were created through one protocol and read through another. The key is the pair of
+    protocols, and the inner key the moment. Empty unless the server reports ids that are valid in all its protocols."""
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
     """Protocols that cannot express the scenario, each with the reason."""
     skipped: str = ""
@@ -54,7 +54,8 @@ class PlayRecord:
     version: str
     secrets: Sequence[str] = ()
     withheld: Sequence[str] = ()
-    """Origins from the servers' cards that did not receive the user's headers."""
+    """Origins that were called because a server's card names them, and that did not receive the user's headers, such as
+    API keys."""
 
     @property
     def protocols(self) -> list[str]:
@@ -71,10 +72,10 @@ async def play(
     only: Sequence[str] = (),
     observe: Callable[[int, int, str], None] = lambda done, total, scenario: None,
 ) -> PlayRecord:
-    """Play the scenarios whose names match a pattern in `only` (empty: all), and return the record.
+    """Play the scenarios whose names match a pattern in `only`, or all if `only` is empty, and return the record.
 
-    `observe` is called with the number of played scenarios, that of all, and the name of the next one.
-    Raises NothingToCompare, and Unanswered if no server answers.
+    `observe` is called before each scenario: with the number of scenarios played, the number of all, and the name of
+    the next one. Raises NothingToCompare, and Unanswered if no server answers.
     """
     started = time.monotonic()
     secrets = secrets_of(urls, [options.headers])
@@ -129,7 +130,7 @@ async def _play_scenario(
 
 
 class _Part:
-    """Play of one scenario through one protocol."""
+    """One scenario played through one protocol. `shots` and `cross_shots` collect the results."""
 
     def __init__(
         self, scenario: Scenario, driver: Driver, others: Sequence[Driver], trigger: Trigger, gate: asyncio.Semaphore

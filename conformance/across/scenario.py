@@ -1,4 +1,5 @@
-"""Scenarios that are played through each protocol, and the moments at which their results are compared."""
+"""Scenarios that are played through each protocol. A scenario yields the moments at which the results of the protocols
+are compared."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from babelgate.conformance.trigger import Trigger
 from babelgate.conformance.wire.http import Unanswered
 
 _FILE: Final = File("across.bin", b"\x00\x01\xfe\xff across\r\n", "application/octet-stream")
-"""Bytes that are not text, which some protocols have to encode."""
+"""File that the scenario `files` sends. Its bytes are not UTF-8, so protocols that carry text have to encode them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class Moment:
     name: str
     observation: Observation
     is_at_rest: bool = True
-    """True if nothing changes until the scenario continues, so that other protocols can read the same run."""
+    """True if the run does not change until the scenario continues, so that it can be read through the other protocols,
+    too."""
 
 
 Play = Callable[[Driver, Trigger], AsyncGenerator[Moment]]
@@ -28,11 +30,12 @@ Play = Callable[[Driver, Trigger], AsyncGenerator[Moment]]
 class Scenario:
     name: str
     behaviour: str
-    """Behaviour that the agent has to show."""
+    """Behaviour that the agent has to show, one of `conformance.trigger.BEHAVIOURS`. Its trigger is the input."""
     about: str
     play: Play
     needs: str = ""
-    """Ability that the protocol needs."""
+    """Ability that the protocol needs, as a key of `Driver.lacks`, for example `stream`. Empty if every protocol can
+    express the scenario."""
 
 
 def _input_of(trigger: Trigger) -> CallerInput:

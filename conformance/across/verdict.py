@@ -1,4 +1,5 @@
-"""Verdict on a record: where protocols agree, and which losses are declared or undeclared."""
+"""Verdict on the results of all scenarios: where the protocols agree, which differences are explained by declared
+losses, and which are not."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,15 +19,15 @@ class Finding:
     scenario: str
     moment: str
     here: Shot
-    """Shot that most protocols agree with. For a run that is read through another protocol: the shot of the
-    protocol that made it."""
+    """Result to which `there` is compared: that of the protocol with which most others agree. For a run that is read
+    through another protocol, the result in the protocol that created it."""
     there: Shot
-    """Shot that differs."""
+    """Result that differs from `here`."""
     difference: Difference
     is_shared: bool
-    """True if both shots are of one run, read through two protocols; False if each protocol made its own."""
+    """True if both results are of one run, read through two protocols; False if each protocol created its own run."""
     reason: str = ""
-    """Reason from the baseline, if the difference is expected."""
+    """Reason that the baseline gives for the difference; empty if the baseline does not list it."""
 
     @property
     def id(self) -> str:
@@ -40,7 +41,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Numbers of compared moments, and of differences, between one protocol and another."""
+    """Cell of a table of protocol pairs: the number of moments compared, and of differences with and without a declared
+    loss."""
 
     compared: int = 0
     declared: int = 0
@@ -55,11 +57,13 @@ class AcrossVerdict:
     record: PlayRecord
     findings: Sequence[Finding]
     pairs: Mapping[tuple[str, str], Cell]
-    """Comparisons of each protocol's own runs with those of each other protocol."""
+    """Number of differences between the results of two protocols, each with its own runs, by both protocols in either
+    order."""
     shared: Mapping[tuple[str, str], Cell]
-    """Comparisons of runs made through the first protocol and read through the second."""
+    """Number of differences in runs that were created through the first protocol of the key and read through the
+    second."""
     stale: Sequence[str] = ()
-    """Baseline entries without a difference."""
+    """Ids of baseline entries whose difference was not found any more."""
     played: int = field(default=0)
 
     @property
@@ -71,7 +75,8 @@ class AcrossVerdict:
         return self.played > 0 and not self.against and not self.stale
 
     def mark(self, scenario: PlayedScenario, protocol: str) -> str:
-        """Return the mark of a scenario in a protocol, for a table."""
+        """Return one character for a protocol's result in a scenario: `✓` same as the others, `◐` differences that are
+        declared or known, `✗` other differences, `–` not in the protocol, `?` not played."""
         if scenario.skipped:
             return "?"
         if protocol in scenario.lacks:
@@ -118,7 +123,8 @@ def _cell(here: Mapping[str, Shot], there: Mapping[str, Shot]) -> Cell:
 
 
 def _compare_alone(played: PlayedScenario, protocols: Sequence[str]) -> Iterator[Finding]:
-    """Compare each protocol's own runs with the protocol that most others agree with."""
+    """Yield the differences between the protocols' own runs, each compared with the protocol that agrees with most
+    others."""
     moments = dict.fromkeys(moment for shots in played.shots.values() for moment in shots)
     for moment in moments:
         shots = [played.shots[name][moment] for name in protocols if moment in played.shots.get(name, {})]
@@ -133,7 +139,8 @@ def _compare_alone(played: PlayedScenario, protocols: Sequence[str]) -> Iterator
 
 
 def _faults(played: PlayedScenario, moment: str, shots: Sequence[Shot]) -> Iterator[Finding]:
-    """Yield a finding for each result that could not be read, even if all protocols failed."""
+    """Yield a finding for each result that could not be read, even if no protocol has a readable one to compare it
+    with."""
     for shot in shots:
         if shot.fault:
             well = (each for each in played.shots.values() if not any(one.fault for one in each.values()))
@@ -146,10 +153,10 @@ def _faults(played: PlayedScenario, moment: str, shots: Sequence[Shot]) -> Itera
 def _of_aspect(
     played: PlayedScenario, moment: str, shots: Sequence[Shot], found: Mapping[tuple[str, str], Difference]
 ) -> Iterator[Finding]:
-    """Yield the findings of one aspect of the scenario, at one moment.
+    """Yield the findings of one aspect of a scenario at one moment.
 
-    `shots` are what each protocol showed, and `found` the differences by pair of protocols, in both orders. The
-    protocol that differs from the fewest others is the reference.
+    `shots` are the results of the protocols, and `found` has the differences by pair of protocols, in both orders. Of
+    the protocols that differ, the one with the fewest differences is the reference.
     """
     if not found:
         return

@@ -2,7 +2,7 @@
 
 - `task` defines the format of task files, and `suite` reads and checks them.
 - `attempt` gives one task to one agent through `server`, and judges the result by `check`.
-- `sandbox` runs foreign code and patterns of a check.
+- `sandbox` runs code and patterns that come from task files or agents.
 - `run` makes all attempts, and `journal` records them.
 - `summary` computes figures with `stats`, and `report` shows them.
 - `session` combines all of these.

@@ -1,8 +1,8 @@
-"""Reader for the challenge files of agbenchmark 0.0.10, which are judged by agbenchmark's own rules.
+"""Reader for the challenge files of agbenchmark 0.0.10, whose results are judged by agbenchmark's own rules.
 
-A challenge is a folder with `data.json`, with `artifacts_in` for the agent, and with `custom_python`, which is added to
-its files when it is done. Of the four kinds of checks (`ground.eval.type`), `file`, `python` and `pytest` are
-supported. `llm` needs a model, and is left out with a note.
+A challenge is a folder with `data.json`. Its folder `artifacts_in` has input files for the agent. The files in
+`custom_python` are added to the agent's files before the check runs. Of the four kinds of checks (`ground.eval.type`),
+`file`, `python` and `pytest` are supported. A challenge of the kind `llm` needs a model, and is left out with a note.
 """
 
 import json
@@ -18,12 +18,13 @@ from babelgate.conformance.bench.suite import LoadedTask, Suite, SuiteError, Tas
 from babelgate.conformance.bench.task import FILE_LIMIT, Check, Task
 
 _IGNORED: Final = ("deprecated", "library")
-"""Folders below `challenges` that agbenchmark itself leaves out (`generate_test.challenge_should_be_ignored`). They are
-read if the path names them."""
+"""Folders below `challenges` that agbenchmark itself skips (`generate_test.challenge_should_be_ignored`). Their
+challenges are read only if `source` is in such a folder."""
 _STEPS: Final = 10_000
-"""Maximum number of steps. agbenchmark counts none: only time limits a challenge."""
+"""Maximum number of steps of a challenge. Chosen so high that it does not matter: agbenchmark limits only the time."""
 _TIMEOUT: Final = 60
-"""Timeout for a check, in seconds, and for a challenge whose `cutoff` is 0 (`generate_test.create_single_test`)."""
+"""Timeout of a check, and of a challenge whose `cutoff` is 0, in seconds. agbenchmark has the same default
+(`generate_test.create_single_test`)."""
 _MEMORY: Final = 2048
 
 _CODE: Final = """
@@ -64,10 +65,11 @@ def why(text):
         return repr(missing[0]) + " is not in " + repr(text[:200])
     return repr(wrong[0]) + " is in " + repr(text[:200]) if wrong else None
 """
-"""Python check by the rules of `Challenge.get_artifacts_out` and `Challenge.scoring`.
+"""Python source of a check that applies the rules of agbenchmark's `Challenge.get_artifacts_out` and
+`Challenge.scoring`.
 
-A pattern that begins with a period is a suffix. One content that has all words is enough. A program that prints `error`
-on stderr has failed.
+A file pattern that begins with a period is a suffix, such as `.txt`. The check passes if the content of one file has
+all required words and no forbidden one. A program that prints `error` on stderr has failed.
 """
 
 
@@ -112,7 +114,8 @@ class _Found:
 
 
 def load_agbenchmark(source: str) -> Suite:
-    """Read the challenges below the package's folder, its `challenges`, or any folder below. Raises SuiteError."""
+    """Return a suite of all challenges below a folder: that of the package agbenchmark, its `challenges`, or any folder
+    within. Raises SuiteError if the folder has no challenges, or one of them is invalid."""
     root = Path(source)
     if not root.is_dir():
         raise SuiteError(f"{source}: there is no such folder: name that of the package agbenchmark, or its challenges")
@@ -154,9 +157,10 @@ def _read(path: Path, problems: list[str]) -> _Found | None:
 
 
 def _needs(challenge: _Challenge, challenges: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the challenges that a challenge depends on, and notes on those that do not exist.
+    """Return the names of the challenges on which a challenge depends, and a note on each that does not exist.
 
-    Some are written with an extra underscore (`TestRevenueRetrieval_1.0`), and others no longer exist.
+    Some dependencies are written with an extra underscore (`TestRevenueRetrieval_1.0`), so only letters and digits are
+    compared.
     """
     by_letters = {_letters(name): name for name in challenges}
     needs: list[str] = []
@@ -210,7 +214,7 @@ def _build_task(found: _Found, needs: Sequence[str]) -> LoadedTask:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the files directly in the folder, which is as deep as agbenchmark looks."""
+    """Yield the name and content of each file directly in the folder. Subfolders are not read, as in agbenchmark."""
     for path in sorted(folder.glob("*")):
         if path.is_file() and path.stat().st_size <= FILE_LIMIT:
             yield path.name, path.read_bytes()

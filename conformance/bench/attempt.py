@@ -1,4 +1,4 @@
-"""Attempt: one agent performs one task, from its creation to the verdicts of the checks."""
+"""Attempt of one agent at one task, from the creation of the task on its server to the verdicts of the checks."""
 
 import asyncio
 import hashlib
@@ -17,7 +17,7 @@ from babelgate.conformance.bench.suite import LoadedTask
 from babelgate.usage import add_usages, normal
 
 _MAX_OUTPUT: Final = 4000
-"""Maximum length of an output in the record, in characters."""
+"""Maximum length of a step's output in the record of an attempt, in characters. Chosen."""
 _TRANSFER_TIMEOUT: Final = 300.0
 """Timeout in seconds for the uploads before the steps, and for the downloads after them. They do not count towards the
 timeout of the task."""
@@ -25,30 +25,31 @@ timeout of the task."""
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Agent that takes part in the benchmark, with its name there."""
+    """Agent that takes part in a benchmark: its name in the reports, and the client for its server."""
 
     name: str
     server: AgentClient
 
 
 def seed_of(seed: int, task: str, repetition: int) -> int:
-    """Return the seed of an attempt, which is the same for every agent."""
+    """Return the seed of one attempt, derived from the seed of the benchmark, the task and the repetition. All agents
+    get the same."""
     digest = hashlib.sha256(f"{seed}/{task}/{repetition}".encode()).digest()
     return int.from_bytes(digest[:4])
 
 
 @dataclass(slots=True)
 class _State:
-    """State of an attempt so far, which an interrupted attempt reports."""
+    """Progress of an attempt: what the agent has returned so far. An attempt that is cut off is recorded from it."""
 
     task_id: str = ""
     steps: list[StepResult] = field(default_factory=list[StepResult])
     seconds: list[float] = field(default_factory=list[float])
     first_output: float | None = None
     uploads: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """Content of the uploads, by artifact id."""
+    """Content of the files uploaded for the agent, by artifact id."""
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """Content of the agent's files, by path."""
+    """Content of the files that the agent created or changed, by path."""
 
     @property
     def error(self) -> str | None:
@@ -60,7 +61,7 @@ class _State:
 
 
 class _NoVerdict(Exception):
-    """Signal that ends an attempt without a verdict."""
+    """Exception that ends an attempt before its checks, with the outcome to record, such as `timeout`."""
 
     def __init__(self, outcome: Outcome, why: str) -> None:
         super().__init__(why)
@@ -71,8 +72,8 @@ class _NoVerdict(Exception):
 async def attempt(
     contender: Contender, loaded: LoadedTask, repetition: int, seed: int, matcher: Matcher, prices: Prices
 ) -> Attempt:
-    """Let a contender solve a task once, judge the result, and return the record. Errors of the agent or its server are
-    in the record, and raise nothing."""
+    """Let an agent attempt a task once, judge its result, and return the record. Errors of the agent or its server are
+    part of the record, and are not raised."""
     task, state = loaded.task, _State()
     attempt_seed = seed_of(seed, task.name, repetition)
     started = datetime.now(UTC)
@@ -148,9 +149,10 @@ async def _steps(server: AgentClient, loaded: LoadedTask, state: _State) -> None
 
 
 async def _files(server: AgentClient, state: _State) -> None:
-    """Download the files that the agent created or changed.
+    """Download the files that the agent created or changed, into `state.files`.
 
-    A server that identifies files by name lists an upload under its old id after the agent has replaced its content.
+    A file with the id and the content of an upload is skipped. The content is compared, because some servers keep the
+    id of an upload after the agent has replaced its content.
     """
     listed: Sequence[ListedArtifact] = await server.artifacts(state.task_id)
     for artifact in listed:

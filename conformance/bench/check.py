@@ -1,4 +1,4 @@
-"""Checks of a task, applied to the result of an attempt."""
+"""Evaluation of the checks of a task on the result of an attempt."""
 
 import fnmatch
 import hashlib
@@ -22,25 +22,25 @@ from babelgate.conformance.bench.sandbox import (
 from babelgate.conformance.bench.task import Check
 
 _MAX_TEXT: Final = 80
-"""Maximum length of a text in a title or a reason, in characters."""
+"""Maximum length of a text that a title or a reason quotes, in characters. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Result of an agent, for the checks."""
+    """Result of an attempt, as the checks receive it."""
 
     task: str
     input: str | None
     outputs: Sequence[str]
-    """Output of each step."""
+    """Output of each step, in order."""
     steps: Sequence[Mapping[str, Any]] = ()
-    """Steps as received."""
+    """Steps as JSON objects, unchanged from the responses of the server."""
     error: str | None = None
-    """Error message of an agent that failed."""
+    """Error message of the agent if it failed; None if it did not."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Content of the agent's files, by path."""
+    """Content of the files that the agent created or changed, by path."""
     uploads: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Content of the uploaded files, by path."""
+    """Content of the files that were uploaded for the agent, by path."""
     seed: int = 0
 
 
@@ -50,11 +50,11 @@ class CheckVerdict:
     passed: bool
     why: str = ""
     broken: bool = False
-    """True if the check itself is invalid."""
+    """True if the check itself is invalid, so that the agent is not judged."""
 
 
 def title_of(check: Check) -> str:
-    """Return the name of a check, or if it has none a title that describes it."""
+    """Return the name of a check, or a description such as `output contains “Paris”` if it has no name."""
     if check.name:
         return check.name
     match check.subject:
@@ -109,7 +109,8 @@ def _quote(text: str) -> str:
 
 
 def mistake_in(check: Check, resources: Mapping[str, bytes]) -> tuple[str, str] | None:
-    """Return the key and the error of a check that can never hold or never run, or None for a valid check."""
+    """Return the key of a check whose value is invalid, and the error: for example an invalid regular expression, or
+    code that is no Python. Return None for a valid check. `resources` has the files that checks name."""
     if check.regex is not None:
         try:
             re.compile(check.regex)
@@ -132,7 +133,8 @@ def mistake_in(check: Check, resources: Mapping[str, bytes]) -> tuple[str, str] 
 
 
 def _schema(check: Check, resources: Mapping[str, bytes]) -> Any:
-    """Return the JSON schema of a check. Raises ValueError if its file is not JSON."""
+    """Return the JSON Schema of a check, read from `resources` if the check names a file. Raises ValueError if the file
+    is not JSON."""
     if isinstance(check.json_schema, str):
         return json.loads(resources.get(check.json_schema) or b"{}")
     return check.json_schema
@@ -192,7 +194,8 @@ class _Judging:
         return await self._holds(outputs[which - 1 if isinstance(which, int) else -1].encode())
 
     async def _artifact(self, pattern: str) -> SandboxResult:
-        """Check the files that match a pattern. A pattern without a folder is also matched with the name alone."""
+        """Apply the check to the agent's files whose paths match a pattern. A pattern without a slash is also matched
+        with the file name alone. One file must pass, or all with `every`."""
         artifacts = self.evidence.artifacts
         fitting = [
             path
@@ -249,15 +252,16 @@ class _Judging:
         )
 
     def _workspace(self) -> Mapping[str, bytes]:
-        """Return the files for a program or a Python check.
+        """Return the files, by path, that a program or a Python check finds in its folder.
 
-        The agent's files replace uploads of the same path, and the files of the check replace both.
+        The agent's files replace uploads of the same path, and the check's own files (`Check.files`) replace both.
         """
         hidden = {path.rpartition("/")[2]: self.resources[path] for path in self.check.files}
         return {**self.evidence.uploads, **self.evidence.artifacts, **hidden}
 
     async def _holds(self, data: bytes) -> SandboxResult:
-        """Apply all predicates of the check to the content of the subject."""
+        """Apply all predicates of the check, such as `contains` and `regex`, to `data`, the content of the check's
+        subject."""
         check = self.check
         if check.equals_file is not None and data != self.resources[check.equals_file]:
             wanted = self.resources[check.equals_file]

@@ -1,4 +1,4 @@
-"""YAML reader that records the line of each value, so that errors can name it."""
+"""YAML reader that records the line of each value, so that an error in a task file can name the line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from typing import Any, Final
 import yaml
 
 _MAX_BYTES: Final = 16 * 2**20
-"""Maximum size of a file, in bytes."""
+"""Maximum size of a YAML file, in bytes. Chosen."""
 _MAX_VALUES: Final = 200_000
-"""Maximum number of values in a file, counting aliased values each time. Nine lines of YAML can expand to a billion
-values."""
+"""Maximum number of values in a file, counting aliased values each time. Chosen, because aliases in nine lines of YAML
+can expand to a billion values."""
 _MAX_DEPTH: Final = 100
 
 
@@ -24,10 +24,11 @@ class Document:
     path: Path
     value: Any
     lines: Mapping[tuple[str, ...], int]
-    """Line number of each value, from 1, by the keys and indices that lead to it."""
+    """Line number of each value, from 1. The key is the path of keys and indices to the value, such as `("tasks", "0",
+    "name")`."""
 
     def where(self, keys: Sequence[object]) -> str:
-        """Return `file:line` of a value, or of the nearest enclosing value that exists."""
+        """Return `file:line` of the value at the path `keys`, or of the nearest enclosing value that exists."""
         steps = tuple(map(str, keys))
         while steps and steps not in self.lines:
             steps = steps[:-1]
@@ -35,7 +36,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Read a YAML file. Raises Unreadable."""
+    """Read a YAML file. Raises Unreadable if it cannot be read, is no YAML, or exceeds a limit."""
     try:
         raw = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Child process of `sandbox` that runs the code of a check's author or of an agent.
+"""Child process of `sandbox`, in which the code of a check or of an agent runs.
 
 It starts as `python -I jail.py`, sets its own limits, and only then reads what to run. On Linux the kernel refuses
 sockets to this process and its child processes (seccomp, which needs no privileges). On other systems Python's audit
@@ -24,18 +24,18 @@ from typing import Any
 # This file is run by its path, so no module of the project can be imported here.
 
 _SOCKETS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""AUDIT_ARCH (linux/audit.h) and the number of socket(2), by machine."""
+"""Pairs of a value of AUDIT_ARCH (linux/audit.h) and the number of the system call socket(2), by machine."""
 _IO_URING_SETUP = 425
-"""Number of io_uring_setup(2), which can open sockets without socket(2)."""
+"""Number of the system call io_uring_setup(2), which is refused because it can open sockets without socket(2)."""
 _X32 = 0x40000000
-"""First number of the x32 system calls, a second table of the same calls."""
+"""First number of the x32 system calls, which are the same calls under other numbers. All of them are refused."""
 _ALLOW, _DENY = 0x7FFF0000, 0x00050000 | 13
-"""SECCOMP_RET_ALLOW, and SECCOMP_RET_ERRNO with EACCES."""
+"""Results of the seccomp filter: SECCOMP_RET_ALLOW, and SECCOMP_RET_ERRNO with the error EACCES."""
 
 
 def _filter(arch: int, socket: int) -> bytes:
-    """Return the filter program for the kernel (linux/bpf_common.h): a sequence of struct sock_filter {code, jt, jf,
-    k}."""
+    """Return a seccomp filter that refuses to open sockets, as a BPF program: a sequence of struct sock_filter {code,
+    jt, jf, k} (linux/bpf_common.h)."""
     load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
     program = [
         (load, 0, 0, 4),  # seccomp_data.arch
@@ -51,7 +51,8 @@ def _filter(arch: int, socket: int) -> bytes:
 
 
 def _forbid_sockets() -> str:
-    """Forbid sockets, and return who refuses them: `kernel` or `hook`."""
+    """Forbid sockets to this process. Return the mechanism that refuses them: `kernel` (seccomp), or `hook` (Python's
+    audit hook) if seccomp is not available."""
     arch, socket = _SOCKETS.get(platform.machine(), (0, 0))
     if sys.platform == "linux" and arch:
         code = _filter(arch, socket)
@@ -71,7 +72,8 @@ def _forbid_sockets() -> str:
 
 
 def _set_limits(memory: int, seconds: int) -> None:
-    """Limit the memory, in bytes, and the CPU time, in seconds. The parent limits the elapsed time."""
+    """Limit the memory of this process to `memory` bytes and its CPU time to `seconds`. The parent process limits the
+    elapsed time."""
     bounds = (
         (resource.RLIMIT_AS, memory, memory),
         (resource.RLIMIT_CPU, seconds, seconds + 1),  # SIGXCPU at the soft limit tells the parent the cause.
@@ -92,7 +94,7 @@ def match(pattern: str, text: str, ignore_case: bool) -> bool:
 
 
 def mismatch(schema: Any, value: Any) -> str | None:
-    """Return why a value does not match a schema, in one line, or None if it does."""
+    """Return why a value does not conform to a JSON Schema, in one line, or None if it does."""
     from jsonschema import Draft202012Validator  # Imported only when needed, because the import is slow.
 
     validator: Any = Draft202012Validator(schema)
@@ -107,8 +109,9 @@ def _depth(error: Any) -> int:
 
 
 def check(source: str, name: str, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Call the author's `check(run)` and return the verdict. None or True is a pass, and a text or an exception is the
-    reason for a failure."""
+    """Call the function `check(run)` that `source` defines, and return the verdict as members of a SandboxResult. None
+    or True means passed; a returned text or an exception is the reason for a failure. A source without the function is
+    `broken`."""
     names: dict[str, Any] = {"__name__": "check", "__file__": name}
     sys.path.insert(0, str(Path.cwd()))
     try:
@@ -137,7 +140,8 @@ def _last_line(error: BaseException) -> str:
 
 
 def serve(output: io.TextIOBase) -> None:
-    """Answer questions, one JSON object per line, until the input ends."""
+    """Evaluate regular expressions and JSON Schemas for `sandbox.Matcher`. Each line of stdin is a question as a JSON
+    object, and each line of `output` its answer. Return when stdin ends."""
     for line in sys.stdin:
         question: dict[str, Any] = json.loads(line)
         answer: dict[str, Any] = {}

@@ -16,7 +16,8 @@ from babelgate.conformance.bench.result import FORMAT, Attempt, Header, Report
 
 
 class JournalError(Exception):
-    """Error with a one-line message: the file, and what is wrong with it."""
+    """Error for an unreadable or invalid journal or result file, with a one-line message: the file, and what is wrong
+    with it."""
 
 
 class BenchJournal:
@@ -41,7 +42,7 @@ class BenchJournal:
     @classmethod
     @contextmanager
     def resume(cls, path: Path) -> "Generator[BenchJournal]":
-        """Open the journal to append after its last complete line."""
+        """Open an existing journal to append to it. An incomplete last line, left by a crash, is removed."""
         with path.open("r+b") as file:
             whole = file.read().rfind(b"\n") + 1
             file.truncate(whole)
@@ -50,8 +51,8 @@ class BenchJournal:
 
 
 def read_journal(path: Path) -> tuple[Header, list[Attempt]]:
-    """Return the header and the latest record of each attempt. An incomplete last line is ignored. Raises
-    JournalError."""
+    """Return the header of a journal and the latest record of each attempt. An incomplete last line is ignored. Raises
+    JournalError if the file cannot be read or is no journal."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError as error:
@@ -67,7 +68,8 @@ def read_journal(path: Path) -> tuple[Header, list[Attempt]]:
 
 
 def read_report(path: Path) -> Report:
-    """Read a result file, or the one in a folder. Raises JournalError."""
+    """Return the report in a result file, or in `result.json` of a folder. Raises JournalError if the file cannot be
+    read or is no result of a bench."""
     file = path / "result.json" if path.is_dir() else path
     try:
         content = json.loads(file.read_bytes())

@@ -15,11 +15,11 @@ from babelgate.usage import cost_of
 
 
 class PriceError(Exception):
-    """Raised for an invalid price or an invalid price file. The message is one line."""
+    """Error for an invalid price or an invalid price file. The message is one line."""
 
 
 class Price(BaseModel):
-    """Price of a million tokens."""
+    """Price of a million input tokens, and of a million output tokens."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -34,7 +34,8 @@ class Prices:
     currency: str = "USD"
 
     def cost(self, agent: str, usage: Mapping[str, float]) -> float | None:
-        """Return the cost of the usage, or None if it is unknown."""
+        """Return the cost of an agent's usage, or None if it is unknown. A cost that the agent reported is used if
+        there is no price for it."""
         price = self.agents.get(agent) or self.agents.get("*")
         if price is None:
             return usage.get("cost")
@@ -42,7 +43,8 @@ class Prices:
 
 
 def parse_price(text: str) -> tuple[str, Price]:
-    """Parse a price such as `agent=3/15`: a million tokens of input cost 3, of output 15. Raises PriceError."""
+    """Parse a price such as `agent=3/15`: a million tokens of input cost 3, of output 15. Raises PriceError for any
+    other form."""
     name, equals, numbers = text.rpartition("=")
     bounds = numbers.split("/")
     try:
@@ -63,7 +65,8 @@ class _PriceFile(BaseModel):
 
 
 def read_prices(path: Path) -> Prices:
-    """Read prices from YAML: `currency: EUR` and `agents: {planner: {input: 3, output: 15}}`. Raises PriceError."""
+    """Read prices from YAML: `currency: EUR` and `agents: {planner: {input: 3, output: 15}}`. Raises PriceError if the
+    file cannot be read or has another form."""
     try:
         document = read_document(path)
     except Unreadable as error:

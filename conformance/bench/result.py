@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 FORMAT = 1
-"""Format version of these files. Newer versions are refused."""
+"""Format version of journals and result files. Files of a newer version are refused."""
 
 Outcome = Literal["passed", "failed", "error", "timeout", "limit", "unreachable", "skipped", "broken"]
 """Outcome of an attempt.
@@ -26,17 +26,17 @@ class ResultRecord(BaseModel):
 
 
 class AgentAbout(ResultRecord):
-    """One agent of a benchmark."""
+    """Description of an agent that took part in the benchmark."""
 
     name: str
     target: str
-    """The agent as it was passed to the command, without secrets."""
+    """Agent as it was named on the command line, without secrets."""
     url: str
     """URL below which `/ap/v1` was called: that of the agent's server, or of the gateway in front of it."""
     fronted: bool
     """True if the bench put its own gateway in front of the agent."""
     because: str = ""
-    """Protocol that was detected at the agent's server, with the evidence for it."""
+    """Protocol that was detected at the agent's server, and the response that shows it."""
     version: str = ""
     description: str = ""
 
@@ -69,7 +69,7 @@ class Machine(ResultRecord):
 
 
 class Settings(ResultRecord):
-    """Options of the benchmark."""
+    """Options with which the benchmark was started."""
 
     repetitions: int = 1
     concurrency: int = 4
@@ -88,7 +88,7 @@ class Header(ResultRecord):
     """Start time (ISO 8601, UTC)."""
     suite: str
     source: str
-    """The suite as it was passed to the command."""
+    """Path or name of the suite, as on the command line."""
     suite_format: str = "babelgate"
     suite_hash: str
     description: str = ""
@@ -100,7 +100,7 @@ class Header(ResultRecord):
 
 
 class VerdictRecord(ResultRecord):
-    """Result of one check."""
+    """Result of one check in an attempt."""
 
     check: str
     passed: bool
@@ -114,7 +114,7 @@ class Attempt(ResultRecord):
     agent: str
     task: str
     repetition: int
-    """Number of the attempt at the same task, from 0."""
+    """Index of this attempt among the repeated attempts of the same agent at the same task, from 0."""
     seed: int
     outcome: Outcome
     why: str = ""
@@ -127,35 +127,36 @@ class Attempt(ResultRecord):
     step_seconds: tuple[float, ...] = ()
     """Time of each step, in seconds."""
     artifacts: tuple[str, ...] = ()
-    """Paths of the agent's files."""
+    """Paths of the files that the agent created or changed."""
     usage: dict[str, float] = {}
     """`input_tokens`, `output_tokens`, `total_tokens` and `cost`, as far as the agent reported them."""
     cost: float | None = None
     outputs: tuple[str, ...] = ()
-    """Outputs of the steps, each cut after its beginning."""
+    """Output of each step, cut to its first 4000 characters."""
     task_id: str = ""
     """Id of the task on the agent's server."""
 
     @property
     def has_passed(self) -> bool:
-        """True if all checks hold."""
+        """True if all checks of the task hold."""
         return self.outcome == "passed"
 
     @property
     def is_judged(self) -> bool:
-        """True if the attempt says something about the agent."""
+        """True if the attempt counts in the success rate. False if a check was invalid (`broken`)."""
         return self.outcome != "broken"
 
 
 class Interval(ResultRecord):
-    """Confidence interval."""
+    """Confidence interval of a rate or of a difference of rates."""
 
     low: float
     high: float
 
 
 class Times(ResultRecord):
-    """Percentiles of times, in seconds. None if no attempt was measured."""
+    """Percentiles of the time of an attempt, and of the time to its first output, in seconds. None if no attempt was
+    measured."""
 
     p50: float | None = None
     p95: float | None = None
@@ -163,25 +164,25 @@ class Times(ResultRecord):
 
 
 class Figures(ResultRecord):
-    """Totals of an agent over a set of attempts."""
+    """Totals of one agent over a set of attempts, for example all attempts at one task."""
 
     attempts: int
     passed: int
     rate: float | None
     """Success rate of the judged attempts. None if no attempt was judged."""
     interval: Interval | None = None
-    """95 % interval of the rate, by Wilson's method."""
+    """95 % confidence interval of `rate`, by Wilson's method."""
     outcomes: dict[str, int] = {}
     """Number of attempts, by outcome."""
     pass_k: dict[str, float] = {}
-    """Probability that all of k attempts at a task pass, by k."""
+    """Estimated probability that k attempts at a task all pass, by k (pass^k): the mean over tasks."""
     steps: float | None = None
-    """Mean number of steps, of the attempts that took any."""
+    """Mean number of steps of an attempt, without attempts that took no step."""
     artifacts: int = 0
     times: Times = Times()
     tokens: dict[str, float] = {}
     told_usage: int = 0
-    """Number of attempts that reported their usage."""
+    """Number of attempts whose agent reported its usage."""
     cost: float | None = None
 
 
@@ -191,7 +192,7 @@ class AgentFigures(ResultRecord):
     agent: str
     all: Figures
     score: float | None = None
-    """Weighted mean of the success rates over tasks."""
+    """Mean of the success rates at all tasks, weighted by the weights of the tasks."""
     categories: dict[str, Figures] = {}
     tasks: dict[str, Figures] = {}
 
@@ -206,27 +207,28 @@ class Comparison(ResultRecord):
     """Number of tasks at which the first agent has the higher success rate."""
     worse: int
     test: str
-    """Name of the statistical test."""
+    """Name of the statistical test: McNemar's exact test or the paired permutation test."""
     p: float | None
     """Two-sided p value of the test."""
     p_adjusted: float | None
     """p value adjusted for the number of comparisons, by Holm's method."""
     difference: float
-    """Difference of the mean success rates."""
+    """Mean success rate of the first agent minus that of the second, over tasks."""
     interval: Interval | None = None
-    """95 % interval of the difference, by bootstrap over tasks."""
+    """95 % confidence interval of `difference`, by bootstrap over tasks."""
     effect: float | None = None
-    """Matched-pairs rank-biserial correlation of the rates, from -1 to 1."""
+    """Matched-pairs rank-biserial correlation of the success rates, from -1 to 1: positive if the first agent is
+    better."""
     time_ratio: float | None = None
     """Time of the first agent divided by that of the second: median over tasks, from passed attempts only."""
     time_p: float | None = None
-    """Two-sided p value of the time ratio."""
+    """Two-sided p value of the Wilcoxon signed-rank test on `time_ratio`."""
     sentence: str
-    """The comparison in words."""
+    """Comparison as a sentence for readers who do not know p values."""
 
 
 class Regression(ResultRecord):
-    """Change of a success rate since an earlier result."""
+    """Change of one agent's success rate at one task, or at all tasks, since an earlier result."""
 
     agent: str
     task: str | None
@@ -235,16 +237,16 @@ class Regression(ResultRecord):
     now: float
     p: float | None
     verdict: Literal["regressed", "lower", "higher", "improved", "same"]
-    """`lower` and `higher` may be random."""
+    """Direction of the change: `regressed` and `improved` are significant, while `lower` and `higher` may be random."""
 
 
 class Baseline(ResultRecord):
-    """Comparison with an earlier result."""
+    """Comparison of the whole result with an earlier one."""
 
     file: str
     started_at: str
     compared: int
-    """Number of tasks that are unchanged."""
+    """Number of tasks that are the same in both results, so that they are compared."""
     changed: tuple[str, ...] = ()
     """Tasks that have changed, and so are not compared."""
     missing: tuple[str, ...] = ()
@@ -260,7 +262,7 @@ class Report(ResultRecord):
     header: Header
     complete: bool
     stopped: str = ""
-    """Reason if it is not complete."""
+    """Reason why attempts are missing; empty if the result is complete."""
     seconds: float
     """Time from the start of the first attempt to the end of the last one, in seconds."""
     agents: tuple[AgentFigures, ...]

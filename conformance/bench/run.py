@@ -1,6 +1,6 @@
 """Run of a benchmark: each agent attempts each task the requested number of times, a few attempts concurrently.
 
-It ends when all is done or a budget is used up. Each finished attempt is recorded in the journal at once.
+The run ends when all attempts are done or a budget is used up. The journal records each attempt when it ends.
 """
 
 import asyncio
@@ -17,19 +17,20 @@ from babelgate.conformance.bench.sandbox import Matcher
 from babelgate.conformance.bench.suite import LoadedTask, Suite
 
 Place = tuple[str, str, int]
-"""Identity of an attempt in a benchmark: agent, task, repetition."""
+"""Identity of an attempt in a benchmark: agent, task, and repetition from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits after which no further attempt begins."""
+    """Limits of a benchmark, after which no further attempt begins: seconds, tokens, and cost."""
 
     seconds: float | None = None
     tokens: float | None = None
     cost: float | None = None
 
     def reached_bound(self, seconds: float, attempts: Iterable[Attempt]) -> str | None:
-        """Return a description of the limit that was reached, or None."""
+        """Return a description of the limit that is reached, such as `the budget of 60 seconds is used up`, or None.
+        `seconds` is the elapsed time, and `attempts` are those that have ended."""
         if self.seconds is not None and seconds >= self.seconds:
             return f"the budget of {self.seconds:g} seconds is used up"
         if self.tokens is not None and sum(each.usage.get("total_tokens", 0) for each in attempts) >= self.tokens:
@@ -53,7 +54,7 @@ class BenchProgress:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Scheduled attempt: one repetition of one task by one agent."""
+    """Planned attempt: one repetition of one task by one agent."""
 
     contender: Contender
     loaded: LoadedTask
@@ -65,9 +66,10 @@ class Unit:
 
 
 def schedule(suite: Suite, contenders: Sequence[Contender], settings: Settings) -> list[Unit]:
-    """Return all attempts in an order that follows from the seed.
+    """Return all attempts of a benchmark, in a random order that follows from the seed.
 
-    All agents attempt a task one after the other, so that a change of load or quota affects them alike.
+    The attempts of all agents at one task and repetition follow each other, so that a change of load or quota affects
+    the agents alike.
     """
     turns = [(loaded, repetition) for repetition in range(settings.repetitions) for loaded in suite.tasks]
     random.Random(settings.seed).shuffle(turns)
@@ -88,7 +90,8 @@ async def run(
 ) -> str:
     """Make all attempts that are not in `done`. Return why some were not made, or an empty string.
 
-    If it is cancelled, the running attempts are not recorded.
+    `keep` is called with the record of each attempt that ends or is skipped, and `tell` with the progress. If the run
+    is cancelled, unfinished attempts are not recorded.
     """
     running = _Run(suite, settings, prices, matcher, budget, keep, tell)
     return await running.go(schedule(suite, contenders, settings), done)
@@ -132,7 +135,7 @@ class _Run:
                 self.changed.notify_all()
 
     async def _next(self) -> Unit | None:
-        """Return the next attempt whose dependencies have passed or failed, and wait for one if necessary.
+        """Return the next attempt that can begin, and wait for one if none can begin yet.
 
         Return None if no attempt is left, or a budget is used up.
         """
@@ -153,7 +156,8 @@ class _Run:
             return None
 
     def _ready(self) -> Unit | None:
-        """Return an attempt that can begin, or None. Attempts whose dependencies failed are recorded as skipped."""
+        """Remove an attempt from the queue whose dependencies have all passed, and return it. Return None if there is
+        no such attempt. Attempts with a failed dependency are recorded as skipped."""
         skipped = True
         while skipped:
             skipped = False

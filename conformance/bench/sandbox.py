@@ -1,8 +1,8 @@
-"""Sandbox for the foreign code and foreign patterns of a check.
+"""Sandbox for code and patterns that come from authors of checks or from agents.
 
-They run in a separate process with limits on time and memory. It has no network, none of the benchmark's environment
-variables, and a temporary folder. The sandbox contains mistakes and runaway loops. It does not stop malicious code,
-which can still read what the user can read.
+They run in a separate process with limits on time and memory. The process has no network, none of the benchmark's
+environment variables, and a temporary folder. The sandbox contains mistakes and runaway loops. It does not stop
+malicious code, which can still read what the user can read.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from typing import IO, Any, Final
 
 _JAIL: Final = Path(__file__).parent / "jail.py"
 _START_TIMEOUT: Final = 30.0
-"""Timeout in seconds for the start of a process on a busy machine."""
+"""Timeout for the start of the sandbox process, in seconds. Chosen long, because the machine may be busy."""
 _EXTRA_SECONDS: Final = 5.0
-"""Seconds added to the timeout of a program, because the measured time includes the start of its process."""
+"""Seconds added to the timeout of a program for the start of its process. Chosen."""
 _MATCH_TIMEOUT: Final = 5.0
-"""Timeout in seconds for one pattern or one schema."""
+"""Timeout for the evaluation of one regular expression or one JSON Schema, in seconds. Chosen."""
 _MATCH_MEMORY: Final = 2 * 2**30
 _UNLIMITED_SECONDS: Final = 2**30
 _MAX_OUTPUT: Final = 2**20
-"""Maximum number of bytes that are kept of a program's output."""
+"""Maximum number of bytes that are kept of a program's stdout, and of its stderr. Chosen."""
 
 
 class SandboxTimeout(Exception):
-    """Error for code that did not end in time."""
+    """Error for a program or pattern that exceeded its limit of time or memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +52,24 @@ class Printed:
 
 
 def safe_path(path: str) -> str | None:
-    """Return a safe relative path for the name that an agent gave to a file, or None if nothing safe remains."""
+    """Return the path that an agent gave to a file as a relative path that stays in its folder: without a root, a drive
+    and `..`. Return None if nothing remains."""
     parts = [part for part in PurePosixPath(path.replace("\\", "/")).parts if part not in ("/", "..", ".")]
     safe_parts = [part[:200] for part in parts if "\0" not in part and not part.endswith(":")]
     return "/".join(safe_parts) or None
 
 
 def _environment(folder: str) -> dict[str, str]:
-    """Return an environment without keys, proxies or other variables of the user. `python` is this interpreter."""
+    """Return the environment variables of a sandbox process, with its temporary folder as home. None of the user's
+    variables, such as keys or proxies, are passed on. The command `python` is this interpreter."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.defpath))
     return {"PATH": path, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @asynccontextmanager
 async def _jailed_process(folder: str, bounds: Mapping[str, Any], stdout: Any, stderr: Any) -> AsyncGenerator[Process]:
-    """Start a process, send it its limits, and kill it with all its child processes at the end."""
+    """Start the sandbox process (`jail.py`), send it the limits `bounds`, and yield it. On exit, kill it with all its
+    child processes."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
@@ -106,7 +109,8 @@ def _workspace(files: Mapping[str, bytes]) -> Generator[str]:
 
 
 def _read_output(file: IO[bytes]) -> str:
-    """Return the beginning of the output. The child process limits its total size."""
+    """Return the first `_MAX_OUTPUT` bytes of a program's output as text. The child process limits the total size of
+    the file."""
     file.seek(0)
     return file.read(_MAX_OUTPUT).decode(errors="replace")
 
@@ -118,9 +122,11 @@ def _too_long(seconds: float) -> str:
 async def run_check(
     source: str, name: str, run: Mapping[str, Any], files: Mapping[str, bytes], *, seconds: float, memory: int
 ) -> SandboxResult:
-    """Call the function `check` of a Python source with the result of a run. `memory` is in bytes.
+    """Run the Python source of a check: call its function `check` with `run`, the result of an attempt, in a folder
+    with `files`. It may take `seconds` and use `memory` bytes.
 
-    A check that fails or takes too long raises nothing: its SandboxResult says why."""
+    A check that fails or takes too long raises nothing: the returned SandboxResult has the reason.
+    """
     bounds = {"memory": memory, "seconds": ceil(seconds) + 1, "source": source, "name": name, "run": dict(run)}
     with _workspace(files) as folder, tempfile.TemporaryFile() as errors:
         async with _jailed_process(folder, bounds, PIPE, errors) as process:
@@ -142,8 +148,8 @@ async def run_check(
 
 
 async def run_program(arguments: Sequence[str], files: Mapping[str, bytes], *, seconds: float, memory: int) -> Printed:
-    """Run `python arguments…` in a folder with the files, for at most `seconds` and with at most `memory` bytes of
-    memory. Return its output. Raises SandboxTimeout."""
+    """Run `python arguments…` in a temporary folder with `files`, for at most `seconds` and with at most `memory` bytes
+    of memory. Return its exit code and its output. Raises SandboxTimeout if the time is used up."""
     bounds = {"memory": memory, "seconds": ceil(seconds), "program": list(arguments)}
     with _workspace(files) as folder, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         async with _jailed_process(folder, bounds, output, errors) as process:
@@ -160,10 +166,10 @@ async def run_program(arguments: Sequence[str], files: Mapping[str, bytes], *, s
 
 
 class Matcher:
-    """Evaluator for the regular expressions and JSON schemas of task files, with a time limit.
+    """Evaluator for the regular expressions and JSON Schemas of task files, with a time limit.
 
-    Some expressions take longer than the age of the universe on a text made for them. One process serves all of them,
-    until it exceeds the limit and is replaced.
+    An evaluation can take practically forever, if a text makes a regular expression backtrack. So a sandbox process
+    evaluates them one after the other. If one exceeds its limit, the process is killed and replaced.
     """
 
     def __init__(self, seconds: float = _MATCH_TIMEOUT) -> None:
@@ -172,7 +178,7 @@ class Matcher:
         self._process: Process | None = None
         self._stack = AsyncExitStack()
         self.isolation = ""
-        """Mechanism that denies sockets to the process: `kernel` or `hook`."""
+        """Mechanism that denies sockets to the sandbox process: `kernel` or `hook` (see `jail`)."""
 
     async def __aenter__(self) -> "Matcher":
         async with self._turn:
@@ -183,14 +189,14 @@ class Matcher:
         await self._stop()
 
     async def find(self, pattern: str, text: str, *, ignore_case: bool = False) -> bool:
-        """Return True if the pattern matches in the text. `ignore_case` treats upper and lower case as equal. Raises
-        SandboxTimeout, ValueError (invalid pattern)."""
+        """Return True if a regular expression matches anywhere in the text. `ignore_case` treats upper and lower case
+        as equal. Raises SandboxTimeout, ValueError (invalid pattern)."""
         answer = await self._ask({"do": "match", "pattern": pattern, "text": text, "ignore_case": ignore_case})
         return bool(answer["found"])
 
     async def mismatch(self, schema: Any, value: Any) -> str | None:
-        """Return why a value is not valid, or None if it is. Raises SandboxTimeout, and ValueError if the schema is
-        invalid."""
+        """Return why a value does not conform to a JSON Schema, or None if it does. Raises SandboxTimeout, and
+        ValueError if the schema is invalid."""
         return (await self._ask({"do": "mismatch", "schema": schema, "value": value}))["why"]
 
     async def _ask(self, question: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,19 +20,19 @@ from babelgate.conformance.wire.tls import open_context
 Kind = Literal["unreachable", "protocol", "refused"]
 
 _MAX_JSON: Final = 32 * 2**20
-"""Maximum size of a JSON response, in bytes."""
+"""Maximum size of a JSON response, in bytes. Chosen."""
 _MAX_FILE: Final = 64 * 2**20
-"""Maximum size of one artifact, in bytes."""
+"""Maximum size of one downloaded artifact, in bytes. Chosen."""
 _MAX_PAGES: Final = 100
 _PAGE_SIZE: Final = 100
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ServerError(Exception):
-    """Error of a server.
+    """Error of an agent's server. `kind` has one of three values:
 
     - `unreachable`: there was no response.
-    - `refused`: the response has a `status` that is not a success.
+    - `refused`: the response has an error status, which `status` holds.
     - `protocol`: the response does not match the protocol.
     """
 
@@ -47,28 +47,28 @@ class StepResult:
     output: str
     is_last: bool
     error: str | None
-    """Error of an agent that failed, from `additional_output.error` of a gateway like this project's. The protocol has
-    no field for it."""
+    """Error message of an agent that failed, or None. A gateway like Babelgate reports it in `additional_output.error`;
+    the protocol has no field for it."""
     usage: Mapping[str, Any]
     artifacts: int
     raw: Mapping[str, Any]
     asks: bool | None = None
-    """True if the agent waits for an answer, False if not, None if the server does not report it. A gateway like this
-    project's does. The protocol has no field for it."""
+    """True if the agent waits for an answer, False if it does not, None if the server does not report it. A gateway
+    like Babelgate reports it in `additional_output`; the protocol has no field for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedArtifact:
     artifact_id: str
     path: str
-    """Path relative to the folder of the task, without `..`."""
+    """Path of the artifact relative to the folder of the task, without `..`."""
 
 
 class AgentClient:
-    """Client for one agent."""
+    """HTTP client for one agent's server: one method for each operation of the protocol."""
 
     def __init__(self, url: str, http: httpx.AsyncClient, headers: Mapping[str, str] = _NO_HEADERS) -> None:
-        """Create a client. `url`: the part of the address before `/ap/v1`."""
+        """Create a client. `url` is the part of the agent's address before `/ap/v1`."""
         self.url = url.rstrip("/")
         self._tasks = f"{self.url}/ap/v1/agent/tasks"
         self._http = http
@@ -76,14 +76,15 @@ class AgentClient:
 
     async def create(self, input: str | None, more: Mapping[str, Any]) -> str:
         """Create a task with the text `input`, unless it is None, and the additional input `more`. Return its id.
-        Raises ServerError."""
+        Raises ServerError if the server cannot be reached, refuses the request, or violates the protocol."""
         # The body is never omitted: the JavaScript SDK answers 415 without one, and 400 to a null.
         body = {**({} if input is None else {"input": input}), "additional_input": dict(more)}
         task = await self._json("POST", self._tasks, json=body)
         return _text(task, "task_id", "the task")
 
     async def upload(self, task_id: str, file: TaskUpload) -> str:
-        """Upload a file and return the id of the artifact. Raises ServerError."""
+        """Upload a file for a task and return the id of the artifact. Raises ServerError if the server cannot be
+        reached, refuses the request, or violates the protocol."""
         fields = {} if file.folder is None else {"relative_path": file.folder}
         content = {"file": (file.name, file.data, "application/octet-stream")}
         artifact = await self._json("POST", f"{self._tasks}/{task_id}/artifacts", data=fields, files=content)
@@ -100,9 +101,10 @@ class AgentClient:
             return StepResult("", is_last=True, error=str(error), usage={}, artifacts=0, raw={})
 
     async def artifacts(self, task_id: str) -> Sequence[ListedArtifact]:
-        """Return all artifacts, read page by page. Raises ServerError.
+        """Return all artifacts of a task, read page by page. Raises ServerError if the server cannot be reached,
+        refuses the request, or violates the protocol.
 
-        The Python SDK answers every page with the same bare list.
+        The Python SDK answers every page with the same complete list, so reading stops at a page without new artifacts.
         """
         found: dict[str, ListedArtifact] = {}
         for page in range(1, _MAX_PAGES + 1):
@@ -125,7 +127,8 @@ class AgentClient:
             return await _read(response, _MAX_FILE)
 
     async def about(self) -> Mapping[str, Any]:
-        """Return what the server reports about itself, or nothing. The page belongs to the unreleased v2."""
+        """Return the name, version and description from `/ap/v2/agent/info` of the unreleased v2, as far as the server
+        has them. Return an empty mapping if there is no such page."""
         try:
             found = await self._json("GET", f"{self.url}/ap/v2/agent/info")
         except ServerError:
@@ -133,7 +136,7 @@ class AgentClient:
         return {key: found[key] for key in ("name", "version", "description") if isinstance(found.get(key), str)}
 
     async def is_answering(self) -> bool:
-        """Return True if the server speaks this protocol."""
+        """Return True if the server speaks this protocol: it answers a list of tasks."""
         try:
             found = await self._value("GET", self._tasks, params={"current_page": 1, "page_size": 1})
         except ServerError:
@@ -209,7 +212,7 @@ def _words(body: str) -> str:
         object_ = cast("dict[str, Any]", value)
         message = next((object_[key] for key in ("message", "error", "detail") if key in object_), body)
         body = message if isinstance(message, str) else str(message)
-    return " ".join(body.split())[:300] or "nothing more is said"
+    return " ".join(body.split())[:300] or "the response has no text"
 
 
 def _text(members: Mapping[str, Any], key: str, what: str) -> str:

@@ -1,4 +1,4 @@
-"""Benchmark session: from agents and tasks to a folder with a journal, a result and its reports."""
+"""Benchmark session: runs a suite on agents, and writes a journal, the result and its reports to a folder."""
 
 import importlib.metadata
 import os
@@ -21,7 +21,7 @@ from babelgate.conformance.bench.summary import against, summarize
 from babelgate.conformance.wire.exchange import Redactor
 
 JOURNAL: Final = "journal.jsonl"
-"""Name of the journal in the folder of a benchmark."""
+"""Name of the journal file in the folder of a benchmark."""
 _INTERRUPTED: Final = "it was interrupted"
 
 
@@ -40,7 +40,7 @@ class BenchSession:
 
 
 def begin(suite: Suite, agents: Sequence[AgentAbout], settings: Settings, *, suite_format: str = "babelgate") -> Header:
-    """Return the header of a new journal: what is benchmarked, and with which settings."""
+    """Return the header of a new journal, which describes the suite, the agents, the settings and this machine."""
     return Header(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         suite=suite.name,
@@ -83,7 +83,8 @@ def _machine() -> Machine:
 
 
 def differences(header: Header, suite: Suite) -> list[str]:
-    """Return why a benchmark cannot resume with this suite: the names of tasks that have changed."""
+    """Return a sentence for each task that differs between the header of a journal and a suite. A benchmark with such
+    tasks cannot be resumed."""
     before, now = ({about.name: about.hash for about in header.tasks}, {a.task.name: a.hash for a in suite.tasks})
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     return [f"the task {name} is not what it was" for name in changed]
@@ -92,7 +93,8 @@ def differences(header: Header, suite: Suite) -> list[str]:
 async def conduct(session: BenchSession, tell: Callable[[BenchProgress], None]) -> Report:
     """Run the benchmark, or resume it from the journal in its folder, and return the report.
 
-    If it is cancelled, it still writes the reports on the finished attempts. Raises JournalError.
+    If it is cancelled, it still writes the reports on the finished attempts. Raises JournalError if the journal cannot
+    be read.
     """
     path, redactor = session.folder / JOURNAL, Redactor(session.secrets)
     header, done, stopped = session.header, list[Attempt](), _INTERRUPTED

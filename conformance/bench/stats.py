@@ -1,4 +1,5 @@
-"""Statistics of a report, with the standard library only. Every function is tested with published values."""
+"""Statistics for the report of a benchmark, with the standard library only. Every function is tested with published
+values."""
 
 import math
 import random
@@ -7,16 +8,18 @@ from statistics import NormalDist, fmean, median
 from typing import Final
 
 _MAX_EXACT: Final = 20
-"""Maximum number of pairs for which all 2^n signs are tried. Above it, `_DRAWS` random signs are drawn."""
+"""Maximum number of pairs for which a test tries all 2^n assignments of signs. For more pairs, it draws `_DRAWS` random
+assignments. Chosen."""
 _DRAWS: Final = 20_000
 _TOLERANCE: Final = 1e-12
-"""Maximum difference between equal values, which are sums of floats."""
+"""Maximum difference between two numbers that count as equal, because sums of floats are not exact. Chosen."""
 
 
 def wilson(passed: int, attempts: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the score interval of a proportion (Wilson 1927).
+    """Return the bounds of the confidence interval of a proportion, `passed` of `attempts` (score interval, Wilson
+    1927).
 
-    It is valid also for 0 of n and n of n, where the usual interval has no width.
+    It is valid also for 0 of n and n of n, for which the normal approximation gives an interval without width.
     """
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     rate = passed / attempts
@@ -29,13 +32,14 @@ def wilson(passed: int, attempts: int, confidence: float = 0.95) -> tuple[float,
 
 
 def pass_hat(passed: int, attempts: int, k: int) -> float:
-    """Return pass^k of one task: the probability that k attempts, drawn without replacement from those made, all passed
-    (Yao et al. 2024, τ-bench, equation 1)."""
+    """Return pass^k of one task: the probability that k attempts, drawn without replacement from the `attempts` made,
+    are all among the `passed` ones (Yao et al. 2024, τ-bench, equation 1)."""
     return math.comb(passed, k) / math.comb(attempts, k)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return a quantile of a sample, interpolated linearly (type 7 of Hyndman and Fan, as in NumPy and R)."""
+    """Return the quantile `share` (0 to 1) of a sample, interpolated linearly (type 7 of Hyndman and Fan, as in NumPy
+    and R)."""
     ordered = sorted(values)
     at = share * (len(ordered) - 1)
     below = math.floor(at)
@@ -44,9 +48,10 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def mcnemar(better: int, worse: int) -> float:
-    """Return the two-sided exact p of the pairs that differ (McNemar 1947, by the binomial distribution).
+    """Return the two-sided exact p value of paired yes/no results, from the numbers of pairs that differ in either
+    direction (McNemar 1947, by the binomial distribution).
 
-    The null hypothesis is that each pair goes either way with the same probability.
+    The null hypothesis is that both directions have the same probability.
     """
     pairs = better + worse
     if pairs == 0:
@@ -56,10 +61,10 @@ def mcnemar(better: int, worse: int) -> float:
 
 
 def permutation(differences: Sequence[float], seed: int = 0) -> float:
-    """Return the two-sided p of paired differences (Fisher's randomization test).
+    """Return the two-sided p value of paired differences (Fisher's randomization test).
 
-    It is the share of all sign assignments whose sum is at least as far from zero. Exact for up to 20 pairs that
-    differ.
+    The p value is the share of all assignments of signs to the differences whose sum is at least as far from zero as
+    the observed sum. It is exact for up to 20 pairs that differ.
     """
     nonzero = [each for each in differences if abs(each) > _TOLERANCE]
     if not nonzero:
@@ -90,7 +95,7 @@ def _sign_flip_test(
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the ranks of the values, from 1. Equal values have the mean of their ranks."""
+    """Return the rank of each value, from 1 for the smallest. Equal values share the mean of their ranks."""
     ordered = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
     start = 0
@@ -105,9 +110,9 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def wilcoxon(differences: Sequence[float], seed: int = 0) -> float:
-    """Return the two-sided p of the signed-rank test, without zeros (Wilcoxon 1945).
+    """Return the two-sided p value of the signed-rank test on paired differences, without zeros (Wilcoxon 1945).
 
-    The distribution is the exact one for the ties in the data, and not the normal approximation.
+    Up to 20 pairs, the distribution is computed exactly, also with ties, and not by the normal approximation.
     """
     nonzero = [each for each in differences if abs(each) > _TOLERANCE]
     if not nonzero:
@@ -120,9 +125,9 @@ def wilcoxon(differences: Sequence[float], seed: int = 0) -> float:
 
 
 def rank_biserial(differences: Sequence[float]) -> float | None:
-    """Return the matched-pairs rank-biserial correlation (Kerby 2014), or None if no pair differs.
+    """Return the matched-pairs rank-biserial correlation of paired differences (Kerby 2014), or None if all are zero.
 
-    It is the share of the ranks in favour of the first minus the share against it, from -1 to 1.
+    It is the share of the ranks of positive differences minus that of negative ones, from -1 to 1.
     """
     nonzero = [each for each in differences if abs(each) > _TOLERANCE]
     if not nonzero:
@@ -134,7 +139,8 @@ def rank_biserial(differences: Sequence[float]) -> float | None:
 def bootstrap_difference(
     differences: Sequence[float], seed: int = 0, draws: int = 2000, confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Return the percentile interval of a mean of paired differences (Efron 1979), by resampling tasks."""
+    """Return the bounds of the confidence interval of the mean of paired differences, one for each task. Tasks are
+    resampled `draws` times (percentile bootstrap, Efron 1979)."""
     source = random.Random(seed)
     means = [fmean(source.choices(differences, k=len(differences))) for _ in range(draws)]
     edge = (1 - confidence) / 2
@@ -142,9 +148,10 @@ def bootstrap_difference(
 
 
 def fisher(passed: int, attempts: int, passed_before: int, attempts_before: int) -> float:
-    """Return the one-sided exact p that the rate fell (Fisher 1922).
+    """Return the one-sided exact p value of a fall from the rate `passed_before` of `attempts_before` to the rate
+    `passed` of `attempts` (Fisher 1922).
 
-    It is the probability of at most so many passes if both rates are the same.
+    It is the probability of at most `passed` passes now if the true rate has not changed.
     """
     total, all_passed = attempts + attempts_before, passed + passed_before
     ways = math.comb(total, attempts)
@@ -152,7 +159,7 @@ def fisher(passed: int, attempts: int, passed_before: int, attempts_before: int)
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Return the p values, adjusted for the number of comparisons (Holm 1979)."""
+    """Return p values adjusted for multiple comparisons by Holm's method (Holm 1979), in the order of `values`."""
     adjusted = [0.0] * len(values)
     highest = 0.0
     for place, at in enumerate(sorted(range(len(values)), key=values.__getitem__)):

@@ -1,6 +1,7 @@
-"""Suite: the tasks of one YAML file, of a folder, or of a shipped suite, validated and with all their files read.
+"""Suite of benchmark tasks: those of one YAML file, of a folder, or of a suite that is installed with the package.
+Loading validates the tasks and reads all their files.
 
-After loading, an attempt reads no file, so that one hash identifies all inputs.
+An attempt reads no more files, so one hash identifies everything that an agent receives.
 """
 
 import difflib
@@ -33,7 +34,7 @@ class SuiteError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TaskUpload:
-    """File that is uploaded to the agent."""
+    """File to upload for an agent before the first step of a task."""
 
     name: str
     folder: str | None
@@ -46,20 +47,21 @@ class TaskUpload:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTask:
-    """Task with the contents of its files."""
+    """Task with the contents of the files that it names."""
 
     task: Task
     where: str
-    """Place in the task file: `file:line`."""
+    """Place of the task in its task file, as `file:line`."""
     uploads: tuple[TaskUpload, ...] = ()
     resources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Files that the checks use, by the path in the task file."""
+    """Content of the files that the checks use, by the path in the task file."""
     notes: tuple[str, ...] = ()
-    """Notes on what could not be converted from another format."""
+    """Notes on parts of the task that could not be converted from another format, such as agbenchmark's."""
 
     @property
     def hash(self) -> str:
-        """Hash of everything that defines the task. Its description, category, difficulty and weight do not."""
+        """First 16 hexadecimal digits of a SHA-256 over everything that affects the result: the task without
+        description, category, difficulty and weight, and its files."""
         definition = self.task.model_dump(mode="json", exclude={"description", "category", "difficulty", "weight"})
         digest = hashlib.sha256(json.dumps(definition, sort_keys=True).encode())
         for upload in self.uploads:
@@ -73,7 +75,7 @@ class LoadedTask:
 class Suite:
     name: str
     source: str
-    """Path or name by which the suite was requested."""
+    """Path or name of the suite, as on the command line."""
     tasks: tuple[LoadedTask, ...]
     description: str = ""
     notes: tuple[str, ...] = ()
@@ -83,8 +85,8 @@ class Suite:
         return hashlib.sha256("".join(sorted(loaded.hash for loaded in self.tasks)).encode()).hexdigest()[:16]
 
     def only(self, categories: Sequence[str], names: Sequence[str]) -> "Suite":
-        """Return a suite with the tasks of these categories or names, and the tasks they depend on. Raises
-        SuiteError."""
+        """Return a suite with the tasks that have one of the categories or names, and the tasks on which those depend.
+        Without categories and names, return this suite. Raises SuiteError for an unknown category or name."""
         if not categories and not names:
             return self
         by_name = {loaded.task.name: loaded for loaded in self.tasks}
@@ -112,12 +114,13 @@ def _refuse_unknown(option: str, requested: Iterable[str], names: Iterable[str])
 
 
 def shipped_suite(name: str) -> Path:
-    """Return the file of a shipped suite."""
+    """Return the path of the YAML file of a suite that is installed with the package."""
     return _FOLDER / f"{name}.yaml"
 
 
 def load_suite(source: str) -> Suite:
-    """Load a suite from a file, a folder, or the name of a shipped suite. Raises SuiteError.
+    """Load a suite from a file, a folder, or the name of a shipped suite. Raises SuiteError if there is no such suite,
+    or a file is invalid.
 
     The YAML files of a folder are read in the order of their names.
     """
@@ -160,7 +163,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _validate_suite(document: Document) -> SuiteFile:
-    """Return the validated file. Raises SuiteError."""
+    """Return the content of a YAML file as a validated SuiteFile. Raises SuiteError with all mistakes of the file."""
     value = document.value
     if isinstance(value, dict) and "tasks" not in value and "checks" in value:
         raise SuiteError(f"{document.where(())}: a task stands below tasks:, as in tasks: [{{name: …, checks: […]}}]")
@@ -209,7 +212,8 @@ def _no_such_key(key: str, keys: Sequence[str]) -> str:
 
 
 def _keys(loc: Sequence[object]) -> Sequence[str]:
-    """Return the keys that are valid at a place in a task file."""
+    """Return the keys that the mapping at a path in a task file may have. The path `loc` consists of keys and indices,
+    such as `("tasks", 0, "checks")`."""
     model: Any = SuiteFile
     for step in loc:
         if isinstance(step, int) or not (isinstance(model, type) and issubclass(model, BaseModel)):
@@ -220,7 +224,7 @@ def _keys(loc: Sequence[object]) -> Sequence[str]:
 
 
 def _model_in(annotation: Any) -> Any:
-    """Return the first model in a type annotation, or None."""
+    """Return the first Pydantic model in a type annotation, or None if it contains none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for each in get_args(annotation) if (found := _model_in(each)) is not None), None)
@@ -252,7 +256,7 @@ def _read_tasks(file: SuiteFile, document: Document, root: Path, problems: list[
 
 
 def _named_files(check: Check) -> Iterator[tuple[str, str]]:
-    """Yield the files that a check names, each with its key."""
+    """Yield the key and the path of each file that a check names, such as `("python", "check.py")`."""
     if check.python is not None:
         yield "python", check.python
     if check.equals_file is not None:
@@ -265,7 +269,7 @@ def _named_files(check: Check) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Reader for the files of one task. Errors are added to `problems`."""
+    """Reader for the files that one task names. It adds errors to `problems` instead of raising them."""
 
     document: Document
     root: Path
@@ -292,7 +296,8 @@ class _Files:
 def _compile(
     task: Task, resources: Mapping[str, bytes], document: Document, loc: tuple[str, ...], problems: list[str]
 ) -> None:
-    """Report the invalid checks of a task, which would otherwise fail only after an agent has been paid for."""
+    """Add the errors in the checks of a task, such as an invalid regular expression, to `problems`. Otherwise they
+    would show only after an agent has been paid for."""
     for index, check in enumerate(task.checks):
         wrong = mistake_in(check, resources)
         if wrong is not None:

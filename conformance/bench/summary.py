@@ -1,5 +1,5 @@
-"""Summary of a journal as a report: figures by agent, category and task, comparisons, and changes since an earlier
-result.
+"""Summary of a journal as a report: figures by agent, category and task, comparisons of agents, and changes since an
+earlier result.
 
 The computation is deterministic: the same attempts give the same report.
 """
@@ -29,11 +29,12 @@ from babelgate.conformance.bench.result import (
 from babelgate.usage import add_usages
 
 ALPHA: Final = 0.05
-"""Significance level of the tests."""
+"""Significance level of all tests: a smaller p value counts as significant. Chosen, as is usual."""
 
 
 def summarize(header: Header, attempts: Sequence[Attempt], *, stopped: str = "") -> Report:
-    """Return the report on the attempts. `stopped`: why attempts are missing, if they are."""
+    """Return the report on a benchmark's attempts. `stopped` is the reason why attempts are missing; empty if there are
+    all."""
     expected = len(header.tasks) * len(header.agents) * header.settings.repetitions
     ordered = _sort_attempts(header, attempts)
     figures_by_agent = tuple(
@@ -123,7 +124,8 @@ def _interval(bounds: tuple[float, float]) -> Interval:
 
 
 def _pass_k(judged: Sequence[Attempt]) -> dict[str, float]:
-    """Return the mean of pass^k over tasks, for each k up to the smallest number of attempts at a task."""
+    """Return the mean of pass^k over all tasks, by k as text. The largest k is the smallest number of judged attempts
+    at a task."""
     counts = [(sum(each.has_passed for each in tried), len(tried)) for tried in _by_task(judged).values()]
     most = min((attempts for _, attempts in counts), default=0)
     return {str(k): fmean(st.pass_hat(passed, tried, k) for passed, tried in counts) for k in range(1, most + 1)}
@@ -200,9 +202,10 @@ def _time_ratio(
     tasks: Iterable[str],
     seed: int,
 ) -> tuple[float | None, float | None]:
-    """Return the median ratio of the times and its p, over tasks that both agents passed.
+    """Return the median over tasks of the first agent's time divided by the second's, and its p value. Only tasks that
+    both agents passed count; without any, return None twice.
 
-    The times of failed attempts are ignored, because they mean nothing.
+    The times of failed attempts are ignored, because an agent may fail early.
     """
     logs: list[float] = []
     for task in tasks:
@@ -215,7 +218,8 @@ def _time_ratio(
 
 
 def _sentence(comparison: Comparison, p: float) -> str:
-    """Return a comparison in words, for readers who do not know p values."""
+    """Return a comparison of two agents as a sentence for readers who do not know p values. `p` is the adjusted p
+    value."""
     ties = comparison.tasks - comparison.better - comparison.worse
     if comparison.better + comparison.worse == 0:
         return f"{comparison.first} and {comparison.second} are alike on all {_tasks(comparison.tasks)}."
@@ -245,8 +249,8 @@ def _p(p: float) -> str:
 
 
 def against(report: Report, earlier: Report, file: str) -> Report:
-    """Return the report with the changes since an earlier result, for the tasks that are unchanged. `file` is the file
-    of that result."""
+    """Return the report with a section on the changes since an earlier result. Only tasks that are the same in both are
+    compared. `file` is the path of the earlier result, to be shown."""
     before = {about.name: about.hash for about in earlier.header.tasks}
     now = {about.name: about.hash for about in report.header.tasks}
     same = [name for name in now if before.get(name) == now[name]]
@@ -271,8 +275,8 @@ def against(report: Report, earlier: Report, file: str) -> Report:
 def _changes(
     agent: str, tasks: Iterable[str], now: Iterable[Attempt], before: Iterable[Attempt], seed: int
 ) -> list[Regression]:
-    """Return the changes of an agent from the attempts `before` to those of `now`: first of all tasks together, then of
-    each task."""
+    """Return the changes of an agent's success rates from the attempts `before` to the attempts `now`: first that of
+    all tasks together, then that of each task."""
     new, old = (
         _by_task(each for each in attempts if each.agent == agent and each.is_judged) for attempts in (now, before)
     )
@@ -299,10 +303,10 @@ def _changes(
 
 
 def _change(agent: str, task: str, now: Sequence[Attempt], before: Sequence[Attempt]) -> Regression:
-    """Return the change of one task.
+    """Return the change of an agent's success rate at one task.
 
-    With one attempt before and one now, no p can be significant, so a different outcome counts as a change. The same
-    holds if all attempts passed before and none passes now, or the reverse.
+    With one attempt before and one now, no p value can be significant, so a different outcome counts as a change. The
+    same holds if all attempts passed before and none passes now, or the reverse.
     """
     passed, passed_before = sum(each.has_passed for each in now), sum(each.has_passed for each in before)
     rate, rate_before = passed / len(now), passed_before / len(before)

@@ -11,13 +11,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt,
 NAME: Final = r"^[A-Za-z0-9][-A-Za-z0-9_.]{0,99}$"
 """Pattern for the name of a suite or a task, which becomes part of file names and table rows."""
 FILE_LIMIT: Final = 64 * 2**20
-"""Maximum size of one task file, in bytes."""
+"""Maximum size of a file that a task names or contains, in bytes. Chosen."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
 def _word_to_list(value: object) -> object:
-    """Accept a single word as a list of one word."""
+    """Return a text as a list of one text; return anything else unchanged."""
     return [value] if isinstance(value, str) else value
 
 
@@ -37,7 +37,7 @@ class InputFile(TaskSection):
     path: str | None = None
     """Path of the file, relative to the task file."""
     text: str | None = None
-    """Content of the file in UTF-8, instead of a path."""
+    """Content of the file, written in the task file instead of in a separate file (`path`). It is uploaded as UTF-8."""
     repeat: Annotated[int, Field(ge=1, le=10_000_000)] = 1
     """Number of times that `text` is repeated, for large files."""
     name: str | None = None
@@ -57,7 +57,7 @@ class InputFile(TaskSection):
 
 
 class Reply(TaskSection):
-    """Input of a step after the first one."""
+    """Input of a step after the first one, usually the answer to a question."""
 
     input: str | None = None
     additional_input: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def _reply(value: object) -> object:
 
 
 class Count(TaskSection):
-    """Bounds of a number. At least one is required."""
+    """Lower and upper bound of a number. At least one of them is required."""
 
     at_least: Annotated[int, Field(ge=0)] | None = None
     at_most: Annotated[int, Field(ge=0)] | None = None
@@ -85,10 +85,10 @@ _PREDICATES: Final = ("contains", "excludes", "equals", "equals_file", "regex", 
 
 
 class Check(TaskSection):
-    """One condition of a task.
+    """One condition that the result of a task must meet.
 
-    The subject is `output` (the default), `artifact`, `error` or `program`, and all predicates must hold for it. The
-    subjects `steps`, `python` and `code` have no predicates.
+    The subject is `output` (the default), `artifact`, `error` or `program`, and all predicates, such as `contains`,
+    must hold for it. The subjects `steps`, `python` and `code` have no predicates.
     """
 
     name: str | None = None
@@ -125,7 +125,7 @@ class Check(TaskSection):
     json_schema: dict[str, Any] | bool | str | None = None
     """JSON schema (draft 2020-12), or its file, against which the subject must be valid."""
     json_equals: Any = None
-    """Value that the subject must equal as JSON."""
+    """JSON value that the subject must equal after parsing; 1 equals 1.0."""
 
     ignore_case: bool = False
     """True if `contains`, `excludes`, `equals` and `regex` ignore case."""
@@ -158,12 +158,12 @@ class Check(TaskSection):
 
     @property
     def subject(self) -> str:
-        """Name of the field that is the subject."""
+        """Name of the field that is the subject of the check, such as `artifact`."""
         return next((name for name in _SUBJECTS if getattr(self, name) is not None), "output")
 
 
 class Defaults(TaskSection):
-    """Default values for all tasks of a file."""
+    """Default values for all tasks of a task file."""
 
     category: Words = ()
     difficulty: str = ""
@@ -179,14 +179,14 @@ class Task(TaskSection):
     name: Annotated[str, Field(pattern=NAME)]
     description: str = ""
     category: Words = ()
-    """One or more categories. Each has a row in the report."""
+    """One or more categories, by which reports group the success rates."""
     difficulty: str = ""
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    """Weight of the task in the weighted score."""
+    """Weight of the task in an agent's score."""
     depends_on: Words = ()
-    """Tasks that must pass first. Otherwise this one is skipped, which counts as not passed."""
+    """Names of the tasks that the agent must pass first. Otherwise this task is skipped, which counts as not passed."""
     input: str | None = None
-    """Input of the task."""
+    """Text that the agent receives when the task is created."""
     additional_input: dict[str, Any] = {}
     files: tuple[InputFile, ...] = ()
     replies: tuple[Annotated[Reply, BeforeValidator(_reply, json_schema_input_type=str | Reply)], ...] = ()
@@ -199,11 +199,11 @@ class Task(TaskSection):
     seed: bool = False
     """True if the agent receives the seed of the attempt, as `additional_input.seed`."""
     checks: Annotated[tuple[Check, ...], Field(min_length=1)]
-    """Checks of the result. All must hold."""
+    """Checks of the result. The attempt passes if all hold."""
 
 
 class SuiteFile(TaskSection):
-    """A file of tasks."""
+    """Content of a task file: several tasks, and their defaults."""
 
     suite: Annotated[str, Field(pattern=NAME)] | None = None
     """Name of the suite. Default: the name of the file."""
@@ -214,7 +214,8 @@ class SuiteFile(TaskSection):
     @model_validator(mode="before")
     @classmethod
     def _with_defaults(cls, content: Any) -> Any:
-        """Apply the defaults of the file to each task that does not override them."""
+        """Return the content of a task file in which each task has the file's defaults for the keys that it does not
+        set."""
         if not isinstance(content, dict):
             return content
         file = cast("dict[str, Any]", content)

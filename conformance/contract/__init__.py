@@ -1,8 +1,8 @@
-"""Contract that every `Agent` must meet.
+"""Contract that every `Agent` must meet, as tests of an agent in the same process.
 
-`await check_agent(make)` plays with new agents and raises `Broken`, naming the rule, at the first violation that a hub
-cannot handle. `Dialogue` is the same play for your own tests: one task, from its input through questions and answers to
-its end.
+`await check_agent(make)` tests new agents and raises `Broken`, naming the rule, at the first violation that a hub
+cannot handle. `Dialogue` runs one task with an agent for your own tests: from its input through questions and answers
+to its end.
 """
 
 from babelgate.conformance.contract.dialogue import Dialogue

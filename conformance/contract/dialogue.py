@@ -36,7 +36,8 @@ Action = Literal["answer", "decline"]
 
 
 class Dialogue:
-    """One task played with an agent. Each run is judged and recorded, and later runs receive the records as `past`."""
+    """One task of an agent, in a test. Each run is judged by a `Referee` and recorded, and later runs receive the
+    records as `Invocation.past`."""
 
     def __init__(self, agent: Agent, *, bound: float = 30, owner: str = "default") -> None:
         self.agent = agent
@@ -46,16 +47,18 @@ class Dialogue:
         self.thread_id, self.task_id = str(uuid4()), str(uuid4())
         self.records: list[Record] = []
         self.questions: list[InterruptRaised] = []
-        """Open questions."""
+        """Questions of the agent that wait for an answer."""
         self.history: list[Message] = []
         self._record(TaskCreated(task_id=self.task_id, agent="agent"), None)
 
     async def say(self, content: str | Message | dict[str, Any], cause: Cause = "input") -> Transcript:
-        """Play one run with new input: a text, a message, or data that is no message."""
+        """Execute one run with new input and return its transcript. The input is a text, a message, or data that is no
+        message. Raises Broken if the agent breaks the contract."""
         return await self.play(self.call(content, cause))
 
     async def answer(self, *values: Json) -> Transcript:
-        """Answer all open questions, in order."""
+        """Answer all open questions, one value for each in their order, and return the transcript of the run that
+        continues. Raises Broken if the agent breaks the contract."""
         return await self.reply(*(_reply("answer", value) for value in values))
 
     async def decline(self) -> Transcript:
@@ -73,7 +76,7 @@ class Dialogue:
         return await self.play(replace(call, answers=answers))
 
     def call(self, content: str | Message | dict[str, Any] = "", cause: Cause = "input") -> Invocation:
-        """Record a run and return its invocation, which is not played yet."""
+        """Record the start of a run with this input, and return its invocation for `play`."""
         content = Message.of(content, "user") if isinstance(content, str) else content
         messages = (content.replace(message_id=str(uuid4())),) if isinstance(content, Message) else ()
         run_input = RunInput(messages=messages, data=None if isinstance(content, Message) else content)
@@ -97,7 +100,7 @@ class Dialogue:
         return tuple(self.records)
 
     async def play(self, call: Invocation) -> Transcript:
-        """Play one run to its end and return its transcript. Raises Broken."""
+        """Execute one run to its end and return its transcript. Raises Broken if the agent breaks a rule."""
         self._record(RunStarted(), call.run_id)
         referee = Referee()
         transcript = referee.transcript
@@ -132,7 +135,8 @@ def _reply(action: Action, value: Json = None) -> tuple[Action, Json]:
 
 
 def start_run(agent: Agent, call: Invocation) -> AsyncGenerator[Event]:
-    """Return the events of a run. Raises Broken if they are not an async iterator that can be closed."""
+    """Start a run of an agent and return the iterator of its events. Raises Broken if `Agent.run` returns anything else
+    than an async iterator that can be closed."""
     iterator: object = agent.run(call)
     if not hasattr(iterator, "__anext__") or not hasattr(iterator, "aclose"):
         close = getattr(iterator, "close", None)  # A coroutine that is never awaited would cause a warning.

@@ -1,4 +1,5 @@
-"""Referee: follows the events of one run and rejects what may not follow."""
+"""Referee of one run: checks each event of an agent, and rejects an event that is not allowed after the earlier
+ones."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -49,7 +50,7 @@ _IDS = {
 
 
 class Broken(AssertionError):
-    """Violation of the contract by an agent."""
+    """Violation of the contract by an agent. `rule` is the rule in words."""
 
     def __init__(self, rule: str, how: str) -> None:
         super().__init__(f"{rule}: {how}")
@@ -58,12 +59,12 @@ class Broken(AssertionError):
 
 @dataclass
 class Transcript:
-    """Events of one run, with ids filled in."""
+    """Events of one run, with the ids that the hub would fill in."""
 
     events: list[Event] = field(default_factory=list[Event])
     ended: RunEnded | None = None
     fault: Fault | None = None
-    """Fault of a failed run, which the agent reported or raised."""
+    """Fault of a failed run, which the agent reported or raised; None if the run did not fail."""
 
     @property
     def questions(self) -> list[InterruptRaised]:
@@ -71,7 +72,7 @@ class Transcript:
 
     @property
     def messages(self) -> list[Message]:
-        """Messages with their parts, in order, including those left open."""
+        """Messages of the run with their parts, in order. A message that the agent has not ended is included."""
         parts: dict[str, GrowingParts] = {}
         started: list[MessageStarted] = []
         for event in self.events:
@@ -94,18 +95,19 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """Text of the answer: that of all messages, without progress."""
+        """Text of all messages with the phase `answer`, joined together."""
         return "".join(message.text for message in self.messages if message.phase == "answer")
 
     @property
     def words(self) -> list[object]:
-        """Events as JSON without ids: equal for two runs with the same output."""
+        """Events as JSON without ids, to compare the outputs of two runs."""
         events = [to_json(event) for event in self.events]
         return [{name: each for name, each in event.items() if name not in _IDS} for event in events]
 
 
 def _hash_file(event: Event, original: object) -> Event:
-    """Return the event with the inline bytes of its file replaced by their hash and size."""
+    """Return `event` with the bytes of its file part replaced by their hash and size. `original` is the event before
+    encoding, which has the bytes."""
     part: object = getattr(original, "part", None)
     if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.inline is None:
         return event
@@ -114,20 +116,23 @@ def _hash_file(event: Event, original: object) -> Event:
 
 
 class Referee:
-    """Referee of one run: rejects events that may not follow, and fills in ids as the hub does."""
+    """Judge of the events of one run. It rejects events that are not allowed, and fills in missing ids as the hub
+    does."""
 
     def __init__(self) -> None:
         self.transcript = Transcript()
         self._open: dict[str, dict[int, bool]] = {}
-        """True for each open part, by message id and part index."""
+        """Parts of the messages that have not ended, by message id and part index: True if the part is open for
+        deltas."""
         self._active: dict[tuple[str, str], str] = {}
-        """Names of running tools and steps, by kind and id."""
+        """Names of the tool calls and steps that have not ended, by `tool` or `step` and id."""
         self._used_ids: set[str] = set()
         self._artifacts: set[str] = set()
         self._has_asked = False
 
     def see(self, event: object) -> Event | None:
-        """Check an event and return it with its ids, or None for RunEnded. Raises Broken."""
+        """Check the next event of the run and return it with its ids filled in. Return None for a RunEnded, which is
+        kept in the transcript. Raises Broken if the event breaks the contract of agents."""
         if not isinstance(event, _EVENTS):
             raise Broken("events are canonical and fit into a log", f"a {type(event).__name__}")
         try:
@@ -181,7 +186,7 @@ class Referee:
                 raise Broken("an agent says only what is an agent's to say", event.kind)
 
     def close(self) -> list[Event]:
-        """Return the events with which the hub closes what the run left open."""
+        """Return the events with which the hub ends the messages, tool calls and steps that the run has left open."""
         closing: list[Event] = []
         for message_id, parts in self._open.items():
             closing += [PartEnded(message_id=message_id, index=index) for index, is_open in parts.items() if is_open]
@@ -200,7 +205,7 @@ class Referee:
         message_id = event.message_id or next(reversed(self._open), "")
         parts = self._open.get(message_id)
         if parts is None:
-            raise Broken("parts are said in an open message", event.kind)
+            raise Broken("parts are added to an open message", event.kind)
         if isinstance(event, MessageEnded):
             if any(parts.values()):
                 raise Broken("a message ends after its parts", "message_ended with an open part")

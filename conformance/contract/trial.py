@@ -1,4 +1,4 @@
-"""Trial: the whole contract, played with new agents."""
+"""Trial of an agent: tests of all rules of the contract, each with new agents."""
 
 import asyncio
 import copy
@@ -23,9 +23,9 @@ STRANGE: tuple[str | Message | dict[str, Any], ...] = (
 )
 
 _MAX_EVENTS = 50
-"""Maximum number of events after which a run is closed, and of answers in one task."""
+"""Maximum number of events after which the trial closes a run, and of answers in one task. Chosen."""
 _MAX_ITERATIONS = 400
-"""Maximum number of event-loop iterations after which a run is cancelled."""
+"""Maximum number of event-loop iterations after which the trial cancels a run. Chosen."""
 
 
 async def check_agent(
@@ -37,13 +37,13 @@ async def check_agent(
     strange: Sequence[str | Message | dict[str, Any]] = STRANGE,
     bound: float = 30,
 ) -> None:
-    """Play the whole contract with agents that `make` returns.
+    """Test all rules of the contract with agents that `make` returns.
 
     Args:
         text: Input of each task.
-        answer: Answer to each of their questions.
+        answer: Answer to each question of the agent.
         same: True if equal inputs give equal output; otherwise outputs are not compared.
-        strange: Inputs that an agent must survive, with any legal output.
+        strange: Inputs for which the agent may have any output that is allowed.
         bound: Maximum duration of a run, a cancellation or a close, in seconds.
 
     Raises:
@@ -73,7 +73,8 @@ class _Trial:
     bound: float
 
     async def tidily(self, check: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a check and require that it leaves no task running."""
+        """Run a test and wait until all asyncio tasks that it started have ended. Raises Broken if one is still running
+        after `bound` seconds."""
         before = asyncio.all_tasks()
         await check()
         left = asyncio.all_tasks() - before
@@ -86,8 +87,8 @@ class _Trial:
         return Dialogue(agent or self.make(), bound=self.bound)
 
     async def play(self, text: str, agent: Agent | None = None) -> list[Transcript]:
-        """Play a task from its input to its end, answering all questions. `agent` plays it; by default a new agent is
-        made. Return a transcript of each run."""
+        """Run a task from its input to its end, and answer all its questions. `agent` runs it, or a new agent if it is
+        None. Return a transcript of each run. Raises Broken if the questions do not end."""
         dialogue = self.dialogue(agent)
         transcripts = [await dialogue.say(text)]
         while dialogue.questions and len(transcripts) < _MAX_EVENTS:
@@ -114,7 +115,7 @@ class _Trial:
                 pass
             for _ in range(2):
                 if await anext(events, None) is not None:
-                    raise Broken("an ended run stays ended", "it said another event")
+                    raise Broken("an ended run stays ended", "it yielded another event")
             await events.aclose()
 
     async def a_run_that_never_began_is_closed(self) -> None:
@@ -144,10 +145,9 @@ class _Trial:
             raise Broken("a closed run says nothing more", f"it did when closed {when}")
 
     async def a_run_is_cancelled_at_any_await(self) -> None:
-        """Cancel a run at the first await, the second, and so on with growing gaps.
-
-        Each iteration of the event loop is one more await.
-        """
+        """Start a run again and again, and cancel it each time after more iterations of the event loop: 0, 1, 2, and so
+        on with growing gaps. Each iteration is one more `await` of the agent. Raises Broken if a cancelled run does not
+        end."""
         turns = 0
         while turns < _MAX_ITERATIONS:
             agent = self.make()

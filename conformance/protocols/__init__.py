@@ -1,1 +1,2 @@
-"""Checks by protocol. Each protocol has a folder with the detection of its agents, the scenes and the probes."""
+"""Checks by protocol. The folder of each protocol has the detection of its agents, the client that probes use, the
+scenes and the probes."""

@@ -1,4 +1,4 @@
-"""Reports of a run, for people and programs: one model, and a module for each format."""
+"""Reports of a check, for people and programs: `model` holds the results, and each format has its own module."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -21,7 +21,7 @@ FORMS: Final[Mapping[str, Callable[[CheckReport], str]]] = {
     "html": html,
     "badge": badge,
 }
-"""Renderers of all formats of a report, by name."""
+"""Functions that render the report of a check as text, by the name of the format."""
 
 
 def render(report: CheckReport, form: str) -> str:

@@ -1,4 +1,4 @@
-"""Badge, in the JSON that shields.io renders from an endpoint: https://shields.io/badges/endpoint-badge"""
+"""Report as a badge: JSON that shields.io renders as an image, https://shields.io/badges/endpoint-badge"""
 
 import json
 from typing import Final

@@ -1,4 +1,4 @@
-"""Report in the Common Test Report Format: https://ctrf.io/docs/specification/overview"""
+"""Report of a check in the Common Test Report Format: https://ctrf.io/docs/specification/overview"""
 
 import json
 from typing import Any, Final

@@ -1,4 +1,5 @@
-"""Report as JSON, with the schema `report.schema.json`. It contains everything that the other formats contain."""
+"""Report of a check as JSON, with the schema `report.schema.json`. It contains everything that the other formats
+show."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Report as one self-contained HTML page: every requirement with its exchanges, collapsed."""
+"""Report of a check as one self-contained HTML page: every requirement with its exchanges, collapsed."""
 
 import json
 from collections import Counter
@@ -25,7 +25,8 @@ def _body(content: dict[str, Any], report: CheckReport) -> Iterator[str]:
 
 
 def _filter(content: dict[str, Any]) -> Iterator[str]:
-    """Yield checkboxes that show and hide requirements by verdict. They work without a script, by `page.css`."""
+    """Yield the HTML of the checkboxes that show and hide requirements by verdict. `page.css` makes them work without a
+    script."""
     counts = Counter[str]()
     for each in content["sets"]:
         counts.update(each["counts"])

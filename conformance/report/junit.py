@@ -1,4 +1,4 @@
-"""Report as JUnit XML: a requirement is a test case, a set is a suite."""
+"""Report of a check as JUnit XML: each requirement is a test case, and each requirement set a test suite."""
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -57,5 +57,5 @@ def _failure_text(result: Result, redactor: Redactor) -> str:
 
 
 def _legal(text: str) -> str:
-    """Return the text with characters that XML cannot represent replaced."""
+    """Return the text with each character that XML cannot represent replaced by U+FFFD."""
     return "".join(each if each in "\t\n" or " " <= each not in "\ufffe\uffff" else "\ufffd" for each in text)

@@ -1,4 +1,4 @@
-"""Report for a pull request: the failures first, the rest collapsed."""
+"""Report of a check as Markdown for a pull request: the failures first, everything else collapsed."""
 
 from collections.abc import Iterator
 from typing import Final

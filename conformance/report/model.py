@@ -1,4 +1,4 @@
-"""Results of a run."""
+"""Results of a check: a `SetReport` for each judged requirement set, and a `CheckReport` for all of them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,31 +10,32 @@ from babelgate.conformance.verdict import Outcome, Result, Verdict
 
 @dataclass(frozen=True, slots=True)
 class SetReport:
-    """Results of one revision."""
+    """Results of judging an agent by one requirement set."""
 
     set: RequirementSet
     endpoint: str
     evidence: str
-    """Evidence that the agent speaks the revision."""
+    """Evidence that the agent speaks the protocol version."""
     capabilities: frozenset[str]
     results: Sequence[Result]
-    """Results, in the order of the set."""
+    """Results of the requirements, in the order of the set."""
     seconds: float
     messages: int = 0
-    """Number of messages that were validated against their schemas."""
+    """Number of messages that were validated against a schema."""
     expected: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Reasons of the known failures in the baseline, by requirement id."""
+    """Reasons of the known failures that the baseline lists and that still occur, by requirement id."""
     withheld: Sequence[str] = ()
-    """Origins from the agent's card that did not receive the user's headers."""
+    """Origins that were called because the agent's card names them, and that did not receive the user's headers, such
+    as API keys."""
     stale: Sequence[str] = ()
-    """Baseline entries whose requirement is met now, or does not exist."""
+    """Ids of baseline entries whose requirement is met now, or does not exist."""
 
     def counts(self) -> Mapping[Verdict, int]:
         found = Counter(result.verdict for result in self.results)
         return {verdict: found[verdict] for verdict in Verdict}
 
     def against(self) -> Iterator[Result]:
-        """Yield the results that prevent conformance and are not in the baseline."""
+        """Yield the results that prevent conformance and that the baseline does not list."""
         for result in self.results:
             if not result.is_kept and result.requirement.id not in self.expected:
                 yield result
@@ -54,22 +55,24 @@ class SetReport:
         )
 
     def broken(self) -> Sequence[Result]:
-        """Return the mandatory requirements that are broken and not in the baseline.
+        """Return the results of the mandatory requirements that are broken and not in the baseline.
 
-        A requirement that could not be tested because of another failure counts only if no other failure was found,
-        because one fault is one failure.
+        A failed precondition (`Result.is_prerequisite`) counts only if there is no other failure: the cause is then
+        counted once, at the requirement that covers it.
         """
         failed = [each for each in self.against() if each.verdict is Verdict.FAIL]
         return [each for each in failed if not each.is_prerequisite] or failed
 
     def consequences(self) -> Sequence[Result]:
-        """Return the requirements that could not be tested because of a failure in `broken`."""
+        """Return the failed preconditions that `broken` does not count: requirements that could not be tested because
+        another one failed."""
         broken = {each.requirement.id for each in self.broken()}
         failed = (each for each in self.results if each.verdict is Verdict.FAIL and each.is_prerequisite)
         return [each for each in failed if each.requirement.id not in broken]
 
     def not_shown(self) -> Sequence[Result]:
-        """Return the mandatory requirements without a verdict: the agent did not show them, or the check failed."""
+        """Return the results of the mandatory requirements without a verdict: the agent did not show the behaviour, or
+        the check itself failed."""
         left = (Verdict.NOT_OBSERVED, Verdict.HARNESS_ERROR)
         return [each for each in self.against() if each.verdict in left and each.requirement.level == "must"]
 
@@ -104,15 +107,17 @@ class CheckReport:
     sets: Sequence[SetReport]
     seconds: float
     version: str
-    """Version of Babelgate."""
+    """Version of Babelgate that judged the agent."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Sets whose revision the agent does not speak, each with the evidence."""
+    """Evidence that the agent does not speak a protocol version, by the name of its requirement set. These sets were
+    not judged."""
     secrets: Sequence[str] = ()
     """Secrets that no format of the report may show."""
 
     @property
     def outcome(self) -> Outcome:
-        """Worst outcome of the sets."""
+        """Outcome of all requirement sets together: not conformant if one is, conformant if all are, and otherwise no
+        violation found."""
         outcomes = {each.outcome for each in self.sets}
         if Outcome.NOT_CONFORMANT in outcomes:
             return Outcome.NOT_CONFORMANT

@@ -6,7 +6,8 @@ from importlib.resources import files
 
 
 def page(title: str, body: Iterable[str], *, more_style: str = "") -> str:
-    """Return a page. `body` is HTML that its author has escaped."""
+    """Return a self-contained HTML page. `body` yields HTML whose texts are escaped already, and `more_style` is
+    CSS."""
     style = (files("babelgate.conformance") / "report" / "page.css").read_text(encoding="utf-8") + more_style
     lines = "\n".join(body)
     return f"""<!doctype html>

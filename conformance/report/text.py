@@ -1,4 +1,5 @@
-"""Report for people: each failure with its request, its response, the expected behaviour, and what to change."""
+"""Report of a check as text for a terminal: each failure with its request, its response, the expected behaviour, and
+what to change."""
 
 import json
 from collections import Counter
@@ -19,7 +20,7 @@ MARKS: Final = {
     Verdict.HARNESS_ERROR: "⚠",
 }
 _MAX_TEXT: Final = 600
-"""Maximum number of a body's characters that are shown."""
+"""Maximum number of characters shown of a body or event. Chosen."""
 
 
 _BEHAVIOUR_WORDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -59,7 +60,7 @@ def lines(report: CheckReport, *, is_verbose: bool = False) -> Iterator[str]:
 
 
 def summary(report: CheckReport) -> str:
-    """Return the verdict in one line."""
+    """Return the outcomes of all judged requirement sets in one line."""
     if not report.sets:
         return f"{report.url}: nothing was judged"
     outcomes = ", ".join(
@@ -69,7 +70,7 @@ def summary(report: CheckReport) -> str:
 
 
 def outcome_words(outcome: Outcome) -> str:
-    """Return an outcome in words, with a failure in capitals, because the word "conformant" is in two of the three."""
+    """Return an outcome as text. A failure has `NOT` in capitals, so that it is not confused with `conformant`."""
     return "NOT conformant" if outcome is Outcome.NOT_CONFORMANT else str(outcome)
 
 
@@ -107,7 +108,8 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
 
 
 def withheld_line(origin: str) -> str:
-    """Return the line that says that credentials were not sent to an origin, because only the agent names it."""
+    """Return the line of the report that says that the user's headers were not sent to `origin`, because only the
+    agent's card names it."""
     return f"  your headers were not sent to {origin}, which the agent names: check that URL to judge it with them"
 
 
@@ -119,8 +121,9 @@ def _count_late(report: SetReport) -> int:
 
 
 def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) -> Iterator[str]:
-    """Yield one line for each behaviour, with the options that show or exclude it. Requirements without a behaviour get
-    one line for each reason; if `is_verbose`, the requirements are listed, too."""
+    """Yield the section on requirements that the agent did not show. Each behaviour has one line, with the option that
+    triggers it and the option that excludes it. Requirements that need no behaviour have one line for each reason.
+    `is_verbose` lists all these requirements."""
     if not results:
         return
     yield "Not shown:"
@@ -146,7 +149,8 @@ def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) ->
 
 
 def failure(result: Result, report: SetReport, redactor: Redactor) -> Iterator[str]:
-    """Yield the lines on one requirement that is broken."""
+    """Yield the lines of the report on one broken requirement: its text, the exchange as evidence, the expected and the
+    observed behaviour, and what to change."""
     requirement = result.requirement
     expected = report.expected.get(requirement.id)
     yield f"{MARKS[result.verdict]} {requirement.id} ({requirement.level})" + (" (expected)" if expected else "")

@@ -1,4 +1,4 @@
-"""User and password of a URL: sent as an `Authorization` header and never shown."""
+"""User and password in a URL. They are sent as an `Authorization` header, and no report shows them."""
 
 import re
 from base64 import b64encode
@@ -15,7 +15,8 @@ _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
 def credentials_header(url: str) -> dict[str, str]:
-    """Return the header for the user and password of a URL (RFC 7617), or no header if the URL has none."""
+    """Return the Authorization header for the user and password in a URL (RFC 7617). Return an empty dict if the URL
+    has neither."""
     userinfo = _USERINFO.match(url)
     if userinfo is None:
         return {}
@@ -25,9 +26,10 @@ def credentials_header(url: str) -> dict[str, str]:
 
 
 def origin_of(url: str) -> str:
-    """Return the scheme, host and port of a URL. Credentials are sent only to the origin that they were given for.
+    """Return the scheme, host and port of a URL, such as `https://example.com`. Credentials are sent only to the origin
+    for which the user gave them.
 
-    All names of this machine count as one host, because a server at `localhost` may call itself `127.0.0.1`.
+    `localhost`, `127.0.0.1` and `::1` count as one host, because a server at `localhost` may call itself `127.0.0.1`.
     """
     parts = urlsplit(hide_credentials(url).lower())
     host = "localhost" if parts.hostname in _LOOPBACK else parts.hostname or ""
@@ -49,9 +51,9 @@ def hide_credentials(text: str) -> str:
 
 
 def secrets_of(urls: Iterable[str], headers: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return the texts that must not be shown: passwords and header values.
+    """Return the texts that a report must not show: passwords in the URLs, and the values of the headers.
 
-    Passwords are returned as written in the URL and decoded, header values whole and without their scheme.
+    Passwords are returned as written in the URL and decoded, and header values whole and without their scheme.
     """
     return [*_passwords(urls), *_values(headers)]
 

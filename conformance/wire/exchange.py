@@ -1,4 +1,5 @@
-"""Record of one request and its response, as evidence."""
+"""Record of one HTTP request and its response, which reports show as evidence. Helpers for reading JSON of unknown form
+are here, too."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -14,11 +15,11 @@ _SECRET_HEADERS: Final = frozenset(
     }
 )
 _MAX_TEXT: Final = 20_000
-"""Maximum number of characters of a body or frame that a report shows."""
+"""Maximum number of characters that a report shows of a body or an event. Chosen."""
 
 
 class InvalidJson(ValueError):
-    """Error for a text that is not JSON, contains NaN, or is not UTF-8."""
+    """Error for content that is not JSON: it is not UTF-8, contains NaN or infinity, or has a syntax error."""
 
 
 def _refuse(constant: str) -> Any:
@@ -26,7 +27,7 @@ def _refuse(constant: str) -> Any:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """Return the parsed JSON. Raises InvalidJson."""
+    """Return the value of a JSON text. Raises InvalidJson for a text that is not JSON."""
     try:
         return json.loads(content, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -34,7 +35,7 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def json_or_none(content: bytes | str) -> Any:
-    """Return the parsed JSON, or None for a text that is not JSON."""
+    """Return the value of a JSON text, or None if it is not JSON."""
     try:
         return parse_json(content)
     except InvalidJson:
@@ -52,7 +53,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def dig(value: Any, *path: str | int) -> Any:
-    """Return the member at the path, or None if the path does not exist."""
+    """Return the value at a path of member names and indices in a JSON value, or None if the path does not exist."""
     for step in path:
         if isinstance(step, int):
             items = as_list(value)
@@ -64,10 +65,10 @@ def dig(value: Any, *path: str | int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SseFrame:
-    """Server-sent event."""
+    """One server-sent event, with its raw text."""
 
     at: float
-    """Seconds since the request."""
+    """Time at which the event arrived, in seconds after the request."""
     raw: str
     data: str
     event: str = ""
@@ -75,54 +76,57 @@ class SseFrame:
 
     @property
     def json(self) -> Any:
-        """Data as parsed JSON. Raises InvalidJson."""
+        """Data of the event as parsed JSON. Raises InvalidJson if the data is not JSON."""
         return parse_json(self.data)
 
     @property
     def json_or_none(self) -> Any:
-        """Data as parsed JSON, or None if it is not JSON."""
+        """Data of the event as parsed JSON, or None if the data is not JSON."""
         return json_or_none(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedMessage:
-    """Message of the protocol with the result of its validation."""
+    """Result of validating one message of an exchange against a schema. `is_from_check` is true for a request of the
+    check, and false for a message of the agent."""
 
     is_from_check: bool
     schema: str
     violations: tuple[Violation, ...]
     definitions: frozenset[str]
-    """Names of the definitions that the message was validated against."""
+    """Names of all schema definitions that were used to validate the message and its parts."""
 
 
 @dataclass(slots=True, eq=False)
 class Exchange:
     number: int
-    """Position among the requests of the run, from 1."""
+    """Number of the request among all requests of the check, from 1."""
     method: str
     url: str
     headers: list[tuple[str, str]]
     body: bytes = b""
     status: int | None = None
-    """Status of the response. None until a response arrives, or if none does."""
+    """HTTP status of the response; None if there is no response."""
     response_headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Response headers, spelled as the server sent them."""
     content: bytes = b""
     frames: list[SseFrame] = field(default_factory=list[SseFrame])
     is_ended: bool = False
-    """True if the response arrived in full: the check did not close the connection, and nothing was cut off."""
+    """True if the response arrived in full. False if the check closed the connection first, or if the response was cut
+    off."""
     error: str = ""
-    """Reason why the response is missing or incomplete."""
+    """Reason why the response is missing or incomplete; otherwise empty."""
     seconds: float = 0.0
     messages: list[CheckedMessage] = field(default_factory=list[CheckedMessage])
 
     def header(self, name: str) -> str | None:
-        """Return a header of the response, or None. Several of the same name are joined by a comma."""
+        """Return the value of a response header, or None if the response does not have it. Several headers of one name
+        are joined by a comma."""
         found = [value for key, value in self.response_headers if key.lower() == name.lower()]
         return ", ".join(found) if found else None
 
     def request_header(self, name: str) -> str | None:
-        """Return a header of the request, or None."""
+        """Return the value of a request header, or None if the request does not have it."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
     @property
@@ -141,7 +145,8 @@ class Exchange:
 
     @property
     def json(self) -> Any:
-        """Body of the response as parsed JSON, or None if it is not JSON. `is_json` tells null from invalid JSON."""
+        """Body of the response as parsed JSON, or None if it is not JSON. `is_json` distinguishes the JSON value null
+        from invalid JSON."""
         return json_or_none(self.content)
 
     @property
@@ -157,7 +162,8 @@ class Exchange:
 
 
 class Redactor:
-    """Filter that removes secrets from reports: the values of secret headers, and the same texts anywhere else."""
+    """Filter that replaces secrets in reports: the values of headers such as Authorization, and all texts in `secrets`,
+    also in bodies and URLs."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = sorted({each for each in secrets if len(each) >= 4}, key=len, reverse=True)
@@ -168,7 +174,7 @@ class Redactor:
         return text
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value without secrets."""
+        """Return a JSON value in which secrets are replaced by `[redacted]`."""
         return json.loads(self.text(json.dumps(value, default=str)))
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -176,7 +182,7 @@ class Redactor:
             yield name, "[redacted]" if name.lower() in _SECRET_HEADERS else self.text(value)
 
     def exchange(self, exchange: Exchange) -> dict[str, Any]:
-        """Return an exchange as reports show it: as JSON, without secrets, with long texts cut."""
+        """Return an exchange as a JSON object for reports, in which secrets are replaced and long texts cut."""
         entry: dict[str, Any] = {
             "number": exchange.number,
             "request": {

@@ -1,7 +1,7 @@
-"""HTTP client that sends all requests of the checks. It records each exchange and validates the messages.
+"""HTTP client through which a check sends all its requests. It records each exchange and validates the messages.
 
-The caller names the definitions that the request and the response must match. `None` states that a message is not one
-of the protocol: for example an intentionally invalid request, or a page of another server.
+For each request, the caller names the schema definitions that the request and the response must match. None means that
+a message is not one of the protocol: for example an intentionally invalid request, or a page of another server.
 """
 
 import asyncio
@@ -22,23 +22,25 @@ from babelgate.conformance.wire.sse import SseParser
 from babelgate.conformance.wire.tls import open_context
 
 Receives = str | Mapping[int, str] | None
-"""Definition for the response: one for all, or one for each status (200) or class of statuses (2, 4, 5)."""
+"""Names of the schema definitions for responses: one name for all statuses, or a mapping by status (200) or by its
+first digit (2, 4, 5). None means that responses are not validated."""
 
 EXCHANGES: Final[ContextVar[list[Exchange]]] = ContextVar("exchanges")
-"""Exchanges of the running probe. All exchanges of a run are recorded in `Wire.exchanges` as well."""
+"""Exchanges of the probe or scene that is running. `Wire.exchanges` has all exchanges of a check."""
 
 _MAX_BODY: Final = 32 * 2**20
-"""Maximum size of a response body that is read, in bytes."""
+"""Maximum number of bytes that are read of a response body. Chosen."""
 _MAX_FRAMES: Final = 20_000
-"""Maximum number of events that are read from a stream."""
+"""Maximum number of events that are read from one stream. Chosen."""
 
 
 TIMED_OUT: Final = "nothing came within"
-"""First words of the error for an exchange that timed out."""
+"""Beginning of `Exchange.error` for a response that timed out, by which reports recognize a timeout."""
 
 
 class Unanswered(Exception):
-    """Error for a response that is missing or incomplete: timed out, refused, or cut off."""
+    """Error for a request without a complete response: it timed out, the connection was refused, or the response was
+    cut off."""
 
     def __init__(self, why: str, exchange: Exchange) -> None:
         super().__init__(why)
@@ -47,7 +49,8 @@ class Unanswered(Exception):
 
 class _Cookies(httpx.Cookies):
     def extract_cookies(self, response: httpx.Response) -> None:
-        """Extract cookies, but only if there are any: looking for them takes HTTPX a tenth of the time of a request."""
+        """Read the cookies of a response, but only if it has any. Measured: without this condition, it is a tenth of
+        HTTPX's time for a request."""
         if "set-cookie" in response.headers:
             super().extract_cookies(response)
 
@@ -59,7 +62,7 @@ class _Client(httpx.AsyncClient):
 
 
 class Wire:
-    """HTTP client with the schemas of the set that is judged. Without schemas, messages are not validated."""
+    """HTTP client of one check. `schemas` validates the messages; without it they are not validated."""
 
     def __init__(
         self,
@@ -73,13 +76,15 @@ class Wire:
     ) -> None:
         self.timeout = timeout
         self.headers = dict(headers or {})
-        """Headers of every request to the origins of `urls`, such as API keys."""
+        """Headers of the user, such as API keys, sent with every request to the origins of `urls`."""
         self.withheld: dict[str, None] = {}
-        """Other origins that received a request, without these headers. The card of a server can name any host."""
+        """Other origins to which a request was sent without these headers, as the keys of a dict. The card of a server
+        can name any host, so they do not get the user's keys."""
         self._origins = frozenset(map(origin_of, urls))
         self._other_headers = dict(other_headers or {})
         self.credentials = dict(credentials or {})
-        """Authorization headers by origin, sent there with every request that has no other such header."""
+        """Authorization headers by origin. They are sent with every request to that origin that has no other
+        Authorization header."""
         self.schemas = schemas
         self.exchanges: list[Exchange] = []
         # A proxy of the environment would be judged instead of the agent. A redirect is a response like any other.
@@ -121,7 +126,8 @@ class Wire:
 
         `sends` names the schema of the request, and `receives` those of the responses; None validates nothing. `body`
         is sent as JSON, `content` unchanged. `is_anonymous` omits the headers that go with every request. `bound` is
-        the maximum wait in seconds; None is the wire's timeout. Raises Unanswered.
+        the maximum wait in seconds; None is the wire's timeout. Raises Unanswered if no complete response arrives in
+        time.
         """
         async with self.stream(
             method,
@@ -157,8 +163,9 @@ class Wire:
         """Send a request and yield its response, to be read event by event. Leaving the block closes the connection.
 
         The parameters are those of `request`. `events` names the schema of the events; with None, the whole response is
-        read first. A response that is not an event stream is read to its end, and has no events. `mark`: data of the
-        event that is no message but announces the end. Raises Unanswered.
+        read first. A response that is not an event stream is read to its end, and has no events. `mark` is the data of
+        an event that only announces the end, such as `[DONE]`, and is not validated. Raises Unanswered if no response
+        arrives in time, or the connection breaks.
         """
         request_headers = {**({} if is_anonymous else self.headers), **(headers or {})}
         if (self.headers or self._other_headers) and (origin := origin_of(url)) not in self._origins:
@@ -206,8 +213,8 @@ class Wire:
             exchange.seconds = asyncio.get_running_loop().time() - started
 
     def hold(self, exchange: Exchange, schema: str, value: Any, *, is_from_check: bool = False) -> None:
-        """Validate a message that arrived in another way, such as a push notification. `is_from_check`: the check
-        itself has sent it."""
+        """Validate a message that is not the body of a response or an event, such as a push notification, and record
+        the result in the exchange. `is_from_check` is true if the check itself sent it."""
         self._hold(exchange, schema, value, is_from_check=is_from_check)
 
     def _hold(self, exchange: Exchange, schema: str, value: Any, *, is_from_check: bool = False) -> None:
@@ -216,7 +223,7 @@ class Wire:
             exchange.messages.append(CheckedMessage(is_from_check, schema, violations, definitions))
 
     def hold_text(self, exchange: Exchange, schema: str, content: bytes | str) -> None:
-        """Validate a text that should be JSON and match a schema."""
+        """Validate a text that should be JSON and match a schema, and record the result in the exchange."""
         try:
             value = parse_json(content)
         except InvalidJson as error:
@@ -228,7 +235,7 @@ class Wire:
 
 
 class StreamExchange:
-    """Response to a request, read event by event. The timeout applies to each event."""
+    """Response that is read event by event. The timeout applies to each event."""
 
     def __init__(
         self,
@@ -244,7 +251,6 @@ class StreamExchange:
         self.exchange = exchange
         self._mark = mark
         self._wire = wire
-        self._response = response
         self._started = started
         self._bound = bound
         self._receives = receives
@@ -256,16 +262,17 @@ class StreamExchange:
 
     @property
     def rest(self) -> str:
-        """Incomplete event at the end of a stream."""
+        """Incomplete event at the end of the stream, as raw text; empty if the last event was complete."""
         return self._reader.rest
 
     @property
     def comments(self) -> int:
-        """Number of comment lines so far. Servers send them to keep the connection alive."""
+        """Number of comment lines received so far. Servers send them to keep the connection alive."""
         return self._reader.comments
 
     async def read(self) -> None:
-        """Read the whole of a response that is not an event stream, or that is not read as one."""
+        """Read the whole body of a response that is not read as a stream of events, and validate it. Raises Unanswered
+        if it does not arrive in time, or the connection breaks."""
         if self._is_read:
             return
         self._is_read = True
@@ -281,8 +288,8 @@ class StreamExchange:
             self._wire.hold_text(self.exchange, schema, self.exchange.content)
 
     async def next(self, bound: float | None = None) -> SseFrame | None:
-        """Return the next event, or None at the end. Raises Unanswered if none arrives within `bound` seconds, or by
-        default within the timeout of the request."""
+        """Return the next event, or None at the end of the stream. `bound` is the maximum wait in seconds; None means
+        the timeout of the request. Raises Unanswered if no event arrives in this time."""
         if not self.exchange.is_stream:
             return None
         while not self._ready:
@@ -304,7 +311,8 @@ class StreamExchange:
         return frame
 
     async def rest_of_it(self) -> Sequence[SseFrame]:
-        """Read all events to the end and return them. Raises Unanswered."""
+        """Read all further events to the end, and return all events of the stream. Raises Unanswered if an event does
+        not arrive in time, or the connection breaks."""
         while await self.next() is not None:
             pass
         return self.exchange.frames

@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0 over HTTP.
+"""Client for JSON-RPC 2.0 over HTTP, which validates requests, responses and events.
 
-The definitions of a method are `<method>.request`, `<method>.response` and, for streams, `<method>.event`. A slash in
-the name of the method becomes a dot.
+The schema definitions of a method have the names `<method>.request`, `<method>.response` and, for streams,
+`<method>.event`. A slash in the name of the method becomes a dot.
 """
 
 import itertools
@@ -44,7 +44,7 @@ def _schema_name(method: str) -> str:
 
 
 def _of_status(schema: str) -> Mapping[int, str]:
-    """Return the schema for the statuses whose body must be JSON-RPC.
+    """Return the schema `schema` for the statuses whose body must be JSON-RPC: 2xx, 400 and 5xx.
 
     Other statuses, such as 401, are sent by HTTP servers before they read the JSON-RPC request.
     """
@@ -69,9 +69,11 @@ class JsonRpc:
         is_anonymous: bool = False,
         bound: float | None = None,
     ) -> JsonRpcAnswer:
-        """Call a method. `is_valid=False` means that the request is intentionally invalid, or its method unknown.
+        """Call a method and return its answer. With `is_valid=False`, the request is intentionally invalid or its
+        method unknown, so only the envelope of the response is validated.
 
-        `id` is the id of the request; by default a new one. The other parameters are those of `Wire.request`.
+        `id` is the id of the request; None means a new one. The other parameters are those of `Wire.request`. Raises
+        Unanswered if no complete response arrives in time.
         """
         exchange = await self.wire.request(
             "POST",
@@ -109,7 +111,8 @@ class JsonRpc:
             yield stream
 
     async def post(self, content: Any) -> JsonRpcAnswer:
-        """Post content that is not a JSON-RPC request: bytes unchanged, anything else as JSON."""
+        """Post content that is not a valid JSON-RPC request: bytes unchanged, anything else as JSON. Return the answer.
+        Raises Unanswered if no complete response arrives in time."""
         exchange = await self.wire.request(
             "POST",
             self.url,

@@ -1,4 +1,5 @@
-"""HTTP server of the check for webhooks. It records each delivery and validates it against a schema."""
+"""HTTP server of a check that receives webhooks (push notifications). It records each delivery and validates it against
+a schema."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -11,26 +12,28 @@ from babelgate.conformance.wire.exchange import Exchange
 from babelgate.conformance.wire.http import EXCHANGES, Wire
 
 _MAX_DELIVERY: Final = 8 * 2**20
-"""Maximum size of one delivery, in bytes."""
+"""Maximum size of the body of one delivery, in bytes. Chosen."""
 _ACCEPT_ITERATIONS: Final = 5
-"""Iterations of the event loop for asyncio to turn an accepted socket into a connection: more than it needs."""
+"""Number of iterations of the event loop in which asyncio turns accepted sockets into connections before the server is
+closed. Chosen: more than asyncio needs."""
 _TIMEOUT: Final = 10.0
-"""Timeout for one delivery, in seconds."""
+"""Timeout for receiving one delivery, in seconds. Chosen."""
 
 
 @dataclass(slots=True, eq=False)
 class Hook:
-    """Webhook address with its deliveries so far."""
+    """Webhook of a check: its URL, and the deliveries that it has received so far."""
 
     url: str
     deliveries: list[Exchange] = field(default_factory=list[Exchange])
-    """Deliveries: `headers` and `body` are the agent's, the status is that of the check's response."""
+    """Recorded deliveries. `headers` and `body` are those of the agent's request, and `status` is the status that the
+    check returned."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     status: int = 200
-    """Status of the response to a delivery."""
+    """HTTP status that the check returns for a delivery."""
 
     async def wait(self, number: int, bound: float) -> bool:
-        """Wait until there are `number` deliveries. Return False if there are fewer when the timeout expires."""
+        """Wait until there are `number` deliveries. Return False if there are fewer after `bound` seconds."""
         deadline = asyncio.get_running_loop().time() + bound
         while len(self.deliveries) < number:
             self.arrived.clear()
@@ -44,7 +47,8 @@ class Hook:
 
 @asynccontextmanager
 async def receiver(wire: Wire, host: str, schema: str | None) -> AsyncGenerator[Hook]:
-    """Yield a webhook address on this machine. Deliveries to it must match the schema, unless it is None."""
+    """Start a webhook server on this machine and yield its webhook; stop the server on exit. Deliveries are validated
+    against `schema`, unless it is None."""
     path = f"/{uuid4().hex}"
     exchanges = EXCHANGES.get([])
     connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -98,7 +102,7 @@ async def receiver(wire: Wire, host: str, schema: str | None) -> AsyncGenerator[
 
 
 async def _close(connections: Mapping[asyncio.Task[None], asyncio.StreamWriter]) -> None:
-    """Cancel unfinished deliveries and wait until their connections are closed."""
+    """Cancel the deliveries that are still being received, and wait until their connections are closed."""
     open_ones = dict(connections)
     for task in open_ones:
         task.cancel()

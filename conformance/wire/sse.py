@@ -12,7 +12,8 @@ _BOM: Final = "\ufeff"
 
 
 class SseParser:
-    """Parser from bytes to events. It yields no comments and no events without data, as the standard requires."""
+    """Incremental parser for a stream of server-sent events. It yields no comments and no events without data, as the
+    standard requires."""
 
     def __init__(self) -> None:
         self._bytes = b""
@@ -21,7 +22,8 @@ class SseParser:
         self.comments = 0
 
     def feed(self, content: bytes, at: float) -> Iterator[SseFrame]:
-        """Yield the events that the content completes. Raises UnicodeDecodeError if it is not UTF-8."""
+        """Yield the events that the next bytes of the stream complete. `at` is the time at which they arrived. Raises
+        UnicodeDecodeError if the bytes are not UTF-8."""
         self._bytes += content
         while True:
             line = self._line()
@@ -38,7 +40,7 @@ class SseParser:
 
     @property
     def rest(self) -> str:
-        """Incomplete event at the end."""
+        """Raw text of the incomplete event at the end of the bytes so far."""
         return "\n".join([*self._lines, self._bytes.decode(errors="backslashreplace")]).strip()
 
     def _line(self) -> str | None:

@@ -1,1 +1,2 @@
-"""Administration API: keys, agents, the audit log and the configuration in force."""
+"""Administration API: HTTP handlers for API keys, agents, budgets, usage, the audit log and the configuration in
+force."""

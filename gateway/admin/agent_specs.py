@@ -1,4 +1,5 @@
-"""Agents of the administration API: what their settings may contain, and the settings that follow from them.
+"""Agents of the administration API: checks of the settings that a request contains, and their conversion into
+`AgentSettings`.
 
 A caller of the API must not gain more than the operator has allowed. So such an agent is behind a URL in one of
 `admin.agent_networks`, and its secrets are references to those in `admin.agent_secrets`. It gets tokens only from
@@ -33,12 +34,13 @@ _FILE: Final = "file:"
 _REQUESTS: Final = ("client_credentials", "exchange")
 """Kinds of `auth` with a request for a token."""
 _IN_PROCESS: Final = ("python", "graph")
+_OF_PROCESSES: Final = ("process", "command", "env", "cwd", "memory")
 _LOOKUP: Final = 5.0
-"""Maximum seconds of the look-up of a host's addresses. Chosen."""
+"""Maximum duration of the resolution of a host name, in seconds. Chosen."""
 
 
 def check_name(name: str) -> None:
-    """Raise invalid if this is no name of an agent. Raises invalid."""
+    """Check that a text is a valid name of an agent. Raises invalid if it is not."""
     if not AGENT_NAME.fullmatch(name):
         raise FaultError(
             FaultCode.INVALID,
@@ -47,13 +49,22 @@ def check_name(name: str) -> None:
 
 
 async def check_spec(spec: JsonObject, settings: Settings) -> None:
-    """Check the settings of an agent, as a caller has sent them. Raises invalid."""
+    """Check the settings of an agent, as a caller has sent them. Raises invalid for a wrong or unknown setting, for one
+    that only the configuration file may have, and for a server, file or provider that the settings `admin.agent_…` do
+    not permit."""
     for kind in _IN_PROCESS:
         if kind in spec:
             raise FaultError(
                 FaultCode.INVALID,
                 f"{kind}: an agent of the administration API has a url, because the name of a module would execute "
                 "code. Put this agent into the configuration file.",
+            )
+    for kind in _OF_PROCESSES:
+        if kind in spec:
+            raise FaultError(
+                FaultCode.INVALID,
+                f"{kind}: an agent of the administration API has a url, and its server is started elsewhere, because a "
+                "command would execute a program on the gateway's machine. Put this agent into the configuration file.",
             )
     agent = resolve_spec(spec, settings.admin)
     if (mistake := settings.find_auth_mistake(agent)) is not None:
@@ -68,7 +79,8 @@ async def check_spec(spec: JsonObject, settings: Settings) -> None:
 
 
 def resolve_spec(spec: JsonObject, admin: AdminSettings) -> AgentSettings:
-    """Return the settings of an agent, with its references replaced. Raises invalid."""
+    """Return the settings of an agent, with its references replaced. Raises invalid for a wrong or unknown setting, and
+    for a reference, file or provider that the settings `admin.agent_…` do not permit."""
     resolved = {**spec, "headers": _resolve_headers("headers", spec.get("headers", {}), admin)}
     auth: object = spec.get("auth")
     if isinstance(auth, dict):
@@ -103,7 +115,8 @@ def _describe(error: ValidationError) -> str:
 
 
 def _resolve_auth(auth: JsonObject, admin: AdminSettings) -> JsonObject:
-    """Return `auth` of an agent with its references replaced. Raises invalid."""
+    """Return `auth` of an agent with its references replaced. Raises invalid for a reference that `admin.agent_secrets`
+    does not permit."""
     resolved = dict(auth)
     if "headers" in auth:
         resolved["headers"] = _resolve_headers("auth.headers", auth["headers"], admin)
@@ -117,8 +130,8 @@ def _resolve_auth(auth: JsonObject, admin: AdminSettings) -> JsonObject:
 
 
 def _check_providers(settings: AgentSettings, admin: AdminSettings) -> None:
-    """Raise invalid unless the gateway may send tokens and users to the identity provider of an agent. Raises
-    invalid."""
+    """Check that the gateway may send tokens and users to the identity providers of an agent. Raises invalid for a
+    provider that is not in `admin.agent_providers`."""
     request = None if settings.auth is None else settings.auth.token_request
     if request is None:
         return
@@ -166,7 +179,8 @@ def _resolve(where: str, value: object, admin: AdminSettings, *, has_scheme: boo
 
 
 async def _check_host(url: str, networks: Networks) -> None:
-    """Raise invalid unless all addresses of the host are in the networks. Raises invalid."""
+    """Check that all addresses of a URL's host are in the networks. Raises invalid if one is not, or if the host cannot
+    be resolved."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -184,5 +198,6 @@ async def _check_host(url: str, networks: Networks) -> None:
 def merge_agents(
     configured: Mapping[str, AgentSettings], added: Mapping[str, AgentSettings]
 ) -> dict[str, AgentSettings]:
-    """Return all agents. The names of the configuration win."""
+    """Return the agents of the configuration and the `added` ones of the administration API. If both have a name, that
+    of the configuration is used."""
     return {**configured, **{name: each for name, each in added.items() if name not in configured}}

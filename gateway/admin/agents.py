@@ -28,14 +28,14 @@ from babelgate.gateway.storage import administration
 from babelgate.gateway.storage.administration import DisabledAgent, StoredAgent
 
 _MAX_REASON: Final = 500
-"""Maximum length of a reason, in characters. Chosen: it is part of every refusal."""
+"""Maximum length of the reason for which an agent is disabled, in characters. Chosen: it is part of every refusal."""
 
 
 _ETAG: Final = re.compile(r'"[0-9]{1,18}"')
 
 
 class AgentHandlers(Handlers):
-    """Handlers of agents."""
+    """HTTP handlers of the administration API for agents."""
 
     def __init__(self, hub: GatewayHub, port: GatewayPort, clock: Clock | None = None) -> None:
         self._hub = hub
@@ -54,7 +54,8 @@ class AgentHandlers(Handlers):
         return Response(self._encode(name) | _encode_spec(stored), headers={"etag": _etag(stored)})
 
     async def put_agent(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Create an agent, or replace its settings. Raises forbidden, conflict, invalid."""
+        """Create an agent, or replace its settings. Raises forbidden if `admin.agents` is off, conflict for an agent of
+        the configuration or if `If-Match` or `If-None-Match` does not hold, and invalid for wrong settings."""
         settings = self._port.settings()
         self._check_own(name)
         check_name(name)
@@ -76,7 +77,8 @@ class AgentHandlers(Handlers):
         return Response(self._encode(name) | _encode_spec(stored), headers={"etag": _etag(stored)})
 
     async def delete_agent(self, request: AnyRequest, name: FromPath[str]) -> None:
-        """Delete an agent. Its running runs may end. Raises forbidden, conflict, not_found."""
+        """Delete an agent. Its running runs may end. Raises forbidden if `admin.agents` is off, conflict for an agent
+        of the configuration or if `If-Match` does not hold, and not_found."""
         self._check_own(name)
         expected = _expected_revisions(request)
         await self._hub.journal.write(administration.delete_agent, name, current_origin(), expected=expected)
@@ -84,7 +86,8 @@ class AgentHandlers(Handlers):
         await self._port.refresh_agents()
 
     def _check_own(self, name: str) -> None:
-        """Raise an error if this API may not change an agent. Raises forbidden, conflict."""
+        """Check that the administration API may change an agent. Raises forbidden if agents cannot be changed at all,
+        and conflict if the agent is from the configuration."""
         settings = self._port.settings()
         if not settings.admin.agents:
             raise FaultError(
@@ -102,7 +105,8 @@ class AgentHandlers(Handlers):
         return next((each for each in agents if each.name == name), None)
 
     async def disable(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Let an agent start no more runs, on all nodes. Raises invalid, not_found."""
+        """Let an agent start no more runs, on all nodes. Raises invalid if the reason in the body is missing or too
+        long, and not_found for an unknown agent."""
         body = await read_body(request, Disabling)
         reason = " ".join(body.reason.split())
         if not reason or len(reason) > _MAX_REASON or not reason.isprintable():
@@ -140,13 +144,13 @@ class AgentHandlers(Handlers):
         return Response({"ok": is_ok, **self._encode(registered.info.name), "servers": servers})
 
     def _need(self, name: str) -> str:
-        """Return the name of an agent that exists or is disabled. Raises not_found."""
+        """Return the name of an agent by its name or UUID, if it exists or is disabled. Raises not_found."""
         if self._hub.switches.find(name) is not None:
             return name
         return self._hub.registry.get(name).info.name
 
     def _encode(self, name: str) -> dict[str, Any]:
-        """Return an agent as responses show it."""
+        """Return an agent as responses show it: name, status, and how it is disabled, if it is."""
         registered = {each.info.name: each for each in self._hub.registry.all()}.get(name)
         body: dict[str, Any] = {"name": name, "status": "unknown" if registered is None else "ok"}
         if registered is not None and registered.broken is not None:
@@ -166,7 +170,11 @@ def _encode_spec(agent: StoredAgent) -> dict[str, Any]:
 
 
 def _expected_revisions(request: AnyRequest) -> Sequence[int] | None:
-    """Return the revisions that an agent may have. 0 is that of none, -1 any. None = no condition. Raises invalid."""
+    """Return the revisions of an agent with which a request may change it, from `If-Match` and `If-None-Match`.
+
+    0 means that the agent must not exist, and -1 that it must exist. None means that there is no condition. Raises
+    invalid if the header is not a list of ETags.
+    """
     if request.headers.get("if-none-match", "").strip() == "*":  # RFC 9110, 13.1.2
         return (0,)
     sent = request.headers.get("if-match")

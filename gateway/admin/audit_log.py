@@ -8,7 +8,7 @@ from litestar import Response
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import read_limit, read_time
+from babelgate.gateway.admin.bodies import read_limit, read_query, read_time
 from babelgate.gateway.clock import format_time
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.audit import AuditFilter, ChainVerifier, read_page_of_chain, read_records
@@ -19,14 +19,14 @@ _PARAMETERS: Final = frozenset((*_TEXTS, *_TIMES, "limit", "before"))
 
 
 class AuditHandlers(Handlers):
-    """Handlers of the audit log."""
+    """HTTP handlers of the administration API for the audit log."""
 
     def __init__(self, hub: GatewayHub) -> None:
         self._hub = hub
 
     async def list_records(self, request: AnyRequest) -> Response[Any]:
-        """List the records, the newest first. Raises invalid."""
-        parameters = request.query_params
+        """List the records, the newest first. Raises invalid for an unknown, repeated or malformed query parameter."""
+        parameters = read_query(request)
         if unknown := set(parameters) - _PARAMETERS:
             names = ", ".join(sorted(_PARAMETERS))
             raise FaultError(FaultCode.INVALID, f"There is no parameter {min(unknown)[:40]!r}; there are {names}")
@@ -52,7 +52,7 @@ class AuditHandlers(Handlers):
 
 
 def _encode(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a record as responses show it, without its empty members."""
+    """Return a record of the audit log as responses show it, without its empty members."""
     actor = {name: row[name] for name in ("subject", "owner", "issuer", "credential") if row[name]}
     target = {"kind": row["kind"], "id": row["target"], "agent": row["agent"], "owner": row["target_owner"]}
     request = {name: row[name] for name in ("node", "request_id", "trace_id", "protocol", "address") if row[name]}

@@ -1,5 +1,6 @@
-"""Bodies of requests to the administration API, and the form of times in its responses."""
+"""Bodies and query parameters of requests to the administration API."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar
 
@@ -13,9 +14,9 @@ from babelgate.gateway.settings.fields import parse_period
 T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_BODY: Final = 2**20
-"""Maximum size of a body, in bytes. Chosen: the settings of an agent take about 1 KB."""
+"""Maximum size of a request's body, in bytes. Chosen: the settings of an agent take about 1 KB."""
 _MAX_GRACE: Final = 30 * 86_400.0
-"""Maximum seconds for which the key before a rotation is accepted. Chosen."""
+"""Maximum period for which the old secret of a rotated key is still accepted, in seconds. Chosen: 30 days."""
 
 
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,19 +33,20 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of a request that rotates an API key."""
 
     grace: str | int | float = 0
-    """Period for which the previous key is still accepted, such as `1h`, or a number of seconds."""
+    """Period for which the old secret of the key is still accepted, such as `1h`, or a number of seconds."""
 
 
 class Disabling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of a request that disables an agent."""
 
     reason: str
-    """Reason, which every caller of the agent gets."""
+    """Reason, which is sent to every caller of the agent."""
     running: Literal["drain", "cancel"] = "drain"
 
 
 async def read_body(request: AnyRequest, kind: type[T]) -> T:
-    """Return the body of a request. A body without members may be missing. Raises invalid."""
+    """Return the body of a request, converted to `kind`. A request without a body is read as an empty object. Raises
+    invalid for a body that is not JSON, or that has wrong or unknown members."""
     body = await read_json(request, limit=MAX_BODY)
     try:
         return msgspec.convert({} if body is ABSENT else body, kind)
@@ -54,7 +56,8 @@ async def read_body(request: AnyRequest, kind: type[T]) -> T:
 
 
 def read_grace(value: str | float) -> float:
-    """Return a grace period in seconds. Raises invalid."""
+    """Return a grace period in seconds, from a text such as `1h` or a number. Raises invalid for another form, and for
+    more than 30 days."""
     seconds = _period(value, "grace")
     if not 0 <= seconds <= _MAX_GRACE:
         raise FaultError(FaultCode.INVALID, "grace: expected a period from 0 to 30d, such as 1h")
@@ -62,8 +65,10 @@ def read_grace(value: str | float) -> float:
 
 
 def read_expiry(value: str | None, now: int) -> int | None:
-    """Return the time at which a key expires, in microseconds since 1970, or None if it does not. The value is a time
-    in ISO 8601, or a period after `now`. Raises invalid for a time in the past."""
+    """Return the time at which a key expires, in microseconds since 1970, or None if it does not expire.
+
+    `value` is a time in ISO 8601, or a period after `now`, such as `90d`. Raises invalid for a time in the past.
+    """
     if value is None:
         return None
     try:
@@ -88,7 +93,8 @@ def _period(value: object, name: str) -> float:
 
 
 def read_time(value: str, name: str) -> int:
-    """Return a time of a query in microseconds since 1970. Raises invalid."""
+    """Return the time in a query parameter in microseconds since 1970. `name` is that of the parameter, for errors.
+    Raises invalid for a text that is not a time in ISO 8601."""
     try:
         at = datetime.fromisoformat(value)
     except ValueError:
@@ -97,9 +103,19 @@ def read_time(value: str, name: str) -> int:
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1e6)
 
 
+def read_query(request: AnyRequest) -> Mapping[str, str]:
+    """Return the query parameters of a request by name. Raises invalid for one that occurs several times."""
+    values = request.query_params
+    for name in values:
+        if (count := len(values.getall(name))) > 1:
+            raise FaultError(FaultCode.INVALID, f"{name[:40]}: expected one value, got {count}")
+    return {name: values[name] for name in values}
+
+
 def read_limit(request: AnyRequest, default: int, most: int) -> int:
-    """Return the parameter `limit` of a request. Raises invalid."""
-    value = request.query_params.get("limit", str(default))
+    """Return the query parameter `limit` of a request, or `default` if it is absent. Raises invalid if it is not a
+    number from 1 to `most`, and for any parameter that occurs several times."""
+    value = read_query(request).get("limit", str(default))
     if not (value.isascii() and value.isdigit() and len(value) <= 6 and 1 <= int(value) <= most):
         raise FaultError(FaultCode.INVALID, f"limit: expected a number from 1 to {most}, got {value[:20]!r}")
     return int(value)

@@ -1,4 +1,4 @@
-"""Budgets over the administration API: what is used of them, and how an operator raises them."""
+"""Budgets over the administration API: the amounts that are used, and an operator's raises."""
 
 from typing import Any, Final
 
@@ -18,14 +18,14 @@ from babelgate.gateway.storage.spend import Extra, Spend, list_spend
 from babelgate.usage import MILLION
 
 _MAX_EXTRA: Final = 10**9
-"""Maximum amount of one raise. Chosen: the sums stay within 64 bits."""
+"""Maximum amount of one raise. Chosen: sums of many raises fit 64 bits."""
 
 
 class Raise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of a request that raises a budget in one scope, until its period ends."""
+    """Body of a request that raises a budget for one value of its scope, such as one owner, until its period ends."""
 
     scope: str
-    """Value that the budget is counted by, as `GET /admin/budgets` shows it."""
+    """Value by which the budget counts, such as an owner's name, as `GET /admin/budgets` shows it."""
     cost: float = 0.0
     """Amount to add, in the currency of the budget."""
     tokens: int = 0
@@ -33,19 +33,20 @@ class Raise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BudgetHandlers(Handlers):
-    """Handlers of budgets."""
+    """HTTP handlers of the administration API for budgets."""
 
     def __init__(self, hub: GatewayHub, clock: Clock | None = None) -> None:
         self._hub = hub
         self._clock = clock or Clock()
 
     async def list_budgets(self, request: AnyRequest) -> Response[Any]:
-        """Return all budgets, with the scopes that have used most of them. Raises invalid."""
+        """Return all budgets, with the scopes that have used most of them. Raises invalid for a wrong `limit`."""
         limit = read_limit(request, 100, 1000)
         return Response({"budgets": await encode_budgets(self._hub, limit)})
 
     async def raise_budget(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Raise a budget in one scope. Raises not_found, invalid."""
+        """Raise a budget in one scope. Raises not_found for an unknown budget, and invalid if the body names no amount
+        or one out of range."""
         body = await read_body(request, Raise)
         share = self._hub.budgets.find_share(scope_of(name, body.scope))
         if share is None:
@@ -60,7 +61,7 @@ class BudgetHandlers(Handlers):
 
 
 async def encode_budgets(hub: GatewayHub, limit: int) -> list[dict[str, Any]]:
-    """Return all budgets as responses show them, each with the `limit` scopes that have used most of it."""
+    """Return all budgets as responses show them. Each has the `limit` scopes that have used most of it."""
     budgets: list[dict[str, Any]] = []
     for name, settings in hub.budgets.current.items():
         share = hub.budgets.find_share(scope_of(name, ""))
@@ -82,7 +83,7 @@ async def encode_budgets(hub: GatewayHub, limit: int) -> list[dict[str, Any]]:
 
 
 def _encode_scope(share: BudgetShare, row: Spend) -> dict[str, Any]:
-    """Return what is used of a budget in one scope."""
+    """Return the used and allowed amounts of a budget in one scope, as responses show them."""
     used = {"cost": row.used.cost / MILLION, "tokens": row.used.tokens, "runs": row.used.runs}
     allowed: dict[str, float] = dict(share.find_allowed(row))
     if "cost" in allowed:

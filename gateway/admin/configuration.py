@@ -1,4 +1,4 @@
-"""The configuration in force over the administration API, and its reload."""
+"""Administration API for the configuration: the settings in force, and their reload."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from babelgate.gateway.settings.model import Settings, hide_password
 
 _REDACTED: Final = "**********"
 _SECRET_NAME: Final = re.compile(r"token$|secret$|password$|^authorization$|^key$|^hash$", re.IGNORECASE)
-"""Names of members whose text is not shown, in addition to the fields that are secrets by their type."""
+"""Names of settings whose text is not shown, in addition to the fields that have a secret type."""
 _SHOWN: Final = frozenset({"token_url"})
 
 
 class ConfigurationHandlers(Handlers):
-    """Handlers of the configuration."""
+    """HTTP handlers of the administration API for the configuration."""
 
     def __init__(self, port: GatewayPort) -> None:
         self._port = port
@@ -36,7 +36,7 @@ class ConfigurationHandlers(Handlers):
 
 
 def redact_settings(settings: Settings) -> dict[str, Any]:
-    """Return settings as JSON values without secrets."""
+    """Return settings as JSON values, with a placeholder for each secret."""
     values = settings.references.hide(settings.model_dump(mode="json"), _REDACTED)
     for name in ("database", "pooler"):
         if isinstance(values.get(name), str):

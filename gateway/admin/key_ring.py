@@ -1,4 +1,4 @@
-"""API keys of the administration API: the digest of a key → its principal, without a query."""
+"""Memory of the API keys of the administration API: finds the principal of a key without a query of the database."""
 
 import logging
 import time
@@ -14,37 +14,42 @@ from babelgate.gateway.storage.journal import Journal
 log = logging.getLogger("babelgate.admin")
 
 _USE_INTERVAL: Final = 60.0
-"""Minimum seconds between two writes of `last_used`. Chosen: it tells if a key is in use, and not how much."""
+"""Minimum seconds between two writes of a key's `last_used`. Chosen: the time only shows whether the key is in use."""
 
 Replaced = Callable[[Mapping[Principal, Principal | None]], None]
-"""Function that is called with the principals of changed keys: before → after. After a revocation it is None."""
+"""Function that is called after keys have changed. Its argument maps the principal of each old key to the new one, or
+to None after a revocation."""
 
 
 class KeyRing:
-    """API keys of the administration API. It follows the changes of all nodes."""
+    """API keys of the administration API, in memory. It follows the changes that any node makes."""
 
     def __init__(self, on_change: Replaced, clock: Callable[[], float] = time.time) -> None:
-        """Create an empty ring. `clock` is the time since 1970, in seconds."""
+        """Create an empty key ring. `on_change` is called after keys have changed. `clock` returns the time in seconds
+        since 1970."""
         self._on_change = on_change
         self._clock = clock
         self._journal: Journal | None = None
         self._principals: dict[bytes, Principal] = {}
         self._used: dict[str, float] = {}
-        """Time of the last noted use, by id of the key."""
+        """Time of the last stored use of each key, by id of the key, in seconds since 1970."""
         self._tasks = Tasks()
 
     def follow(self, administered: AdministeredState, journal: Journal) -> None:
-        """Hold the keys of the administration from now on, and note their use in the journal."""
+        """Load the keys whenever they change from now on, and store their use in the journal."""
         self._journal = journal
         administered.add_listener(self._apply)
 
     def has_principal(self, principal: Principal) -> bool:
-        """Return True if this is the principal of a key."""
+        """Return True if a key with exactly this principal exists."""
         return principal in self._principals.values()
 
     def find(self, digest: bytes) -> Principal | None:
-        """Return the principal of a key, also of an expired one, or None for an unknown key. `digest` is the SHA-256
-        digest of the key."""
+        """Return the principal of a key by the SHA-256 digest of the key, and note its use. Return None for an unknown
+        key.
+
+        An expired key is returned, too: the caller checks the expiry.
+        """
         principal = self._principals.get(digest)
         if principal is not None:
             self._note_use(principal)

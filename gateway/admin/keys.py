@@ -24,11 +24,11 @@ _MAX_NAME: Final = 128
 _MAX_NAMES: Final = 100
 """Maximum number of groups, and of scopes, of a key. Chosen."""
 _NO_STORE: Final = {"cache-control": "no-store"}
-"""Headers of a response that contains a key."""
+"""Headers of a response that contains an API key, so that no cache stores it."""
 
 
 class KeyHandlers(Handlers):
-    """Handlers of API keys."""
+    """HTTP handlers of the administration API for API keys."""
 
     def __init__(self, hub: GatewayHub, clock: Clock | None = None) -> None:
         self._hub = hub
@@ -93,7 +93,7 @@ def _check_names(member: str, names: tuple[str, ...]) -> None:
 
 
 def _encode(key: StoredKey) -> dict[str, Any]:
-    """Return a key as responses show it."""
+    """Return an API key as responses show it, without the key itself."""
     fields = msgspec.structs.asdict(key)
     times = ("created_at", "expires_at", "revoked_at", "last_used_at")
     return {

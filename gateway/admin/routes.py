@@ -1,4 +1,4 @@
-"""Routes of the administration API, below `/admin`. One hook checks every request."""
+"""Routes of the administration API, below `/admin`. A hook before every handler checks the caller."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -28,20 +28,21 @@ _OFF: Final = (
 
 
 GATE: Final = "admin_gate"
-"""Key of the `AdminGate` in the state of a request. It is not in the hook, because hooks hold no state."""
+"""Name of the `AdminGate` in the state of a request. The hook finds it there, because hooks hold no state."""
 
 
 class AdminGate:
-    """Check of every request to the administration API."""
+    """Access check of every request to the administration API."""
 
     def __init__(self, settings: Callable[[], Settings], policy: Policy, auditor: Auditor) -> None:
-        """Create the gate. `settings` returns the current settings. `auditor` receives the refused calls."""
+        """Create the gate. `settings` returns the current settings. `auditor` receives the refused requests."""
         self._settings = settings
         self._policy = policy
         self._auditor = auditor
 
     def check(self, principal: Principal) -> None:
-        """Raise not_found if the administration API is off, and forbidden if the policy does not allow it."""
+        """Check that the principal may use the administration API. Raises not_found if the API is off, and forbidden if
+        the policy does not allow it."""
         if not self._settings().has_credentials:
             raise FaultError(FaultCode.NOT_FOUND, _OFF)
         try:
@@ -58,7 +59,7 @@ async def _check(request: AnyRequest) -> Response[Any] | None:
 
 
 def admin_routes(hub: GatewayHub, port: GatewayPort) -> Router:
-    """Return the routes of the administration API."""
+    """Return the routes of the administration API. `port` has the functions of the gateway that its handlers call."""
     keys, agents, audit = KeyHandlers(hub), AgentHandlers(hub, port), AuditHandlers(hub)
     configuration, usage, budgets = ConfigurationHandlers(port), UsageHandlers(hub), BudgetHandlers(hub)
     key, agent = "/keys/{key_id:str}", "/agents/{name:str}"

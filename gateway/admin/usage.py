@@ -1,4 +1,4 @@
-"""Use of the gateway over the administration API: runs and tokens by owner, agent, day and key."""
+"""Administration API for usage: numbers of runs and tokens, by owner, agent, day and key."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from litestar import Response
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import read_time
+from babelgate.gateway.admin.bodies import read_query, read_time
 from babelgate.gateway.admin.budgets import encode_budgets
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.hub import GatewayHub
@@ -17,17 +17,17 @@ from babelgate.gateway.runs.run_reports import count_tokens
 from babelgate.gateway.storage.run_rows import read_used_runs
 
 _DEFAULT: Final = 30 * 86_400_000_000
-"""Period of a request without `since`, in microseconds."""
+"""Length of the reported period if a request has no `since`, in microseconds. Chosen: 30 days."""
 _LONGEST: Final = 92 * 86_400_000_000
-"""Longest period of one request, in microseconds. Chosen: three months."""
+"""Maximum length of the period of one request, in microseconds. Chosen: three months."""
 _GROUPS: Final = ("owner", "agent", "day", "key")
 _SCOPES: Final = 100
-"""Maximum number of scopes of one budget in the response. `GET /admin/budgets` can show more."""
+"""Maximum number of scopes of one budget in the response. Chosen: `GET /admin/budgets` can show more."""
 _COUNTS: Final = ("runs", "input_tokens", "output_tokens")
 
 
 class UsageHandlers(Handlers):
-    """Handlers that report the usage of the gateway."""
+    """HTTP handlers of the administration API for usage."""
 
     def __init__(self, hub: GatewayHub, clock: Clock | None = None) -> None:
         self._hub = hub
@@ -36,9 +36,9 @@ class UsageHandlers(Handlers):
     async def get_usage(self, request: AnyRequest) -> Response[Any]:
         """Return the runs that were created in a period, and the tokens that their agents have reported.
 
-        Raises invalid.
+        Raises invalid for a repeated or malformed query parameter, and for a period of more than 92 days.
         """
-        parameters = request.query_params
+        parameters = read_query(request)
         by = parameters.get("by", "owner,agent").split(",")
         if not by or not set(by) <= set(_GROUPS) or len(set(by)) != len(by):
             raise FaultError(FaultCode.INVALID, f"by: expected some of {', '.join(_GROUPS)}, with commas between")

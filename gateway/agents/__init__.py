@@ -1,1 +1,2 @@
-"""Agents behind the gateway: detection, connection, and failover."""
+"""Agents behind the gateway: detection of their protocols, connections to their servers, failover, and agents in this
+process."""

@@ -1,4 +1,4 @@
-"""Verification of the cards of agents' servers by the keys in `card.keys`, and what is reported about it."""
+"""Verification of agent cards against the keys in `card.keys`, and its reports to metrics and the audit log."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,14 +17,16 @@ from babelgate.gateway.settings.model import AgentSettings
 log = logging.getLogger("babelgate.registry")
 
 NoteCard = Callable[[str, str, bool], None]
-"""Receiver of cards that are not verified: (agent, reason, True if the card is refused)."""
+"""Function that is called for a card which is not verified. Arguments: agent, reason, True if the card is refused."""
 
 
 class CardChecks:
-    """Verification of cards for all agents. A reload keeps it, and with it the key sets that were fetched."""
+    """Verification of the cards of all agents. A reload keeps the object, and with it the key sets that were
+    fetched."""
 
     def __init__(self, allow: Sequence[IPNetwork] = ()) -> None:
-        """Create the checks. `allow` are the networks in `network.allow`."""
+        """Create the checks. `allow` are the networks in `network.allow`, from which keys may be fetched although they
+        are not public."""
         self._allow = tuple(allow)
         self._fetcher = self._open_fetcher()
         self._key_sets: dict[str, KeySet] = {}
@@ -32,10 +34,11 @@ class CardChecks:
         self.reports = EarlyReports()
         self._note: NoteCard | None = None
         self._early: list[tuple[str, str, bool]] = []
-        """Reports from before the audit log was there."""
+        """Arguments of the `NoteCard` calls that were due before `audit_to`: agents are connected before the audit log
+        is open."""
 
     def trust_of(self, agent: str, settings: AgentSettings) -> CardTrust | None:
-        """Return how the cards of an agent are verified; None if they are not."""
+        """Return how the cards of an agent are verified, or None if its settings have no verification."""
         card = settings.card
         if not card.is_checked:
             return None
@@ -47,13 +50,13 @@ class CardChecks:
         )
 
     def permit(self, allow: Sequence[IPNetwork]) -> None:
-        """Fetch keys from these networks from now on, and from public addresses."""
+        """Allow key fetches from the networks in `allow`, in addition to public addresses, from now on."""
         if tuple(allow) != self._allow:
             self._allow = tuple(allow)
             self._fetcher = self._open_fetcher()
 
     def audit_to(self, note: NoteCard) -> None:
-        """Report cards that are not verified, also those from before this call."""
+        """Call `note` for each card that is not verified. This includes the cards before this call."""
         self._note = note
         early, self._early = self._early, []
         for each in early:
@@ -79,8 +82,11 @@ class CardChecks:
             self._note(agent, reason, is_required)
 
     async def _find_keys(self, sources: Sequence[str], kid: str | None, algorithm: str) -> Sequence[Any]:
-        """Return the keys of all sources that may have made a signature. Raises KeysNotFetched if a source fails, and
-        the others have no such key."""
+        """Return the keys of all sources that may have made a signature. `kid` and `algorithm` are those in the
+        signature's header.
+
+        Raises KeysNotFetched if a source cannot be read, and no other source has such a key.
+        """
         found, is_missing = list[Any](), False
         for source in sources:
             try:
@@ -92,7 +98,8 @@ class CardChecks:
         return found
 
     def _open(self, source: str) -> KeySet:
-        """Return the key set at a URL, or a new one for a file, which is read again each time."""
+        """Return the key set of a source in `card.keys`: the cached one of a URL, or a new one for a file, which is
+        read each time."""
         if "://" not in source:
             return KeySet("card", source, partial(read_key_file, Path(source)))
         if source not in self._key_sets:

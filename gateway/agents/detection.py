@@ -25,22 +25,23 @@ from babelgate.gateway.agents.networks import ClientFactory, Networks, open_clie
 from babelgate.gateway.settings.model import AgentSettings
 
 _REQUEST_TIMEOUT: Final = httpx.Timeout(5.0)
-"""Timeout of each request phase (connect, write, read), in seconds."""
+"""Timeout of each phase of a request (connect, write, read), in seconds. Chosen."""
 _PROTOCOL_TIMEOUT: Final = 10.0
-"""Time limit of all requests of one protocol, in seconds."""
+"""Time limit of all requests with which one protocol is tried, in seconds. Chosen."""
 _INSTANCE: Final = re.compile(r"instance=([0-9a-fA-F-]{36})")
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Restrictions and certificates for connections to the servers of an agent."""
+    """Networks and certificates with which the gateway connects to the servers of an agent."""
 
     networks: Networks | None = None
-    """Networks in which the servers must be; None for anywhere."""
+    """Networks in which the servers must be; None if they may be anywhere."""
     tls: ClientTls | None = None
-    """Certificates for https; None for those of the system."""
+    """CAs to trust for https, and the client certificate to present, from the agent's setting `tls`. None trusts the
+    CAs of the system and presents no certificate."""
     make: ClientFactory = httpx.AsyncClient
-    """Function that creates the HTTP clients."""
+    """Function that creates the HTTP clients for these connections."""
 
     @classmethod
     def of(cls, settings: AgentSettings, make: ClientFactory = httpx.AsyncClient) -> "Reach":
@@ -64,9 +65,9 @@ class Detected:
     agents: Sequence[tuple[AgentInfo, str]]
     """Agents of the server, each with its URL."""
     summary: str
-    """Description of the result, in one line."""
+    """Description of the result in one line, for logs, such as `A2A at https://example.com: weather`."""
     instance: str | None = None
-    """Instance id of the server, if it is a Babelgate."""
+    """Instance id of the server if it is a Babelgate, from its header `Babelgate`; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class _Refusal:
 
 
 class Undetected(Exception):
-    """No known protocol was detected. The message lists the attempts in one line."""
+    """No supported protocol was detected on a server. The message lists the attempts in one line."""
 
     def __init__(self, reason: str, instance: str | None = None, *, answers: bool = False) -> None:
         """Create the exception.
@@ -100,11 +101,11 @@ class Undetected(Exception):
 
 
 _Key = tuple[str, str, str | None, Reach, CardTrust | None]
-"""URL, headers, protocol, restrictions and verification of a detection."""
+"""Key of a cached detection: URL, headers, protocol, restrictions of the connection, and verification of cards."""
 
 
 class Detector:
-    """Detector of protocols. It caches the result for each server."""
+    """Detector of the protocols that servers speak. It caches the result for each server."""
 
     def __init__(self, upstreams: Sequence[Upstream] = UPSTREAMS, *, bound: float = _PROTOCOL_TIMEOUT) -> None:
         """Create a detector. `bound` is the time limit of all requests of one protocol, in seconds."""
@@ -124,8 +125,11 @@ class Detector:
         await asyncio.gather(*(client.aclose() for client in self._clients.values()))
 
     def _http(self, reach: Reach) -> httpx.AsyncClient:
-        """Return the HTTP client for some servers. It is created on first use: loading its certificates takes longer
-        than the rest of a startup. Raises OSError if the files of TLS cannot be used."""
+        """Return the HTTP client for servers with these restrictions and certificates.
+
+        It is created on first use, because loading its certificates takes longer than the rest of a startup. Raises
+        OSError if the certificate files cannot be used.
+        """
         if reach not in self._clients:
             hooks: dict[str, list[Hook]] = {"response": [self._record_instance]}
             self._clients[reach] = open_client(reach.networks, _REQUEST_TIMEOUT, hooks, reach.tls, reach.make)
@@ -144,11 +148,11 @@ class Detector:
         reach: Reach = ANYWHERE,
         trust: CardTrust | None = None,
     ) -> Detected:
-        """Detect the protocol and the agents of a server. `protocol` restricts the detection to one protocol, and
-        `reach` the addresses to which it connects. With `trust`, only protocols with signed cards are tried, and the
-        cards are verified.
+        """Detect the protocol and the agents of a server.
 
-        Raises Undetected.
+        `protocol` restricts the detection to one protocol, and `reach` the addresses to which it connects. With
+        `trust`, only protocols with signed cards are tried, and the cards are verified. Raises Undetected if the server
+        does not respond, or speaks none of the protocols.
         """
         key = (url, repr(sorted(headers.items())), protocol, reach, trust)
         if key not in self._detections:
@@ -232,9 +236,10 @@ class Detector:
         reach: Reach,
         trust: CardTrust | None,
     ) -> Detected | None:
-        """Return the agents of another Babelgate, or None if the URL is not its root.
+        """Return the agents of another Babelgate, or None if the URL is not the root of one.
 
-        Its table of URLs lists the agents. Each of them has its own URL in A2A, the best protocol with such URLs.
+        The index at the root lists the names of the agents. Each agent has its own URL in A2A, which carries most among
+        the protocols that have such URLs.
         """
         best = next((each for each in self._upstreams if "{agent}" in (each.own_path or "")), None)
         try:
@@ -255,7 +260,8 @@ class Detector:
 
 
 def _answers(fault: Fault) -> bool:
-    """Return True if a fault comes from a server that works, and not from a rejected key."""
+    """Return True if the fault of a discovery shows that the server works and has accepted the key: status 401 and 500
+    do not."""
     return fault.code not in UNAVAILABLE and fault.details.get("status") not in (401, 500)
 
 

@@ -26,15 +26,16 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.observe import NO_OBSERVER, CallSpan, GatewayObserver
 
 _REASON_LENGTH: Final = 500
-"""Maximum length of a reason in the log, in characters."""
+"""Maximum length of the reason in a log line about a failed attempt, in characters. Chosen."""
 _MAX_FAILURES: Final = 5
-"""Number of consecutive failures that open the circuit breaker of a server."""
+"""Number of consecutive failures that open the circuit breaker of a server. Chosen."""
 _COOLDOWN: Final = 30.0
-"""Seconds for which an open circuit breaker admits no run."""
+"""Seconds for which an open circuit breaker admits no run. Chosen."""
 _RETRY_DELAYS: Final = (0.1, 0.5)
-"""Pauses before the retries of a connection after all servers were tried, in seconds."""
+"""Pauses before the connection to the first server is tried again, after all servers have failed, in seconds.
+Chosen."""
 _REQUEST_TIMEOUT: Final = 10.0
-"""Time limit of requests that are not runs, in seconds. They have no other limit."""
+"""Time limit of requests that describe a graph, in seconds: unlike runs, they have no limit in the settings. Chosen."""
 _SERVER_FAULTS: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
 _NOT_IMPLEMENTED: Final = 501
 _NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -70,7 +71,7 @@ class Breaker:
 
     @property
     def wait(self) -> float:
-        """Seconds until a probe is admitted; 0 if one is admitted now, or if the breaker is closed."""
+        """Seconds until the end of the cooldown; 0 if it has ended, or if the breaker is closed."""
         return 0.0 if self._opened_at is None else max(0.0, self._opened_at + self._cooldown - self._clock())
 
     @property
@@ -81,12 +82,12 @@ class Breaker:
 
     @property
     def is_suspect(self) -> bool:
-        """True if the server failed recently, so that other servers are preferred."""
+        """True if the server failed within the last cooldown period, so that other servers are preferred."""
         return self._failures > 0 and self._clock() - self._failed_at < self._cooldown
 
     @property
     def can_admit(self) -> bool:
-        """True if a run is admitted."""
+        """True if a run would be admitted now, also as a probe."""
         return self._opened_at is None or not (self._is_probing or self.wait > 0)
 
     def enter(self) -> bool:
@@ -110,7 +111,7 @@ class Breaker:
             self._opened_at = self._clock()
 
     def release_probe(self) -> None:
-        """End a probe without a result."""
+        """End a probe without a result, so that another run can probe the server."""
         self._is_probing = False
 
 
@@ -123,9 +124,10 @@ class FailoverServer:
     breaker: Breaker = field(default_factory=Breaker)
     protocol: str = ""
     http: httpx.AsyncClient | None = None
-    """HTTP client of the protocol's client, if that has no connections itself."""
+    """HTTP client that was created for the protocol's client and has to be closed with it; None if that client creates
+    its own."""
     tls: ClientTls | None = None
-    """Certificates for its connections; None for those of the system."""
+    """Certificates for connections to the server; None for those of the system."""
 
     async def aclose(self) -> None:
         await self.client.aclose()
@@ -135,22 +137,22 @@ class FailoverServer:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """State of one server."""
+    """State of one server of an agent, for the console."""
 
     url: str
     state: str
     """State of the circuit breaker: ok, failing, open or probing."""
     retry_in: float
-    """Seconds until a probe is admitted; 0 if a run is admitted now."""
+    """Seconds until the open circuit breaker admits a probe; 0 if it admits a run now."""
 
 
 class ServerPool:
-    """Agent behind one or several URLs."""
+    """Agent behind one or several URLs, which chooses a server for each run."""
 
     def __init__(self, servers: Sequence[FailoverServer]) -> None:
         self._servers = servers
         self.observer = NO_OBSERVER
-        """Receiver of reports about failed attempts."""
+        """Receiver of reports about failed attempts and failovers, for metrics and traces."""
 
     @property
     def health(self) -> Mapping[str, str]:
@@ -183,13 +185,13 @@ class ServerPool:
         return [*((server, 0.0) for server in servers), *((servers[0], pause) for pause in _RETRY_DELAYS)]
 
     def _bound_server(self, call: Invocation) -> FailoverServer | None:
-        """Return the server that has the conversation, or None if no server of the pool has it."""
+        """Return the server that has the call's conversation, or None if no server of the pool has it."""
         url = call.upstream.get("server")
         return next((server for server in self._servers if server.url == url), None)
 
 
 class _Reattaching(ServerPool):
-    """Pool of servers whose clients can reattach to a run after a restart of the gateway."""
+    """Pool of servers whose clients can read the rest of a run after a restart of the gateway."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         server = self._bound_server(call) or self._servers[0]
@@ -198,7 +200,7 @@ class _Reattaching(ServerPool):
 
 
 class _Keeping(_Reattaching):
-    """Pool of servers that keep the state of threads and can describe their graphs."""
+    """Pool of servers that keep the state of threads themselves, and that can describe their graphs."""
 
     async def update_state(self, call: Invocation, *, removed_ids: Sequence[str], as_node: str | None) -> StateSaved:
         server = self._bound_server(call) or self._servers[0]
@@ -219,9 +221,9 @@ class _Keeping(_Reattaching):
 
 
 class _FailoverRun:
-    """Events of a run, from the first server that accepts it.
+    """Iterator over the events of a run on the first server that accepts it.
 
-    It is not a generator: the client has to know whether the run is closed or detached.
+    It is not a generator, because the client has to know whether the run is closed or detached.
     """
 
     def __init__(
@@ -238,7 +240,8 @@ class _FailoverRun:
         self._events: Events | None = None
         self._has_started = False
         self._has_events = False
-        """True if the server has produced an event. `LossNoted` does not count, because the client creates it."""
+        """True if the server has produced an event. `LossNoted` does not count, because the client produces it before
+        its request."""
         self._is_probe = False
         """True if this run is the probe of a half-open circuit breaker."""
         self._failed: FaultError | None = None
@@ -286,7 +289,8 @@ class _FailoverRun:
             self._span.end(None, None if fault is None else str(fault.code))
 
     def _log_failure(self, server: FailoverServer, fault: Fault, reason: str | None = None) -> None:
-        """Log and report a failed attempt. `reason` is text for the operator instead of that for callers."""
+        """Log a failed attempt and report it to the observer. `reason` replaces the fault's message in the log, because
+        operators may know more than callers."""
         call, details = self._call, fault.details
         self._observer.note_upstream_failed(call.agent, str(fault.code))
         log.warning(
@@ -306,9 +310,11 @@ class _FailoverRun:
         )
 
     async def _enter_server(self) -> tuple[FailoverServer, Events]:
-        """Return the server of the run and its events. If the run has no server yet, try the next one.
+        """Return the server of the run and the iterator over its events. If the run has no server yet, try the next
+        one.
 
-        Raises the fault of the last try if no server is left.
+        Raises the fault of the last attempt if no server is left, and agent_unreachable if all circuit breakers are
+        open.
         """
         while self._events is None or self._server is None:
             server, pause, run = next(self._attempts, (None, 0.0, None))
@@ -349,7 +355,7 @@ class _FailoverRun:
 
 
 def server_pool(servers: Sequence[FailoverServer]) -> ServerPool:
-    """Return a pool of servers, with the capabilities that all their clients have."""
+    """Return a pool of servers. It can reattach to runs, or change states, only if the clients of all servers can."""
     for pool, methods in ((_Keeping, ("reattach", "update_state", "draw")), (_Reattaching, ("reattach",))):
         if all(hasattr(server.client, name) for server in servers for name in methods):
             return pool(servers)
@@ -357,7 +363,7 @@ def server_pool(servers: Sequence[FailoverServer]) -> ServerPool:
 
 
 async def _in_time(answer: Awaitable[T]) -> T:
-    """Return the answer of a server. Raises agent_timeout if it takes too long."""
+    """Return the result of a request to a server. Raises agent_timeout after 10 seconds (`_REQUEST_TIMEOUT`)."""
     try:
         async with asyncio.timeout(_REQUEST_TIMEOUT):
             return await answer
@@ -382,7 +388,8 @@ def _is_failing(fault: Fault, *, has_events: bool) -> bool:
 
 
 def _is_unconnected(error: BaseException) -> bool:
-    """Return True if no connection was established."""
+    """Return True if an exception or one of its causes says that no connection was established, so that no work can
+    have started."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, _NOT_CONNECTED):

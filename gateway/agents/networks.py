@@ -1,7 +1,8 @@
-"""Networks of agents from the administration API: a check of each address before the gateway connects to it.
+"""Connections to agents that were added by the administration API: each address is checked before the gateway connects
+to it.
 
-A host name can resolve to another address later (DNS rebinding), and a server can refer to another host, as the card of
-an A2A agent does. So the URL in the settings says little, and every connection is checked.
+A check of the configured URL would not suffice. A host name can resolve to another address later (DNS rebinding), and a
+server can refer to another host, as the card of an A2A agent does.
 """
 
 import errno
@@ -31,9 +32,11 @@ def open_client(
     tls: ClientTls | None = None,
     make: ClientFactory = httpx.AsyncClient,
 ) -> httpx.AsyncClient:
-    """Return an HTTP client that connects only to addresses in the networks, or to any address if they are None. `tls`
-    has the certificates for https, and `make` creates the client. Raises OSError if the files of `tls` cannot be
-    used."""
+    """Return an HTTP client that connects only to addresses in `networks`, or to any address if that is None.
+
+    `tls` has the CAs to trust for https and the client certificate to present. `make` creates the client. Raises
+    OSError if the files of `tls` cannot be used.
+    """
     if networks is None and tls is None and make is httpx.AsyncClient:
         return httpx.AsyncClient(timeout=timeout, event_hooks=event_hooks, verify=default_context())
     check = None if networks is None else partial(_check_connection, networks=networks)
@@ -41,7 +44,8 @@ def open_client(
 
 
 def _check_connection(address: str, networks: Networks) -> None:
-    """Check an address, and log one that is refused: callers do not see it. Raises PermissionError."""
+    """Check an address before a connection, and log it if it is refused: callers do not see the reason. Raises
+    PermissionError for an address outside `networks`."""
     try:
         check_address(address, networks)
     except PermissionError as error:
@@ -50,9 +54,10 @@ def _check_connection(address: str, networks: Networks) -> None:
 
 
 def check_address(text: str, networks: Networks) -> None:
-    """Check the address of a server. Raises PermissionError for one outside the networks.
+    """Check that the address of a server is in the networks. Raises PermissionError if it is not.
 
-    An IPv4 address in an IPv6 one counts as itself, because the connection is made to it (RFC 4291, section 2.5.5.2).
+    An IPv4 address in an IPv6 address is checked as IPv4, because the connection is made to it (RFC 4291, section
+    2.5.5.2).
     """
     address = ipaddress.ip_address(text.partition("%")[0])
     address = getattr(address, "ipv4_mapped", None) or address

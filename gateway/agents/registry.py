@@ -6,8 +6,6 @@ it can be called meanwhile.
 """
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import logging
 import sys
@@ -16,14 +14,13 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, S
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 import httpx
 
-from babelgate._renamed import describe_import_error
 from babelgate.adapters import UPSTREAMS
 from babelgate.adapters.kit.client.agent_name import legal_name
 from babelgate.adapters.kit.upstream import Upstream
@@ -32,8 +29,12 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.card_checks import CardChecks
 from babelgate.gateway.agents.detection import ANYWHERE, Detected, Detector, Reach, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
+from babelgate.gateway.agents.importing import TargetError, import_target
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
 from babelgate.gateway.agents.networks import open_client
+from babelgate.gateway.agents.processes.agent import ProcessAgent
+from babelgate.gateway.agents.processes.process import Unstartable
+from babelgate.gateway.agents.processes.server import ManagedServer, ManagedServers
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.server_access import ServerAccess
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
@@ -46,16 +47,19 @@ log = logging.getLogger("babelgate.registry")
 _NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 """Namespace in which LangGraph Platform derives the assistant id of each graph. Clients compute these ids, too."""
 _MIN_INTERVAL: Final = 5.0
-"""Minimum time between two detections of a broken agent that is not called, in seconds."""
+"""Minimum time between two detections of a broken agent that no run needs, in seconds. Chosen."""
 _DETECTION_TIMEOUT: Final = 30.0
 """Seconds that a call waits for a server to list its agents, if the agent has no `timeout.total`. Chosen."""
 _DESCRIPTION_DELAYS: Final = (0.0, 5.0, 30.0, 120.0, 600.0)
-"""Pause before each attempt to fetch the schemas of a working agent, in seconds. Chosen."""
+"""Pause before each attempt to fetch the schemas of an agent that works, in seconds. Chosen."""
 _MAX_DESCRIBED: Final = 50
 """Maximum number of agents of one server whose schemas are fetched. Chosen."""
 _CONNECTION: Final = (
     "python",
     "graph",
+    "process",
+    "start_timeout",
+    "memory",
     "url",
     "urls",
     "protocol",
@@ -68,13 +72,14 @@ _CONNECTION: Final = (
     "networks",
     "card",
 )
-"""Settings whose change needs a new client of an agent. Others are applied to the client that it has."""
+"""Settings of an agent whose change needs a new client. Changes of other settings are applied to the existing
+client."""
 _DESCRIPTION_TIMEOUT: Final = 60.0
 """Time limit of one attempt to fetch schemas, in seconds. Chosen."""
 
 
 def agent_uuid(name: str) -> str:
-    """Return the assistant id of an agent in LangGraph."""
+    """Return the assistant id of an agent, as LangGraph Platform derives it from the name of a graph."""
     return str(uuid5(_NAMESPACE, name))
 
 
@@ -92,16 +97,17 @@ class Registry:
         default: str | None = None,
         previous: "Registry | None" = None,
         cards: CardChecks | None = None,
+        processes: ManagedServers | None = None,
     ) -> None:
-        """Create a registry. `default` names the agent of calls without a name; None means the first agent. `cards`
-        verifies the cards of the agents' servers.
+        """Create a registry. `default` names the agent of calls without an agent's name; None means the first agent.
+        `cards` verifies the cards of the agents' servers, and `processes` are the servers that the gateway has started.
 
-        A registry that replaces a `previous` one takes over other names of agents, and the agents that are gone: their
-        committed runs may still start.
+        A registry that replaces a `previous` one takes over its aliases. It also takes over the agents that are not in
+        `agents`, because committed runs of them may still start.
         """
         self._agents = {each.info.name: each for each in agents}
         self._names = {agent_uuid(name): name for name in self._agents}
-        """Current names of agents, by UUID and by the former name of a stand-in that was replaced."""
+        """Names of agents by alias: the UUID of the agent, or the name of a placeholder that the agent has replaced."""
         self.default = next(iter(self._agents), None) if default is None else default
         self._instance: str | None = None
         self._detections: dict[str, asyncio.Future[None]] = {}
@@ -111,6 +117,7 @@ class Registry:
         self._describing: set[asyncio.Task[None]] = set()
         self._observer = NO_OBSERVER
         self.cards = cards or CardChecks()
+        self.processes = processes or ManagedServers()
         self._removed: dict[str, RegisteredAgent] = {}
         """Agents that a reload has removed, by name. Their committed runs may still start."""
         if previous is not None:
@@ -126,7 +133,8 @@ class Registry:
         self._connect_observer(self.all())
 
     def forget_removed(self, agents: Iterable[Agent]) -> None:
-        """Start no more runs of agents that a reload has removed."""
+        """Remove agents that are closed after a reload has removed them from the settings, so that no more runs of them
+        start."""
         closed_ids = {id(agent) for agent in agents}
         self._removed = {name: each for name, each in self._removed.items() if id(each.agent) not in closed_ids}
 
@@ -152,26 +160,27 @@ class Registry:
         return registered
 
     def get_for_run(self, name: str) -> RegisteredAgent:
-        """Return the agent of a committed run: like `get`, but also one that a reload has removed. Raises not_found."""
+        """Return the agent of a committed run by its name, even if a reload has removed the agent. Raises not_found."""
         return self._agents.get(name) or self._removed.get(name) or self.get(name)
 
     def all(self) -> Sequence[RegisteredAgent]:
         return tuple(self._agents.values())
 
     def active_agents(self) -> Sequence[Agent]:
-        """Return the callable agents."""
+        """Return the clients of all agents that can be called."""
         return [each.agent for each in self._agents.values() if each.agent is not None]
 
     def all_agents(self) -> Sequence[Agent]:
-        """Return the callable agents, with those that a reload has removed and whose runs may not have ended."""
+        """Return the clients of all agents that can be called, and of those that a reload has removed and whose runs
+        may not have ended."""
         removed = [each.agent for each in self._removed.values() if each.agent is not None]
         return [*self.active_agents(), *removed]
 
     async def get_reachable(self, name: str) -> RegisteredAgent:
         """Return an agent by its name or UUID. An agent that cannot be called is detected on its server first.
 
-        Concurrent calls wait for the same detection. A broken agent that can be called is returned at once.
-        Raises not_found.
+        Concurrent calls wait for the same detection. A broken agent that can be called, because its settings suffice,
+        is returned at once. Raises not_found.
         """
         registered = self.get(name)
         detection = self._start_detection(registered, now=registered.agent is None)
@@ -181,23 +190,23 @@ class Registry:
         return self.get(registered.info.name)
 
     async def get_reachable_for_run(self, name: str) -> RegisteredAgent:
-        """Return the agent of a committed run: like `get_reachable`, but also one that a reload has removed. Raises
-        not_found."""
+        """Return the agent of a committed run, even if a reload has removed it. An agent that cannot be called is
+        detected on its server first. Raises not_found."""
         if name not in self._agents and name in self._removed:
             return self._removed[name]
         return await self.get_reachable(name)
 
     def detect_broken(self) -> None:
-        """Start to detect all broken agents."""
+        """Start to detect all broken agents again, in the background."""
         for each in self.all():
             self._start_detection(each)
 
     def replace_when_detected(self, name: str, late: Detect) -> None:
-        """Replace a broken agent by the result of a detection that is still running."""
+        """Replace the broken agent `name` by the result of the detection `late`, when that ends."""
         self._detections[name] = asyncio.ensure_future(self._refresh_agent(name, late))
 
     def describe(self) -> None:
-        """Start to fetch the schemas of agents that have none yet."""
+        """Start to fetch the schemas of agents that have none yet, in the background."""
         for each in self.all():
             self._describe(each)
 
@@ -227,9 +236,10 @@ class Registry:
         await asyncio.gather(*self._detections.values(), return_exceptions=True)
 
     def _start_detection(self, registered: RegisteredAgent, *, now: bool = False) -> "asyncio.Future[None] | None":
-        """Return the running detection of a broken agent, and start it if necessary.
+        """Return the running detection of a broken agent, and start one if necessary.
 
-        Return None if the agent is not broken, or if its last detection was too recent; `now` ignores that.
+        Return None if the agent is not broken, or if its last detection ended less than 5 seconds ago. `now` ignores
+        the time of the last detection.
         """
         name, detect = registered.info.name, registered.detect
         if detect is None:
@@ -271,7 +281,8 @@ class Registry:
             self._describe(each)
 
     def disown(self, instance: str) -> None:
-        """Mark agents whose server is this gateway as broken, because a call would recurse without end."""
+        """Mark agents as broken if their server is this gateway, because a call would recurse without end. `instance`
+        is the id of this gateway."""
         self._instance = instance
         for name, each in self._agents.items():
             self._agents[name] = self._reject_loop(each)
@@ -282,14 +293,15 @@ class Registry:
         return replace(registered, agent=None, broken="its URL leads back to this gateway", detect=None)
 
     async def aclose(self) -> None:
-        """Close connections to upstreams, and agents that wait for answers."""
+        """Close all connections to agents' servers, and the paused calls of agents in this process."""
         await self.stop_detections()
         await self.cards.aclose()
         for agent in self.all_agents():
             await close_agent(agent)
+        await self.processes.aclose()
 
     async def close_others(self, other: "Registry") -> None:
-        """Close the agents that another registry does not have."""
+        """Close the agents of this registry that another registry does not have."""
         await self.stop_detections()
         used_ids = {id(agent) for agent in other.all_agents()}
         for agent in self.active_agents():
@@ -297,7 +309,7 @@ class Registry:
                 await close_agent(agent)
 
     async def stop_detections(self) -> None:
-        """Cancel the detections and descriptions that are running."""
+        """Cancel the running detections, and the running fetches of schemas."""
         tasks = [*self._detections.values(), *self._describing]
         for task in tasks:
             task.cancel()
@@ -305,7 +317,8 @@ class Registry:
 
 
 async def close_agent(agent: Agent | None) -> None:
-    """Close the connections of an agent, if it has any. None is an agent that could not be connected."""
+    """Close the connections of an agent, if it has any. Do nothing for None, which is an agent that could not be
+    connected."""
     aclose = getattr(agent, "aclose", None)
     if aclose is not None:
         await aclose()
@@ -322,20 +335,23 @@ async def connect(
 ) -> Registry:
     """Return a registry of the agents in the settings, all agents of `servers`, and the objects in `more`.
 
-    `headers` maps the URL of a server to the headers of requests to it. Servers are queried concurrently. After
-    `patience` seconds, a server that has not answered is listed as broken until it does; None waits for all servers.
+    `more` maps names to Python objects. `headers` maps the URL of a server to the headers of requests to it. Servers
+    are queried concurrently. A server that has not answered after `patience` seconds is listed as broken until it does;
+    None waits for all servers.
 
-    With `previous`, the registry replaces that one. Agents whose connection has the same settings are taken from it,
-    and so are all agents of servers and objects.
+    The registry replaces `previous`, if that is given. It takes over agents whose connections have the same settings,
+    and all agents that are not from the settings.
     """
     if (cwd := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, cwd)
     detector = Detector()
     cards = CardChecks(settings.network.allow) if previous is None else previous.cards
+    processes = ManagedServers() if previous is None else previous.processes
+    await processes.update(settings.agents)
     access = {name: ServerAccess.of(name, each, cards) for name, each in settings.agents.items()}
     reused = _keep(previous, settings, access)
     named = {
-        name: asyncio.ensure_future(_front(name, each, access[name], detector))
+        name: asyncio.ensure_future(_front_started(processes.get(name), name, each, access[name], detector))
         for name, each in settings.agents.items()
         if name not in reused
     }
@@ -366,7 +382,7 @@ async def connect(
     agents_by_name |= _apart((each for agents in by_server for each in agents), agents_by_name)
     unconfigured = () if previous is None else [each for each in previous.all() if each.settings is None]
     agents_by_name |= _apart(unconfigured, agents_by_name)
-    registry = Registry(agents_by_name.values(), settings.default_agent, previous, cards)
+    registry = Registry(agents_by_name.values(), settings.default_agent, previous, cards, processes)
     for name, each in agents_by_name.items():
         if each.detect is not None and (detection := late.running.get(id(each.detect))) is not None:
             registry.replace_when_detected(name, partial(late.finish, detection))
@@ -398,23 +414,23 @@ def _keep(
 
 
 def _connection_of(settings: AgentSettings) -> Mapping[str, object]:
-    """Return the settings from which a client of the agent is built."""
+    """Return the settings of an agent from which its client is built."""
     values = {name: getattr(settings, name) for name in _CONNECTION}
     return {**values, "timeout": (settings.timeout.connect, settings.timeout.read)}
 
 
 class _LateDetections:
-    """Detections that continue after the startup, and the detector that they share."""
+    """Detections that continue after the startup, and the detector that they share until the last of them has ended."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
         self.running: dict[int, asyncio.Future[Sequence[RegisteredAgent]]] = {}
-        """Running detections, by the `id` of the `detect` function of the stand-in that each will replace."""
+        """Running detections, by the `id` of the `detect` function of the placeholder that each will replace."""
 
     def take(
         self, detection: "asyncio.Future[Sequence[RegisteredAgent]]", instead: Callable[[], RegisteredAgent]
     ) -> Sequence[RegisteredAgent]:
-        """Return the result of a detection, or a stand-in while it is running."""
+        """Return the result of a detection. If it is still running, return a placeholder, which `instead` creates."""
         if detection.done():
             return detection.result()
         stand_in = instead()
@@ -434,7 +450,7 @@ class _LateDetections:
 
 
 def _apart(agents: Iterable[RegisteredAgent], used_names: Container[str]) -> dict[str, RegisteredAgent]:
-    """Return the agents by unique names. An agent whose name is in use gets a number as suffix."""
+    """Return the agents by unique names. An agent whose name is taken gets a number as suffix, such as `weather-2`."""
     by_name: dict[str, RegisteredAgent] = {}
     for each in agents:
         name, number = each.info.name, 1
@@ -463,6 +479,15 @@ async def _front(
     except _Broken as error:
         registered = _stand_in(name, settings, access, error)
     return [_apply_settings(name, settings, registered)]
+
+
+async def _front_started(
+    server: ManagedServer | None, name: str, settings: AgentSettings, access: ServerAccess, detector: Detector
+) -> Sequence[RegisteredAgent]:
+    """Detect an agent, after its server has started if the gateway starts it."""
+    if server is not None:
+        await server.until_usable()
+    return await _front(name, settings, access, detector)
 
 
 def _wait_for(name: str, settings: AgentSettings, access: ServerAccess) -> RegisteredAgent:
@@ -543,7 +568,7 @@ def _stand_in_for_all(url: str, headers: Mapping[str, str], error: "_Broken") ->
 
 
 class _Broken(Exception):
-    """An agent is not available. The message is the reason, in one line."""
+    """Agent that is not available. The message is the reason, in one line."""
 
     def __init__(self, reason: str, instance: str | None = None, *, may_work: bool = True) -> None:
         """Create the exception.
@@ -561,13 +586,12 @@ class _Broken(Exception):
 
 async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     assert settings.target is not None
-    place, _, path = settings.target.rpartition(":")
-    target = module = _module(place)
+    if settings.process:
+        return await _start_agent(name, settings, settings.target)
     try:
-        for attribute in path.split("."):
-            target = getattr(target, attribute)
-    except AttributeError:
-        raise _Broken(f"{_describe_place(place)} has no {path}") from None
+        module, target = import_target(settings.target)
+    except TargetError as error:
+        raise _Broken(str(error)) from None
     try:
         if settings.graph is not None or _is_graph(target) or can_make_graphs(target):
             info, agent = await _graph(target, name, inspect.getdoc(module) or "")
@@ -578,34 +602,14 @@ async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     return RegisteredAgent(info, agent)
 
 
-def _describe_place(place: str) -> str:
-    return place if place.endswith(".py") else f"the module {place}"
-
-
-def _module(place: str) -> Any:
-    """Return a module by its name or its file. A file is executed only once. Raises _Broken."""
+async def _start_agent(name: str, settings: AgentSettings, target: str) -> RegisteredAgent:
+    """Return an agent in Python that runs in a separate process."""
+    patience, memory = settings.start_timeout, settings.memory
+    agent = ProcessAgent(target, name, replay=settings.replay, patience=patience, memory=memory)
     try:
-        return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except (Exception, SystemExit) as error:  # a module can raise anything when it is executed
-        log.debug("import failed module=%s", place, exc_info=True)
-        raise _Broken(f"cannot import {place}: {describe_import_error(error)}") from None
-
-
-def _of_file(path: Path) -> ModuleType:
-    path = path.resolve()
-    name = f"babelgate_{uuid5(_NAMESPACE, str(path)).hex}_{path.stem}"
-    if (loaded := sys.modules.get(name)) is not None:
-        return loaded
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+        return RegisteredAgent(await agent.open(), agent)
+    except Unstartable as error:
+        raise _Broken(str(error)) from None
 
 
 def _is_graph(target: object) -> bool:
@@ -692,7 +696,7 @@ async def _detect_named(
 ) -> Detected:
     """Detect the agents of a server. If it lists none, assume the agent that the settings name with its protocol.
 
-    Raises _Broken.
+    Raises _Broken if the detection fails and nothing can be assumed.
     """
     try:
         return await detector.detect(url, headers, settings.protocol, reach, access.trust)
@@ -707,9 +711,9 @@ async def _detect_named(
 
 
 def _assume(name: str, settings: AgentSettings) -> AgentInfo | None:
-    """Return the description of an agent that the settings suffice to call, otherwise None.
+    """Return a description of the agent without asking its server, or None if the settings do not suffice.
 
-    They must give its protocol, and its name if a server of this protocol can have several agents.
+    The settings must give the protocol, and the agent's name if a server of this protocol can have several agents.
     """
     upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
     if upstream is None or upstream.assume is None or not (settings.agent or upstream.alone):
@@ -752,8 +756,8 @@ def _server(
 def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:
     """Return the agent of a server that the settings mean, and its URL.
 
-    This is the agent with the configured name or, without one, with the name that it has in the settings. If there is
-    none, it is the only agent of the server. Raises _Broken if no agent matches.
+    `agent` is the configured name of the agent on the server; without it, `name` is compared. If no agent has the name,
+    the only agent of the server is returned. Raises _Broken if no agent matches.
     """
     wanted, name_of = agent or name, detected.upstream.name_of
     for info, at in detected.agents:

@@ -37,7 +37,7 @@ _database: Final = click.option(
 
 
 class _Line(click.ParamType[str]):
-    """Text of an option that can be repeated. Its variable has one text per line."""
+    """Type of an option that can be repeated. Its environment variable has one value per line."""
 
     name = "text"
     envvar_list_splitter = "\n"
@@ -47,7 +47,7 @@ class _Line(click.ParamType[str]):
 
 
 def _header(text: str, *, name: str = "--header", envvar: str | None = None) -> Callable[[C], C]:
-    """Return the option `--header`, or another one for headers, with this help text."""
+    """Return the declaration of the option `--header`, or of another option `name` for headers, with this help text."""
     variable = f"{name.removeprefix('--').replace('-', '_')}s"
     return click.option(name, variable, type=_Line(), multiple=True, envvar=envvar, metavar="'NAME: VALUE'", help=text)
 
@@ -62,13 +62,14 @@ _progress = click.option(
 
 
 class Protocol(click.ParamType[str]):
-    """Name of a protocol. The list of names, `adapters.UPSTREAMS`, is imported when it is needed."""
+    """Type of an option whose value is the name of a protocol. The names, `adapters.UPSTREAMS`, are imported when they
+    are needed."""
 
     name = "protocol"
 
     def __init__(self, *, is_served: bool = False) -> None:
         self._is_served = is_served
-        """True if this gateway has to serve the protocol, too."""
+        """True if only protocols that this gateway serves for single agents are allowed."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -749,7 +750,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _is_of_a_plugin(error: Exception) -> bool:
-    """Return True if the error is caused by an installed package whose protocol cannot be used."""
+    """Return True if an installed plugin with a protocol caused the error, so that no traceback is shown."""
     from babelgate.adapters.kit.plugins import PluginError
 
     return isinstance(error, PluginError)

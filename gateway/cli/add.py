@@ -24,7 +24,8 @@ _TARGET = re.compile(r"(?:([^=:/#]+)=)?(https?://[^#]+)(?:#(.+))?", re.DOTALL)
 
 
 def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -> None:
-    """Detect the agents of a target and add them to the configuration file. Raises CliError."""
+    """Detect the agents of the server at `target`, and add them to the configuration file at `path`. Raises CliError
+    for a wrong target, if no agents are detected, or if the file already has an agent of that name."""
     match = _TARGET.fullmatch(target)
     if match is None:
         raise CliError(f"{hide_credentials(target)}: this is not a URL; give http://… or name=http://…", code=USAGE)
@@ -47,8 +48,8 @@ def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -
 
 
 def _expand_variables(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the headers with `${VAR}` filled in, as the file will be read. The file itself keeps the name of the
-    variable."""
+    """Return the headers with `${VARIABLE}` replaced by its value, for the detection. The file keeps the reference to
+    the variable. Raises CliError for a variable that is not set."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
@@ -75,10 +76,11 @@ async def _detect(url: str, headers: Mapping[str, str], protocol: str | None) ->
 def _choose_agents(
     detected: Detected, name: str | None, url: str, agent: str | None
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return the selected agents, each as its name and its entry in the file.
+    """Return the selected agents, each as its name and its entry in the configuration file.
 
-    `agent` is the server's name of the only agent to select; None selects all. `name` is its name in the file; by
-    default, the server's name becomes one.
+    `agent` is the name of the only agent to select, as the server calls it; None selects all. `name` is the name in the
+    file; if it is None, it is made from the server's name. Raises CliError if the server has no such agent, or several
+    of which `name` can mean only one.
     """
     upstream = detected.upstream
     found = [
@@ -100,7 +102,8 @@ def _choose_agents(
 
 
 def _write(path: Path, before: str, after: str) -> None:
-    """Write the new text, or restore the old one if the new one is not a valid configuration."""
+    """Write the new text `after` to the configuration file. If it is not a valid configuration, restore the text
+    `before`. Raises CliError with its mistakes in that case."""
     if not path.exists():
         path.touch(PRIVATE_FILE)  # the file contains headers, which may hold keys
     path.write_text(after, encoding="utf-8")
@@ -115,8 +118,11 @@ def _write(path: Path, before: str, after: str) -> None:
 
 
 def insert_agents(text: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the text of the file with more agents at the end of its `agents:`. All else, including comments, stays as
-    it is. Raises CliError if the form of the file allows no further lines."""
+    """Return the text of a configuration file with new entries at the end of its `agents:`.
+
+    Everything else stays unchanged, including comments. Raises CliError if the form of the file allows no further
+    lines.
+    """
     root = yaml.compose(text) if text.strip() else None
     pairs: Any = root.value if isinstance(root, yaml.MappingNode) else []
     agents = next((value for key, value in pairs if key.value == "agents"), None)

@@ -1,4 +1,4 @@
-"""The text that `babelgate serve` prints when it is ready: the URL of each protocol, with a call to paste."""
+"""Text that `babelgate serve` prints when it is ready: the URL of each protocol, with an example call to paste."""
 
 import shutil
 import sys
@@ -17,7 +17,7 @@ from babelgate.gateway.settings.model import Settings
 
 
 def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[str]:
-    """Yield the lines of the text; the first one names the URL."""
+    """Yield the lines of the text that shows how to call the gateway. The first line has the URL of the gateway."""
     yield click.style(f"Babelgate {version('babelgate')} serves {base_url}", bold=True)
     if settings.console.enabled:
         yield ""
@@ -49,7 +49,8 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
 
 
 def _command() -> str:
-    """Return the command as the reader can type it: its path, if it was started by a path and is not on PATH."""
+    """Return the command `babelgate` as the reader can type it: with its path, if it was started by a path and is not
+    on PATH."""
     started = sys.argv[0]
     return started if Path(started).name == "babelgate" and not shutil.which("babelgate") else "babelgate"
 

@@ -37,13 +37,13 @@ from babelgate.gateway.cli.target import AgentTarget, configured_agents, read_ag
 INCOMPLETE: Final = 3
 """Exit code if a budget was used up before all attempts were made."""
 _SPARE: Final = 60.0
-"""Seconds that the bench's own gateway gives an agent beyond the longest timeout of a task, so that the task's timeout
-ends an attempt."""
+"""Seconds that the temporary gateway adds to the longest timeout of a task, so that the timeout of the task ends an
+attempt. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """Options of the command."""
+    """Options of `babelgate bench`."""
 
     suite_format: str = "babelgate"
     categories: Sequence[str] = ()
@@ -58,15 +58,15 @@ class BenchOptions:
     baseline: Path | None = None
     fail_under: float | None = None
     html: Path | None = None
-    """Path of another HTML report, in addition to the one in the folder."""
+    """Path of an additional HTML report; None writes only the one in the folder."""
     progress: ProgressForm = "auto"
 
 
 def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
-    """Run a new bench and return the exit code.
+    """Run a suite of tasks with each target, and return the exit code.
 
-    It is 0, 1 for a regression, a broken check or a score below `--fail-under`, and 3 if a budget ended the bench.
-    Raises CliError.
+    It is 0 after a success, 1 for a regression, a broken check or a score below `--fail-under`, and 3 if a budget ended
+    the bench. Raises CliError for a wrong suite, target or option.
     """
     with _refusing():
         prices = _prices(options)
@@ -89,7 +89,8 @@ def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
 
 
 def resume(folder: Path, options: BenchOptions) -> int:
-    """Continue a stopped bench, with the settings in its journal, and return the exit code. Raises CliError."""
+    """Continue an interrupted bench, with the settings in the journal of its folder, and return the exit code. Raises
+    CliError if there is no journal, or the suite or the agents have changed."""
     with _refusing():
         header, _ = read_journal(folder / JOURNAL)
         suite = _suite(header.source, header.suite_format).only((), [about.name for about in header.tasks])
@@ -120,7 +121,7 @@ class _Plan:
 
 
 class _refusing:
-    """Context manager that converts errors in the user's files to errors of the command line."""
+    """Context manager that converts errors in the user's suite, journal or price files into `CliError`."""
 
     def __enter__(self) -> None: ...
 
@@ -224,7 +225,7 @@ async def _run(plan: _Plan, header: Header | None) -> Report:
 
 
 async def _is_direct(agent: AgentTarget, http: httpx.AsyncClient) -> bool:
-    """Return True if the target is itself a server of /ap/v1, which the bench calls directly."""
+    """Return True if the target is a server of Agent Protocol at /ap/v1, which the bench calls without a gateway."""
     url = agent.url
     if url is None or any(agent.entry.get(name) for name in ("agent", "protocol", "tls")):
         return False
@@ -241,8 +242,11 @@ def _gateway(plan: _Plan, agents: Sequence[AgentTarget]) -> AbstractAsyncContext
 async def _abouts(
     agent: AgentTarget, gateway: Embedded | None, http: httpx.AsyncClient, *, direct: bool
 ) -> Sequence[AgentAbout]:
-    """Return the agents of a target. If `direct`, its AIEF server is called without a gateway, else the agents are
-    those of `gateway`. Raises CliError for an agent that does not work."""
+    """Return the descriptions of the agents of a target, with the URLs at which the bench calls them.
+
+    If `direct`, the target's own server is called, otherwise the temporary `gateway`. Raises CliError for an agent that
+    does not work.
+    """
     if direct:
         url = (agent.url or "").rstrip("/")
         details = await AgentClient(url, http, agent.headers).about()
@@ -289,7 +293,7 @@ def show_schema(which: str) -> None:
 
 
 def show_tasks(source: str, options: BenchOptions) -> None:
-    """Print the tasks of a suite (`--list`)."""
+    """Print the tasks of a suite with their checks (`--list`). Raises CliError for an invalid suite."""
     with _refusing():
         suite = _suite(source, options.suite_format).only(options.categories, options.tasks)
     click.echo(f"{suite.name} ({suite.hash}): {len(suite.tasks)} tasks")

@@ -1,4 +1,4 @@
-"""`babelgate check`: judge an agent by the protocols it speaks."""
+"""`babelgate check`: test whether an agent conforms to the protocols it speaks."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,16 +38,16 @@ NOT_SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """Options of the command."""
+    """Options of `babelgate check`."""
 
     selection: RequirementSelection = field(default_factory=RequirementSelection)
     headers: Sequence[str] = ()
     other_headers: Sequence[str] = ()
     triggers: str | None = None
     texts: Sequence[str] = ()
-    """Inputs for behaviours, each as `behaviour=text`."""
+    """Inputs that make the agent show a behaviour, each as `behaviour=text`, such as `long=count to 100`."""
     never: Sequence[str] = ()
-    """Behaviours that the agent never shows."""
+    """Names of the behaviours that the agent cannot show."""
     is_strict: bool = False
     """True to exit with 1 also for the outcome `no violation found`."""
     is_verbose: bool = False
@@ -55,13 +55,13 @@ class CheckOptions:
     callback_host: str = "127.0.0.1"
     baseline: Path | None = None
     reports: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """Paths of the reports to write, by format."""
+    """Paths of the reports to write, by format: `html`, for example."""
     progress: ProgressForm = "auto"
 
 
 def check(url: str, options: CheckOptions) -> int:
-    """Check an agent, write the reports, and return the exit code. Raises CliError for wrong usage, and if nothing
-    could be judged."""
+    """Check the agent at a URL, write the reports, and return the exit code. Raises CliError for wrong usage, and if no
+    requirement could be judged."""
     _check_url(url)
     try:
         probe_options = _probe_options(options)
@@ -88,8 +88,8 @@ def check(url: str, options: CheckOptions) -> int:
 
 
 def compare(urls: Sequence[str], options: CheckOptions) -> int:
-    """Compare the protocols at the URLs (`--across`) and return the exit code. Raises CliError for wrong usage, and if
-    nothing could be compared."""
+    """Compare the protocols of the agent at the URLs (`--across`), write the reports, and return the exit code. Raises
+    CliError for wrong usage, and if nothing could be compared."""
     for url in urls:
         _check_url(url)
     if options.selection.protocol or options.selection.version:
@@ -129,7 +129,8 @@ def _check_url(url: str) -> None:
 
 
 def _probe_options(options: CheckOptions) -> ProbeOptions:
-    """Return the options of the probes. Raises TriggerError, and CliError."""
+    """Return the options of the check as its probes take them: headers, inputs and timeouts. Raises TriggerError for
+    wrong triggers, and CliError for a wrong header."""
     texts = dict(_text(each) for each in options.texts)
     return ProbeOptions(
         headers=dict(read_header(each) for each in options.headers),
@@ -141,7 +142,7 @@ def _probe_options(options: CheckOptions) -> ProbeOptions:
 
 
 def show_requirements(selection: RequirementSelection) -> None:
-    """Print the requirements (`--list`). Raises CliError."""
+    """Print the selected requirements (`--list`). Raises CliError if the selection matches nothing."""
     try:
         chosen = selection.sets()
     except SelectionError as error:
@@ -183,7 +184,7 @@ def _print(text_lines: Iterable[str]) -> None:
 
 
 class _Watching:
-    """Progress bar on stderr. It is disabled if stderr is not a terminal."""
+    """Progress bar of a check on stderr. It is disabled if stderr is not a terminal."""
 
     def __init__(self) -> None:
         console = Console(stderr=True)
@@ -215,7 +216,8 @@ class _Watching:
 
 
 class _Steps:
-    """Progress for programs: one step for each requirement. The total grows with each set of requirements."""
+    """Progress of a check as JSON lines, for programs: one step for each requirement. The total grows with each set of
+    requirements."""
 
     def __init__(self) -> None:
         self._done = 0

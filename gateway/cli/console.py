@@ -1,4 +1,4 @@
-"""`babelgate console`: open the console of a running gateway in a browser."""
+"""`babelgate console`: print the URL of a running gateway's console, and open it in a browser."""
 
 import webbrowser
 from typing import Final
@@ -11,12 +11,12 @@ from babelgate.adapters.kit.client.tls import default_context, explain_failure
 from babelgate.gateway.cli.errors import USAGE, CliError
 
 _TIMEOUT: Final = 10.0
-"""Seconds to wait for the gateway. Chosen: it answers from memory."""
+"""Maximum seconds to wait for the gateway's response. Chosen: the gateway answers from memory."""
 
 
 def show_console(url: str, *, opens: bool) -> None:
-    """Print the console's URL of the gateway at `url`, and open it in a browser if `opens` is true. Raises
-    CliError if there is no console."""
+    """Print the URL of the console of the gateway at `url`, and open it in a browser if `opens` is true. Raises
+    CliError if the gateway serves no console."""
     base = _without_credentials(url)
     page = f"{base}/console/"
     try:
@@ -38,8 +38,8 @@ def show_console(url: str, *, opens: bool) -> None:
 
 
 def _without_credentials(url: str) -> str:
-    """Return the base URL of a gateway: without a user and password, which must not be printed, and without a query.
-    Raises CliError."""
+    """Return the base URL of a gateway without a user and password, which must not be printed, and without a query.
+    Raises CliError for a text that is no URL."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Conversation with an agent on the command line, in any protocol: the output of the agent."""
+"""Output of an agent in a conversation on the command line, which is the same for all protocols."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from babelgate.canonical.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """Piece of the answer's text."""
+    """Piece of the text of an agent's answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressNote:
-    """Note on the work so far: progress, a tool, a file."""
+    """Note on the agent's progress, such as a tool call or a file."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """Question that the agent stopped for."""
+    """Question for which the agent has stopped."""
 
     id: str
     text: str

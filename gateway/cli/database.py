@@ -14,7 +14,7 @@ from babelgate.gateway.storage.row_counts import read_revision
 
 def load_settings(config: Path | None, database: str | None) -> Settings:
     """Return the settings of a configuration file (None: no file). `database` replaces its database, unless it is None.
-    Raises CliError."""
+    Raises CliError for an invalid configuration."""
     flags: JsonObject = {} if database is None else {"database": database}
     try:
         return load(config, flags)
@@ -24,8 +24,11 @@ def load_settings(config: Path | None, database: str | None) -> Settings:
 
 @contextmanager
 def connect_to_any(settings: Settings) -> Generator[tuple[Connection, str | None]]:
-    """Connect to a database that a gateway may be using, of any release. Yield the connection and the revision of the
-    schema. Raises CliError for a database that is missing or cannot be read."""
+    """Connect to a database of any release, which a gateway may be using. Yield the connection, and the revision of the
+    schema (None: it has none).
+
+    Raises CliError for a database that is missing or cannot be read.
+    """
     if settings.database.startswith("sqlite:") and not settings.database_path.is_file():
         raise CliError(f"{settings.database}: there is no such database")
     with ExitStack() as stack:
@@ -42,8 +45,8 @@ def connect_to_any(settings: Settings) -> Generator[tuple[Connection, str | None
 
 @contextmanager
 def connect_to_read(settings: Settings) -> Generator[Connection]:
-    """Connect to a database that a gateway may be using. Raises CliError for one that is missing, cannot be read, or
-    has another schema than this release."""
+    """Connect to a database that a gateway may be using, and yield the connection. Raises CliError if it is missing,
+    cannot be read, or has another schema than this release."""
     with connect_to_any(settings) as (connection, revision):
         if revision != HEAD:
             raise CliError(
@@ -54,5 +57,6 @@ def connect_to_read(settings: Settings) -> Generator[Connection]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the message of an error on one line; of SQLAlchemy's errors, that of the driver."""
+    """Return the message of an exception on one line. For an exception of SQLAlchemy, it is that of the database
+    driver."""
     return " ".join(str(getattr(error, "orig", None) or error).split())

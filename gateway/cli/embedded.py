@@ -1,7 +1,7 @@
 """Embedded gateway of a command: a process on a free port of this machine, with a temporary database.
 
-It is a separate process, so the command's own work does not count as time of the agent. Its settings arrive over stdin,
-where other users cannot see the keys in them. When stdin ends, the gateway ends, even if its parent was killed.
+It is a separate process, so the command's own work does not count as time of the agent. Its settings are sent over
+stdin, where other users cannot see the keys in them. When stdin ends, the gateway ends, even if its parent was killed.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ from babelgate.gateway.cli.serve import Gateway, start
 from babelgate.gateway.settings.model import Settings
 
 _START: Final = 120.0
-"""Seconds for the start, which detects the protocols of all agents' servers."""
+"""Maximum duration of the start, which detects the protocols of all agents' servers, in seconds. Chosen."""
 _STOP: Final = 20.0
-"""Seconds for the end, which waits for responses that are being sent."""
+"""Maximum duration of the stop, which waits for responses that are being sent, in seconds. Chosen."""
 
 
 _GRACE: Final = 2.0
-"""Seconds from the end of the command to that of the gateway. Active runs are not waited for."""
+"""Value of `shutdown.grace` for the embedded gateway, in seconds. Chosen: the command does not wait for active runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Agent that an embedded gateway serves."""
+    """Agent that an embedded gateway serves, as it reports it."""
 
     name: str
     broken: str | None
@@ -44,7 +44,7 @@ class Served:
     version: str
     description: str
     server: str | None
-    """URL of the agent's server, if all agents of that server were requested."""
+    """URL of the agent's server, if the command named only the server and not this agent; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,11 @@ class Embedded:
 async def embedded_gateway(
     settings: Mapping[str, Any], servers: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 ) -> AsyncGenerator[Embedded]:
-    """Start a gateway and yield it when it is ready. `settings` are those of babelgate.yaml. `servers` are URLs whose
-    agents are all served, with the headers that are sent there. Raises CliError."""
+    """Start an embedded gateway, and yield it when it is ready. Stop it at the end of the context.
+
+    `settings` are those of babelgate.yaml. `servers` maps URLs of servers, whose agents are all served, to the headers
+    of requests to them. Raises CliError if it does not start.
+    """
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True))
         defaults = {

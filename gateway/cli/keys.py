@@ -9,12 +9,12 @@ import click
 from babelgate.gateway.api_key import digest_of, make_key
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z][\w.-]*")
-"""Names that are text in YAML without quotes."""
+"""Owner names that YAML reads as text without quotes."""
 
 
 def new_key(owner: str | None) -> None:
-    """Print a new key, and the line for it in babelgate.yaml, which does not contain the key. `owner` is the owner in
-    that line, if given."""
+    """Print a new API key, and the record for babelgate.yaml, which has its digest instead. `owner` is the owner in
+    that record; None prints it without an owner."""
     key = make_key()
     record = f'{{hash: "sha256:{digest_of(key)}"}}'
     click.echo("API key, which is not stored:", err=True)

@@ -1,4 +1,4 @@
-"""Conversation of `babelgate run` with one agent of the gateway, through the client of a protocol."""
+"""Conversation of `babelgate run` with one agent of a gateway, through the client of a protocol."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence
@@ -61,8 +61,8 @@ _EXTENSION: Final = "extension"
 
 
 class ClientConversation:
-    """Conversation with one agent in one protocol, as any client of the protocol sees it. With `whole`, the extension
-    adds what the protocol has no field for."""
+    """Conversation with one agent in one protocol, as any client of the protocol sees it. With `whole`, the Babelgate
+    extension adds the events for which the protocol has no field."""
 
     def __init__(self, protocol: str, url: str, agent: str, key: str | None, *, whole: bool = False) -> None:
         """Create the client of an agent at a gateway with this URL. `key` is the API key, if the gateway needs one.
@@ -82,7 +82,8 @@ class ClientConversation:
         ids = [str(uuid4()) for _ in range(3)]
         self._call = Invocation(agent=agent, thread_id=ids[0], task_id=ids[1], run_id=ids[2], past=self._past)
         self._records: list[Record] = []
-        """Records of the conversation so far, as in the log of a gateway: clients find their questions there."""
+        """Records of the conversation so far, as the log of a gateway would have them: the protocol's client finds its
+        questions there."""
 
     async def _past(self) -> Sequence[Record]:
         return tuple(self._records)
@@ -91,12 +92,14 @@ class ClientConversation:
         await self._client.aclose()
 
     def send(self, content: str | Message) -> AsyncGenerator[Output]:
-        """Send a message, and yield the output of the agent. Raises ConversationError."""
+        """Send a message of the user, and yield the output of the agent until it ends or asks. Raises ConversationError
+        if the agent fails."""
         message = Message.of(content, "user") if isinstance(content, str) else content
         return self._read_events(replace(self._call, input=RunInput(messages=(message,))))
 
     def answer(self, answers: Sequence[tuple[OpenQuestion, Json]]) -> AsyncGenerator[Output]:
-        """Answer all open questions, and yield the output of the agent. Raises ConversationError."""
+        """Send the answers to all open questions, and yield the output of the agent until it ends or asks again. Raises
+        ConversationError if the agent fails."""
         self._call = replace(self._call, run_id=next_run_id(self._call.run_id))
         interrupt_answers = tuple(
             InterruptAnswered(interrupt_id=question.id, value=value) for question, value in answers
@@ -159,7 +162,8 @@ def _read_event(event: Event) -> Output | None:
 
 
 def _note(event: Event) -> Output | None:
-    """Return a note with the JSON of an event that has no text form, or None for other events."""
+    """Return a note with the JSON of an event that the terminal shows in no other form, such as a saved state. Return
+    None for other events."""
     noted = isinstance(event, ToolEnded | StepStarted | StepEnded | StateSaved | Custom | Native | LossNoted)
     return ProgressNote(encode_event(event).decode()) if noted else None
 

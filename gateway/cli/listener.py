@@ -1,4 +1,4 @@
-"""Listening socket of the gateway."""
+"""Listening sockets of the gateway, and the errors that explain why a port cannot be used."""
 
 import errno
 import ipaddress
@@ -11,7 +11,8 @@ from babelgate.gateway.settings.fields import split_listen
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Return the address of a host, IPv4 if it has both. Raises CliError."""
+    """Return the address family and the address of a host. IPv4 is preferred if the host has both. Raises CliError for
+    an unknown host."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
@@ -27,8 +28,8 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Return a socket that is bound to the port. `shared` allows other sockets on it that are also `shared`. Raises
-    CliError.
+    """Return a socket that is bound to a port. With `shared`, other `shared` sockets can be bound to the port, too.
+    Raises CliError if the host is unknown or the port is in use.
 
     TCP is named explicitly: only then does asyncio turn off Nagle's algorithm, which costs 40 ms per call.
     """
@@ -48,25 +49,31 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def claim(host: str, port: int) -> socket.socket:
-    """Reserve the port for sockets that bind to it as `shared`, so that no other program takes it. The returned socket
-    does not listen, so it gets no connections. Raises CliError."""
+    """Reserve a port for the sockets of workers, which bind to it as `shared`, so that no other program takes it.
+
+    The returned socket does not listen, so it gets no connections. Raises CliError if the host is unknown or the port
+    is in use.
+    """
     listener = bind(host, port)
     _share(listener)  # only after bind: before, bind would succeed next to the workers of another gateway
     return listener
 
 
 def bind_setting(name: str, value: str, *, shared: bool = False) -> socket.socket:
-    """Return a socket that is bound to the address in a setting, such as `admin.listen`. Raises CliError."""
+    """Return a socket that is bound to the address in a setting, such as `admin.listen`. Raises CliError if the host is
+    unknown or the port is in use."""
     return _name_setting(bind, name, value, shared=shared)
 
 
 def claim_setting(name: str, value: str) -> socket.socket:
-    """Reserve the port in a setting, like `claim`. Raises CliError."""
+    """Reserve the port of the address in a setting, such as `admin.listen`, for the sockets of workers. Raises CliError
+    if the host is unknown or the port is in use."""
     return _name_setting(claim, name, value)
 
 
 def _name_setting(bind: Callable[..., socket.socket], name: str, value: str, **options: bool) -> socket.socket:
-    """Bind the address in a setting. Errors name the setting instead of --host and --port."""
+    """Call `bind` with the address in a setting, and return the socket. Raises CliError if the host is unknown or the
+    port is in use; it names the setting instead of --host and --port."""
     try:
         return bind(*split_listen(value), **options)
     except CliError as error:
@@ -75,13 +82,17 @@ def _name_setting(bind: Callable[..., socket.socket], name: str, value: str, **o
 
 
 def _share(listener: socket.socket) -> None:
-    """Share the port. The kernel gives each connection to one of the listening sockets, by a hash of both addresses
-    (socket(7), SO_REUSEPORT). A closed socket gets no more connections."""
+    """Let other sockets bind to the port of this one.
+
+    The kernel gives each connection to one of the listening sockets, by a hash of both addresses (socket(7),
+    SO_REUSEPORT). A closed socket gets no more connections.
+    """
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
 def listen(listener: socket.socket, backlog: int = 2048) -> None:
-    """Accept connections from now on. Raises CliError: two sockets can be bound to a port while neither listens."""
+    """Accept connections on a bound socket from now on. Raises CliError if another socket that was bound to the port
+    listens already."""
     host, port = listener.getsockname()[:2]
     with _explain_errors(host, port):
         listener.listen(backlog)
@@ -108,7 +119,7 @@ def _why(host: str, port: int, error: OSError) -> str:
 
 
 def base_url(listener: socket.socket, *, is_secure: bool = False) -> str:
-    """Return the URL at which this machine reaches the socket. `is_secure` is true if it speaks TLS."""
+    """Return the URL at which programs on this machine reach the socket. `is_secure` is true if it speaks TLS."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host.partition("%")[0])
     if address.is_unspecified:

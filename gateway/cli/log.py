@@ -20,21 +20,22 @@ _INDENT: Final = "  "
 _CALLERS: Final = frozenset(
     {"ASGI callable returned without completing handshake.", "Invalid UTF-8 sequence received from client."}
 )
-"""Errors in uvicorn's log that are caused by callers: a WebSocket was refused, or received invalid text."""
+"""Messages in uvicorn's log about errors of callers: a WebSocket was refused, or received invalid text. They are not
+logged."""
 
 DELAY: Final = 0.1
-"""Seconds that a line waits to be written with others."""
+"""Maximum seconds that a line waits to be written together with others. Chosen."""
 _LINES: Final = 512
 _LINE_LENGTH: Final = 16 * 1024
-"""Characters of one line. Chosen: journald cuts lines at 48 KiB, Docker at 16 KiB."""
+"""Maximum length of one line, in characters. Chosen: journald cuts lines at 48 KiB, Docker at 16 KiB."""
 
 HIDDEN: Final = "***"
 """Text that replaces a secret."""
 _SHORTEST: Final = 4
-"""Minimum length of a secret that is hidden, in characters. A shorter one would also hide other words."""
+"""Minimum length of a secret that is hidden, in characters. Chosen: a shorter one would also hide other words."""
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
-"""Format of text lines."""
+"""Format of lines that are text and not JSON."""
 
 log = logging.getLogger("babelgate")
 
@@ -43,7 +44,7 @@ class HidingFormatter(logging.Formatter):
     """Formatter that hides secrets in the lines of another formatter."""
 
     secrets: tuple[str, ...] = ()
-    """Texts to hide, the longest first: a shorter one may be a part of it."""
+    """Texts to hide in all lines, the longest first, because a shorter one may be a part of a longer one."""
 
     def __init__(self, inner: logging.Formatter) -> None:
         """Create the formatter. `inner` formats the lines."""
@@ -59,7 +60,7 @@ class HidingFormatter(logging.Formatter):
 
 
 def hide_in_log(secrets: Iterable[str]) -> None:
-    """Hide these texts in all further lines of this process, and no others."""
+    """Hide these texts in all further log lines of this process, instead of those of an earlier call."""
     # A line escapes some characters: those that would end the line, and then those of JSON.
     texts = {form for each in secrets for form in (each, printable(each, _LINE_LENGTH))}
     forms = {form for each in texts for form in (each, json.dumps(each, ensure_ascii=False)[1:-1])}
@@ -70,7 +71,8 @@ class LineFormatter(logging.Formatter):
     """Formatter that puts each record on one line, and the lines of a traceback below it, indented."""
 
     def __init__(self, form: str = _TEXT, *, is_traced: bool = False) -> None:
-        """Create the formatter for lines of a form. With `is_traced`, lines end with the id of the current trace."""
+        """Create the formatter. `form` is the format of a line. With `is_traced`, lines end with the id of the current
+        trace."""
         super().__init__(form)
         self._find_span = make_span_finder() if is_traced else None
 
@@ -94,8 +96,8 @@ def _below(text: str) -> str:
 
 
 class BufferedHandler(logging.StreamHandler[TextIO]):
-    """Handler that writes lines in batches. Writing the line of each request separately would release the interpreter's
-    lock each time, and a busy gateway waits to get it back.
+    """Handler that writes lines in batches. To write the line of each request separately would release the
+    interpreter's lock each time, and a busy gateway waits to get it back.
 
     A line is written at most `DELAY` seconds after it was logged. A warning or an error is written at once, with all
     lines before it. Lines that a killed process (SIGKILL) had not written are lost.
@@ -148,11 +150,11 @@ class BufferedHandler(logging.StreamHandler[TextIO]):
 def set_up_logging(
     level: str, *, buffered: bool = True, is_json: bool = False, node: str | None = None, is_traced: bool = False
 ) -> None:
-    """Log the gateway's own lines at this level, and the warnings of libraries. Without `buffered` no thread is needed.
-    The last call determines the level.
+    """Log the gateway's own lines from this level on, and the warnings of libraries. The last call determines the
+    level.
 
-    With `is_json` each line is a JSON object, with the `node` if it is set. With `is_traced` lines name the current
-    trace.
+    With `buffered`, a thread writes the lines in batches. With `is_json` each line is a JSON object, with the `node` if
+    it is set. With `is_traced` lines have the id of the current trace.
     """
     handler = BufferedHandler(sys.stderr) if buffered else logging.StreamHandler(sys.stderr)
     formatter = JsonFormatter(node, is_traced=is_traced) if is_json else LineFormatter(is_traced=is_traced)
@@ -166,7 +168,8 @@ def set_up_logging(
 
 
 def _log_the_rest() -> None:
-    """Log messages that Python itself would print to stderr, in as many lines as the text has."""
+    """Send messages that Python itself would print to stderr through the log, such as warnings and unhandled
+    exceptions. Each line of the text becomes a log line."""
     logging.captureWarnings(True)
     threading.excepthook = _thread_failed
     sys.unraisablehook = _unraisable

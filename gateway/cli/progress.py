@@ -1,5 +1,5 @@
-"""Progress of a running bench, on stderr: a bar on a terminal, and a line for each attempt elsewhere. Programs get one
-JSON object per line instead, as from a check."""
+"""Progress of a running bench on stderr: a bar on a terminal, a line for each attempt elsewhere, or one JSON object per
+line for programs."""
 
 import json
 from collections.abc import Callable, Generator
@@ -15,11 +15,12 @@ from babelgate.conformance.bench.report import words
 from babelgate.conformance.bench.run import BenchProgress
 
 ProgressForm = Literal["auto", "json"]
-"""Form of the progress: for people, or JSON for programs."""
+"""Form of the progress on stderr: `auto` for people, `json` for programs."""
 
 
 def write_step(done: int, total: int, text: str) -> None:
-    """Write one step of the progress as JSON. `total` grows if the command finds more to do."""
+    """Write the progress to stderr as a JSON line: `done` of `total` steps, and a text. `total` grows if the command
+    finds more to do."""
     click.echo(json.dumps({"done": done, "total": total, "text": text[:200]}), err=True)
 
 

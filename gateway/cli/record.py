@@ -50,19 +50,20 @@ from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Settings
 
 _GRACE: Final = 2.0
-"""Seconds that the gateway has to stop after the recording."""
+"""Maximum seconds in which the gateway of the command stops after the recording. Chosen."""
 _FILE: Final = 64 * 2**20
-"""Maximum size of a file in a recording, in bytes."""
+"""Maximum size of a file in a recording, in bytes. Chosen."""
 _WORDS: Final = frozenset(
     {"kind", "role", "phase", "status", "reason", "cause", "strategy", "ask", "origin", "finish", "side", "code"}
     | {"blob", "files", "run_id", "message_id", "artifact_id", "interrupt_id"}
 )
-"""Members of events with words, ids and hashes of the model. An agent cannot put a key into their text."""
+"""Members of events whose text is a word, id or hash of the model, so that it cannot contain a secret that the agent
+repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """Options of the command."""
+    """Options of `babelgate record`."""
 
     files: Sequence[Path] = ()
     answers: Sequence[str] = ()
@@ -73,8 +74,11 @@ class RecordOptions:
 
 
 def record(target: str, text: str, out: Path, options: RecordOptions) -> int:
-    """Record a task and return the exit code: 0 even if the agent failed, because that is recorded, too. Raises
-    CliError."""
+    """Record a task of the agent `target` with the input `text` to the file `out`, and return the exit code. Raises
+    CliError for a wrong target, or if the file cannot be written.
+
+    The code is 0 even if the agent failed, because that is recorded, too.
+    """
     if not out.absolute().parent.is_dir():
         raise CliError(f"--out {out}: there is no such folder", code=USAGE)
     agent = read_agent(target, configured_agents(options.config), options.headers)
@@ -100,7 +104,7 @@ def _file_part(path: Path) -> FilePart:
 
 
 def _hide(value: Any, secrets: Sequence[str]) -> Any:
-    """Return JSON without the secrets that were sent to the agent's server, in case it repeats them."""
+    """Return a recording without the secrets that were sent to the agent's server, in case the server repeats them."""
     return _replace(value, sorted((each for each in secrets if len(each) >= 4), key=len, reverse=True))
 
 
@@ -173,8 +177,11 @@ async def _serve_here(gateway: Gateway, listener: socket.socket) -> AsyncGenerat
 
 
 async def _call(hub: GatewayHub, line: ClientConversation, message: Message, answers: Iterator[str]) -> Scope:
-    """Send `message` to the agent through a client of the protocol, and reply to its questions with `answers`. Return
-    the scope of the task. A task that failed is returned, too. Raises CliError if no task has ended."""
+    """Send `message` to the agent through a protocol's client, and reply to its questions with `answers`. Return the
+    scope of the ended task, even if it failed.
+
+    Raises CliError if no task has ended.
+    """
     wrong = "the client of the protocol created no task for the input"
     try:
         questions = await _questions(line.send(message))
@@ -197,7 +204,7 @@ async def _questions(output: AsyncGenerator[Output]) -> list[Question]:
 
 
 async def _status(hub: GatewayHub, receipt: Receipt) -> RunStatus:
-    """Return the status of a run after it has ended."""
+    """Wait until a run has ended, and return its status. Raises CliError if the log ends before."""
     scope = Scope(receipt.thread_id, "run", receipt.run_id)
     async with aclosing(hub.reads.follow(DEFAULT_OWNER, scope, receipt.seq)) as batches:
         async for batch in batches:
@@ -212,7 +219,8 @@ def _question(interrupt: Interrupt) -> Question:
 
 
 def _answer(question: Question, answers: Iterator[str]) -> Json:
-    """Return the next --answer. Without one, ask the person at the terminal."""
+    """Return the value of the next `--answer` for a question. If there are no more, ask the person at the terminal.
+    Raises CliError for an answer that does not fit."""
     text = next(answers, None)
     if text is None:
         return ask_person(question)
@@ -223,8 +231,8 @@ def _answer(question: Question, answers: Iterator[str]) -> Json:
 
 
 def replay(path: Path, name: str | None, port: int, pace: Pace) -> None:
-    """Serve the recorded agent until a signal arrives, under `name` or, by default, under its recorded name. Raises
-    CliError."""
+    """Serve the agent in a recording until a signal arrives. `name` replaces its recorded name, unless it is None.
+    Raises CliError if the file is no recording, or the name is invalid."""
     try:
         recording = read_recording(path)
     except RecordingError as error:

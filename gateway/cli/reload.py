@@ -34,31 +34,37 @@ _QUIET: Final = 0.2
 _DEBOUNCE: Final = 100
 """Milliseconds for which notices of changes are collected. Chosen, not measured."""
 _LOOK: Final = 5.0
-"""Seconds between two looks at the files without a notice. Network file systems send none. Chosen, not measured."""
+"""Seconds after which the files are compared without a notice of the file system. Chosen, not measured: network file
+systems send no notices."""
 _STOP: Final = 1.0
-"""Seconds that the tasks have to end. Chosen, not measured."""
+"""Seconds that the tasks for reloads have to end at the shutdown. Chosen, not measured."""
 
 
 class ConfigSource:
-    """Configuration of a gateway: a file, variables and options."""
+    """Source of a gateway's settings: a configuration file, environment variables and options of the command line."""
 
     def __init__(self, path: Path | None, flags: Mapping[str, Any]) -> None:
-        """Create the source. `path` is the file; None means no file."""
+        """Create the source. `path` is the configuration file; None means that there is none. `flags` are the
+        options."""
         self.path = path
         self._flags = flags
         self.digests: Mapping[Path, bytes] = {}
-        """Digests of the files when they were last read, by path."""
+        """Digests of the configuration, certificate and key files when they were last read, by path."""
         self._certificates: Sequence[Path] = ()
-        """Files of certificates that the settings named when they were last read without a mistake."""
+        """Certificate files that the settings named when they were last read without a mistake."""
         self.sources: Mapping[str, str] = {}
-        """Source of each setting that has no default value, by its key, when they were last read without a mistake."""
+        """Source of each setting that is not at its default, by its key, when the settings were last read without a
+        mistake."""
         self._key_files: Sequence[Path] = ()
         """Files in `signing.keys` when the settings were last read."""
         self._secrets: Sequence[str] = ()
-        """Contents of the files of secrets when they were last read without a mistake."""
+        """Secrets that were read from files when the settings were last read without a mistake. The log hides them."""
 
     def load_for_start(self) -> Settings:
-        """Read and check the settings. Raises ConfigError. An agent whose file is missing is listed as broken later."""
+        """Read and check the settings for the start of a gateway. Raises ConfigError for invalid settings.
+
+        A missing file of an agent is no error: the agent is listed as broken later.
+        """
         configuration = {path: digest_file(path) for path in list_files(self.path)}
         keys = {path: digest_file(path) for path in self._key_files}
         self.digests = {**configuration, **keys, **{path: digest_file(path) for path in self._certificates}}
@@ -78,20 +84,21 @@ class ConfigSource:
         return settings
 
     def load(self) -> Settings:
-        """Read and check the settings as `babelgate validate` does. Raises ConfigError."""
+        """Read and check the settings as `babelgate validate` does, including the files of agents. Raises ConfigError
+        for invalid settings."""
         settings = self.load_for_start()
         check_files(self.path, self._flags)
         return settings
 
     def compute_digests(self) -> Mapping[Path, bytes]:
-        """Return the digests of the files as they are now, by path."""
+        """Return the digests of the configuration, certificate and key files as they are now, by path."""
         return {path: digest_file(path) for path in self._list_files()}
 
     def _list_files(self) -> Sequence[Path]:
         return [*list_files(self.path), *self._key_files, *self._certificates]
 
     def list_folders(self) -> Sequence[Path]:
-        """Return the folders whose changes can change the files.
+        """Return the folders to watch for changes of the configuration, certificate and key files.
 
         The folder of a file is watched, and not the file: a rename or a new target of a link replaces the file.
         """
@@ -100,7 +107,8 @@ class ConfigSource:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Raise ConfigError if others can reach the gateway and need no credential."""
+    """Check that a gateway which other machines can reach requires a credential, or allows anonymous callers
+    explicitly. Raises ConfigError if it does neither."""
     if settings.has_credentials or settings.allow_anonymous or is_loopback(settings.host):
         return
     raise ConfigError(
@@ -110,7 +118,8 @@ def check_exposure(settings: Settings) -> None:
 
 
 class Reloader:
-    """Reloads of one gateway process. Requests that arrive during a reload cause one more."""
+    """Reloads of the configuration in one gateway process, one at a time. Requests that arrive during a reload cause
+    one more."""
 
     def __init__(self, source: ConfigSource, generations: Generations) -> None:
         self._source = source
@@ -119,18 +128,18 @@ class Reloader:
         self._failures = Failures("the reload of the configuration")
 
     async def catch_up(self, *, is_due: bool) -> None:
-        """Reload the configuration now if it `is_due`, or if a watched file has changed since it was read."""
+        """Reload the configuration now if `is_due`, or if `watch` is set and a file has changed since it was read."""
         is_watching = self._generations.current.settings.watch
         if is_due or (is_watching and await asyncio.to_thread(self._source.compute_digests) != self._source.digests):
             await self._generations.reload()
 
     def request(self) -> None:
-        """Reload the configuration soon."""
+        """Request a reload, which starts as soon as no other one is running."""
         self._requested.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Reload when it is requested, and with `watch` when a file changes."""
+        """Reload the configuration within the context when it is requested, and with `watch` when a file changes."""
         tasks = Tasks()
         tasks.spawn(self._reload_forever(), "reload")
         if self._generations.current.settings.watch and self._source.list_folders():
@@ -169,7 +178,8 @@ class Reloader:
                     stop.set()
 
     async def _has_changed(self) -> bool:
-        """Return True if the files differ from those that were read last, once they have stopped changing."""
+        """Return True if the files differ from their state when they were last read. If they are still changing, wait
+        until they have not changed for 0.2 seconds."""
         digests = await asyncio.to_thread(self._source.compute_digests)
         while digests != self._source.digests:
             await asyncio.sleep(_QUIET)

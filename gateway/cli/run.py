@@ -1,4 +1,4 @@
-"""`babelgate run`: one task of an agent, on the terminal."""
+"""`babelgate run`: run one task of an agent on the terminal."""
 
 import asyncio
 import json
@@ -18,8 +18,11 @@ _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False,
 
 
 def run(name: str, text: str, protocol: str, url: str, key: str | None, *, whole: bool = False) -> None:
-    """Run one task on the terminal until the agent is done. `key` is the API key, if the gateway needs one. `whole`
-    also shows the events that have no text form, by the Babelgate extension. Raises CliError if it fails."""
+    """Run one task of the agent `name` on the terminal until it ends. Raises CliError if it fails.
+
+    `key` is the API key, if the gateway needs one. `whole` also shows the events that have no text form, by the
+    Babelgate extension.
+    """
     if not url.startswith(("http://", "https://")):
         raise CliError(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
     if key is not None and not (key.isascii() and key.isprintable()):
@@ -42,7 +45,8 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, *, whole
 
 
 async def _show(output: AsyncGenerator[Output]) -> list[OpenQuestion]:
-    """Print the answer to stdout as it arrives, and notes to stderr. Return the questions."""
+    """Print the text of the agent's answer to stdout as it arrives, and notes to stderr. Return the agent's
+    questions."""
     questions: list[OpenQuestion] = []
     open_line = False
     try:
@@ -66,7 +70,8 @@ async def _show(output: AsyncGenerator[Output]) -> list[OpenQuestion]:
 
 
 def ask_person(question: OpenQuestion) -> Json:
-    """Ask the person at the terminal until the answer is valid. Raises CliError if stdin ends."""
+    """Ask a question at the terminal until the typed answer is valid, and return its value. Raises CliError if stdin
+    ends."""
     click.echo(click.style(question.text or "The agent awaits an answer.", bold=True), err=True)
     hint, read = prompt_for(question.schema)
     while True:
@@ -83,8 +88,11 @@ def ask_person(question: OpenQuestion) -> Json:
 
 
 def prompt_for(schema: JsonObject | None) -> tuple[str, Callable[[str], Json]]:
-    """Return the prompt for an answer of this schema, and the function that parses the answer. Without a schema, any
-    text is an answer."""
+    """Return the prompt for an answer with this schema, such as `[y/n] `, and the function that parses the typed text.
+    The function raises ValueError.
+
+    Without a schema, any text is an answer.
+    """
     kind = (schema or {}).get("type")
     properties: Any = (schema or {}).get("properties")
     if schema is None or kind == "string":
@@ -113,7 +121,8 @@ def _json(text: str) -> Json:
 
 
 def _object(text: str) -> JsonObject | None:
-    """Return the text as a JSON object, or None if it is not one. A complete object is always accepted as an answer."""
+    """Return the text as a JSON object, or None if it is not one. A user can always type the complete object as an
+    answer."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -58,17 +58,21 @@ except ImportError:  # no wheel for this system: everything works, a little slow
 log = logging.getLogger("babelgate")
 
 _RESPONSE_GRACE: Final = 3.0
-"""Seconds that responses have to end after all runs have ended. Chosen, not measured."""
+"""Seconds that responses have to end, after all runs have ended at the shutdown. Chosen, not measured."""
 _POLL_INTERVAL: Final = 0.02
-"""Seconds between checks for responses that have not ended."""
+"""Seconds between checks for responses that have not ended. Chosen."""
 _HUB_GRACE: Final = 20.0
-"""Maximum seconds for the hub to stop, even if the grace is longer. Chosen, not measured."""
+"""Maximum seconds in which the hub stops, even if `shutdown.grace` is longer. Chosen, not measured."""
 _CLOSE_GRACE: Final = 5.0
-"""Seconds that connections to agents' servers have to close. Chosen, not measured."""
+"""Seconds in which connections to agents' servers are closed at the shutdown. Chosen, not measured."""
 
 
 def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any]) -> None:
-    """Serve agents until a signal arrives. `config` is the configuration file, if there is one. Raises CliError."""
+    """Serve agents until a signal arrives. Raises CliError if the gateway cannot start.
+
+    `config` is the configuration file; None means that there is none. `targets` are the agents and `flags` the options
+    of the command line.
+    """
     wanted = read_targets(targets)
     overrides = {**flags, "agents": wanted.agents} if targets else flags
     source = ConfigSource(config, overrides)
@@ -104,12 +108,12 @@ def start(
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     reloading: "Reloading | None" = None,
 ) -> NoReturn:
-    """Listen, call `ready`, and end the process after a signal.
+    """Serve agents: listen, call `ready`, and end the process after a signal.
 
-    `servers` are URLs of the agents' servers, besides the agents in the settings; `headers` maps such a URL to the
-    headers of every request to it. With `strict`, the gateway starts only if at least one agent works. Without, it also
-    starts if none works, because callers can still read their earlier runs. `reloading` reads the configuration again;
-    None means that it cannot be reloaded. Raises CliError.
+    `servers` are URLs of servers whose agents are all served, in addition to the agents in the settings. `headers` maps
+    such a URL to the headers of every request to it. With `strict`, the gateway starts only if at least one agent
+    works. Without `strict` it starts in any case, because callers can still read their earlier runs. `reloading` reads
+    the configuration again; None means that it cannot be reloaded. Raises CliError if the gateway cannot start.
     """
     stop = ShutdownController(settings.shutdown.grace, expire=leave)
     serve_until_stopped(settings, servers, ready, strict=strict, headers=headers, stop=stop, reloading=reloading)
@@ -127,10 +131,11 @@ def serve_until_stopped(
     stop: ShutdownController | None = None,
     reloading: "Reloading | None" = None,
 ) -> None:
-    """Listen, call `ready`, and return after a signal.
+    """Serve agents: listen, call `ready`, and return after a signal.
 
-    If `strict`, at least one agent must work at the start. `more` are agents that are objects of this process. `stop`
-    handles signals; the default is a new handler. `reloading` makes the gateway reload its settings. Raises CliError.
+    With `strict`, at least one agent must work at the start. `more` maps names to agents that are objects of this
+    process. `headers` maps the URL of a server to the headers of requests to it. `stop` handles signals; the default is
+    a new handler. `reloading` makes the gateway reload its settings. Raises CliError if the gateway cannot start.
     """
     stop = stop or ShutdownController(settings.shutdown.grace)
     with ExitStack() as sockets:
@@ -188,7 +193,7 @@ def leave() -> NoReturn:
 
 
 def _calm_collector() -> None:
-    """Reduce the work of the garbage collector, which took a tenth of the time with its defaults (`bench.proxy`).
+    """Reduce the work of Python's garbage collector. With its defaults it took a tenth of the CPU time (`bench.proxy`).
 
     Objects of the startup stay in use and need not be checked again. Requests leave almost no garbage that only the
     collector finds.
@@ -199,7 +204,7 @@ def _calm_collector() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Running gateway."""
+    """Running gateway in this process: its settings, hub and generations."""
 
     settings: Settings
     url: str
@@ -208,23 +213,25 @@ class Gateway:
 
     @property
     def registry(self) -> Registry:
-        """The current agents."""
+        """Agents of the current generation."""
         return self.hub.registry
 
 
 @dataclass(frozen=True, slots=True)
 class Reloading:
-    """Parameters for reloading the configuration of a process."""
+    """Source of the configuration, and state from which one process reloads it: as the only process, or as one of
+    several workers."""
 
     source: ConfigSource
     loaded: Settings
-    """Settings as they were read at the start. Those of a worker differ from them."""
+    """Settings as they were read at the start, with which a reload compares the new ones. A worker runs with other
+    values of `port` and `node`."""
     is_due: bool = False
-    """True if the configuration may have changed since it was read."""
+    """True if the other workers have reloaded the configuration after this process's settings were read."""
 
     @asynccontextmanager
     async def running(self, generations: Generations, stop: ShutdownController) -> AsyncGenerator[None]:
-        """Reload on SIGHUP, and with `watch` when a file changes."""
+        """Reload the configuration within the context: after SIGHUP, and with `watch` when a file changes."""
         reloader = Reloader(self.source, generations)
         stop.on_hang_up(reloader.request)
         await reloader.catch_up(is_due=self.is_due)
@@ -267,10 +274,10 @@ async def open_gateway(
     observer: GatewayObserver = NO_OBSERVER,
     reloading: "Reloading | None" = None,
 ) -> AsyncGenerator[Gateway]:
-    """Start the hub and its agents, without listening yet.
+    """Start the hub and its agents without listening yet, and yield the gateway. Stop it at the end of the context.
 
-    If `strict`, at least one agent must work. `stop` bounds the time of the shutdown. `reloading` makes the gateway
-    reload its settings. Raises CliError.
+    With `strict`, at least one agent must work. `stop` limits the duration of the shutdown. `reloading` makes the
+    gateway reload its settings. Raises CliError if the gateway cannot start.
     """
     patience = connect_patience(len(settings.agents) + len(servers))
     registry = await connect(settings, servers, more, headers=headers, patience=patience)
@@ -318,7 +325,7 @@ def _make_generations(
 
 
 def _reload_workers() -> None:
-    """Make the process that has started the workers pass SIGHUP to all of them."""
+    """Send SIGHUP to the process that has started the workers, which passes it on to all of them."""
     os.kill(os.getppid(), signal.SIGHUP)
 
 
@@ -333,8 +340,12 @@ def server_of(
     stop: ShutdownController | None = None,
     admin_listener: socket.socket | None = None,
 ) -> "GatewayServer":
-    """Return the gateway as a server, and start listening. `stop` bounds the time of the shutdown; by default it is
-    `shutdown.grace`. Raises CliError."""
+    """Create the HTTP server of a gateway and start to listen. `ready` is called once it accepts connections. Raises
+    CliError if the port is in use, or the certificates cannot be used.
+
+    `stop` limits the duration of the shutdown; the default is `shutdown.grace`. `admin_listener` is the socket of
+    `admin.listen`, if that is set.
+    """
     admin_address = None
     if admin_listener is not None:
         admin_address = AdminAddress(*admin_listener.getsockname()[:2], callers=listener.getsockname()[:2])
@@ -355,7 +366,8 @@ def server_of(
 
 
 def _open_tls(gateway: Gateway) -> ServerTls | None:
-    """Return the TLS of the gateway, if it has a certificate. Raises CliError."""
+    """Return the TLS of the gateway's ports, or None if the settings have no certificate. Raises CliError if its files
+    cannot be used."""
     settings = gateway.generations.current.settings.tls
     try:
         return None if settings is None else ServerTls(settings, gateway.hub.observer)
@@ -382,7 +394,8 @@ async def _start(hub: GatewayHub, settings: Settings) -> None:
 
 
 class GatewayServer(uvicorn.Server):
-    """Uvicorn server with the shutdown of a gateway. Unlike uvicorn's own, it does not wake up ten times a second."""
+    """Uvicorn server with the shutdown of a gateway. It wakes up once a second, and not ten times as uvicorn's own
+    class."""
 
     def __init__(
         self,
@@ -445,7 +458,8 @@ class GatewayServer(uvicorn.Server):
         self.started = True
 
     async def main_loop(self) -> None:
-        """Update the Date header (RFC 9110 §6.6.1) and trim the memory of closed connections, once per second."""
+        """Update the Date header (RFC 9110 §6.6.1), trim the memory of closed connections, and check the certificate's
+        expiry, once per second."""
         trimmer = Trimmer(asyncio.get_running_loop().time)
         while not self._stop.is_requested:
             await self.on_tick(0)
@@ -457,7 +471,7 @@ class GatewayServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the listening `sockets`, wait for active runs, and then end all responses.
 
-        A response that waits for more of a run is aborted, so that its client does not take it for complete.
+        A response that still waits for events of a run is aborted, so that its client does not treat it as complete.
         """
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
@@ -482,6 +496,6 @@ class GatewayServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Leave signals to `Stop`. uvicorn would raise the signal again at the end, and the exit code would report an
-        error."""
+        """Do not handle signals, because `ShutdownController` does. uvicorn would raise the signal again at the end,
+        and the exit code would report an error."""
         yield

@@ -1,4 +1,4 @@
-"""Shutdown by signals: its time limit, and the effect of a second signal."""
+"""Shutdown by signals: its deadline, and the effect of a second signal."""
 
 import asyncio
 import logging
@@ -15,25 +15,31 @@ log = logging.getLogger("babelgate")
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _HANG_UP: Final = getattr(signal, "SIGHUP", None)  # not on Windows
 _STOP_RESERVE: Final = 10.0
-"""Maximum part of the grace that is reserved for stopping runs that did not end, in seconds. Chosen, not measured."""
+"""Maximum part of `shutdown.grace` that is reserved for stopping runs that did not end, in seconds. Chosen, not
+measured."""
 _HURRIED_GRACE: Final = 1.0
 """Seconds from the second signal to the end of the process. Chosen: a commit in progress is stored in that time."""
 _MIN_TIMEOUT: Final = 0.001
-"""Shortest timeout in seconds: zero would mean not to wait at all."""
+"""Shortest timeout of a wait for signals, in seconds: a timeout of zero would not wait at all."""
 _LOGGING: Final = 0.5
-"""Seconds that the last line of the log may take if another thread holds its lock."""
+"""Maximum seconds to wait until the last log line is written, because another thread may hold the log's lock.
+Chosen."""
 
 
 class ShutdownController:
-    """Shutdown of a gateway: one signal requests it, and a second one speeds it up.
+    """Controller of a gateway's shutdown: a first signal requests it, and a second one shortens it to a second.
 
     A separate thread handles signals and the deadline. So an agent that blocks the event loop cannot keep the process
     alive.
     """
 
     def __init__(self, grace: float, *, expire: Callable[[], Any] | None = None) -> None:
-        """Prepare the shutdown. `grace` is the time from the first signal to the deadline, in seconds. At the deadline,
-        a thread calls `expire`, which ends the process; without `expire`, nothing happens at the deadline."""
+        """Create the controller of a shutdown that has not begun. `grace` is the time from the first signal to the
+        deadline, in seconds.
+
+        The controller's separate thread calls `expire` at the deadline, to end the process even if the event loop
+        hangs. If `expire` is None, nothing happens at the deadline.
+        """
         self._grace = grace
         self._expire = expire
         self._deadline: float | None = None
@@ -42,10 +48,11 @@ class ShutdownController:
         self._changed = asyncio.Event()
         self._hang_up: Callable[[], object] | None = None
         self._is_hung_up = False
-        """True if SIGHUP has arrived before there was a listener."""
+        """True if SIGHUP has arrived, so that a listener that is set later is called at once."""
 
     def on_hang_up(self, listener: Callable[[], object]) -> None:
-        """Call a function on the event loop after each SIGHUP. Without one, SIGHUP has no effect."""
+        """Call a function on the event loop after each SIGHUP, and now if one has arrived before. Without a function,
+        SIGHUP has no effect."""
         self._hang_up = listener
         if self._is_hung_up:
             listener()
@@ -60,15 +67,16 @@ class ShutdownController:
         return self._deadline is not None
 
     def remaining(self) -> float:
-        """Return the seconds until the deadline; the whole grace before the first signal."""
+        """Return the seconds until the deadline of the shutdown. Before the first signal, this is the whole `grace`."""
         return self._grace if self._deadline is None else max(0.0, self._deadline - monotonic())
 
     def until_runs_stop(self) -> float:
-        """Return the seconds for which active runs may continue."""
+        """Return the seconds for which active runs may continue before they are stopped."""
         return max(0.0, self.remaining() - min(_STOP_RESERVE, self._grace / 2))
 
     def request(self) -> None:
-        """Do what a signal does: the first call requests the shutdown, and another one leaves it one second.
+        """Handle a stop signal: the first call requests the shutdown, and another call sets its deadline to one second
+        from now.
 
         Callers on the event loop must call `notify`, too.
         """
@@ -76,7 +84,7 @@ class ShutdownController:
         self._deadline = monotonic() + (min(_HURRIED_GRACE, self._grace) if self._is_hurried else self._grace)
 
     def notify(self) -> None:
-        """Wake the coroutines that wait for a signal."""
+        """Wake the coroutines that wait for a signal, after `request`."""
         self._changed.set()
 
     async def wait(self, seconds: float) -> None:
@@ -88,7 +96,7 @@ class ShutdownController:
     async def complete(self, work: Awaitable[Any], seconds: float) -> bool:
         """Wait for `work` for at most `seconds`, or until the second signal, and then cancel it.
 
-        Return True if it ended by itself.
+        Return True if it ended before that.
         """
         working = asyncio.ensure_future(work)
         until = monotonic() + seconds
@@ -129,7 +137,7 @@ class ShutdownController:
             wakes.close()
 
     def _watch(self, reads: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-        """Handle signals, and end the process at the deadline."""
+        """Run the thread that reads signals from the socket `reads`, and that ends the process at the deadline."""
         with reads:
             while True:
                 is_bound = self.is_requested and self._expire is not None
@@ -167,16 +175,16 @@ class ShutdownController:
 
 
 def hold_hang_up() -> None:
-    """Hold back SIGHUP until the gateway has a handler for it. By default it would end the process."""
+    """Block SIGHUP until the gateway has a handler for it. By default the signal would end the process."""
     if _HANG_UP is not None:
         signal.pthread_sigmask(signal.SIG_BLOCK, (_HANG_UP,))
 
 
 def release_hang_up() -> None:
-    """Deliver SIGHUP from now on, and one that was held back."""
+    """Deliver SIGHUP again: one that `hold_hang_up` has blocked, and all later ones."""
     if _HANG_UP is not None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (_HANG_UP,))
 
 
 def _do_nothing(number: int, frame: object) -> None:
-    """Do nothing: a thread reads the number of the signal."""
+    """Handle a signal by doing nothing: a thread reads its number."""

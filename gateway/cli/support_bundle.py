@@ -1,6 +1,6 @@
-"""`babelgate support-bundle`: collect what someone needs to help, in one archive without bodies and secrets.
+"""`babelgate support-bundle`: collect diagnostics for support in one archive, without bodies and secrets.
 
-Each part is collected alone. A part that fails is missing, and the manifest says why.
+Each part is collected separately. If one fails, it is missing, and the manifest has the reason.
 """
 
 import json
@@ -40,34 +40,38 @@ from babelgate.gateway.telemetry.listener import PATH, STACKS
 from babelgate.gateway.telemetry.stacks import read_limits
 
 _LINES: Final = 2000
-"""Maximum number of log lines, the newest ones."""
+"""Maximum number of log lines in the bundle; the newest are included. Chosen."""
 _LINE_LENGTH: Final = 16 * 1024
 """Maximum length of one log line, in characters, as for lines that the gateway writes."""
 _TIMEOUT: Final = 10.0
-"""Seconds that the running gateway has for one response. Chosen: it may be the reason for the bundle."""
+"""Maximum seconds to wait for one response of the running gateway. Chosen: the gateway may be slow, which may be the
+reason for the bundle."""
 _NO_METRICS: Final = "telemetry.metrics.listen is not set"
 _NOT_READ: Final = "the configuration could not be read"
 
 
 class MissingPart(Exception):
-    """Raised if a part of the bundle cannot be collected. The message is the reason."""
+    """Part of the bundle that cannot be collected. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class BundleOptions:
-    """Options of the command."""
+    """Options of `babelgate support-bundle`."""
 
     log: Path | None = None
-    """File with the log of the gateway."""
+    """File with the log of the gateway; None for no log."""
     url: str | None = None
-    """URL of the running gateway. By default the address of the settings."""
+    """URL of the running gateway; None uses the address in the settings."""
     key: str | None = None
-    """API key for the details of `/readyz`."""
+    """API key with which `/readyz` shows details; None for no key."""
 
 
 def write_bundle(out: Path, config: Path | None, database: str | None, options: BundleOptions) -> None:
-    """Write the archive, and print what it contains. `config` is the configuration file (None: no file), and `database`
-    replaces its database, unless it is None. Raises CliError."""
+    """Write the archive to the file `out`, and print the names of its parts. Raises CliError if the file exists already
+    or cannot be written.
+
+    `config` is the configuration file (None: no file), and `database` replaces its database, unless it is None.
+    """
     flags: JsonObject = {} if database is None else {"database": database}
     try:
         settings, problems = load(config, flags), ()
@@ -96,7 +100,8 @@ Part = Callable[[], str]
 
 
 def _collect(parts: Mapping[str, Part], scrubber: Scrubber) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the texts of the parts without secrets, and the reasons why others are missing."""
+    """Collect the parts of the bundle. Return their texts without secrets, and the reasons for which other parts are
+    missing, both by name."""
     texts, missing = dict[str, str](), dict[str, str]()
     for name, collect in parts.items():
         try:
@@ -170,7 +175,8 @@ def _get_readiness(settings: Settings, options: BundleOptions) -> str:
 
 
 def _pin(settings: TlsSettings) -> ssl.SSLContext:
-    """Return a context that trusts the certificate of the gateway alone, at any address. Raises MissingPart."""
+    """Return a TLS context that trusts only the certificate of the gateway, at any address. Raises MissingPart if the
+    certificate cannot be read."""
     try:
         return pin_certificate(settings.cert)
     except OSError as error:
@@ -186,7 +192,8 @@ def _get_from_metrics(settings: Settings, path: str) -> str:
 
 
 def _reachable(host: str) -> str:
-    """Return an address of this machine under which a listener on a host is reached."""
+    """Return the host for a URL at which a listener on `host` is reached from this machine: 127.0.0.1 for 0.0.0.0, for
+    example."""
     address = host if is_loopback(host) else {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{address}]" if ":" in address else address
 

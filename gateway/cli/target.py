@@ -1,4 +1,4 @@
-"""Targets of the command line: the agents to serve or to bench."""
+"""Targets of the command line: the agents to serve, record or bench."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,20 +14,22 @@ from babelgate.gateway.settings.load import FILE, ConfigError, load, read_file
 from babelgate.gateway.settings.model import DEMO
 
 _NAMED: Final = re.compile(r"([^=:/#]+)=(.+)", re.DOTALL)
-"""Target with a name before it. A URL may contain `=`, but not before its first `:` or `/`."""
+"""Target with the user's name for it, such as `weather=http://127.0.0.1:8333`. A URL may contain `=`, but not before
+its first `:` or `/`."""
 _PYTHON: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
     agents: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Agents by name, as in `agents` of the settings."""
+    """Settings of agents by name, in the form of `agents` in the settings."""
     servers: tuple[str, ...] = ()
     """URLs of servers whose agents are all served, under their own names."""
 
 
 def read_targets(texts: Iterable[str]) -> Targets:
-    """Parse targets: `name=URL`, `URL`, `URL#agent`, `name=module:name`, `module:name`. Raises CliError."""
+    """Parse targets: `name=URL`, `URL`, `URL#agent`, `name=module:name`, `module:name`. Raises CliError for any other
+    form, and for a name that occurs twice."""
     agents: dict[str, dict[str, Any]] = {}
     servers: list[str] = []
     for text in texts:
@@ -59,23 +61,24 @@ def read_targets(texts: Iterable[str]) -> Targets:
 
 
 def _hint_for_file(text: str) -> str:
-    """Return a hint how to name an agent in the file, if `text` is the path of a Python file."""
+    """Return a hint how to name an agent in a Python file, if `text` is the path of such a file. Otherwise return an
+    empty text."""
     path = Path(text)
     return f"; for an agent in that file, write {path.stem}:NAME" if path.suffix == ".py" and path.is_file() else ""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTarget:
-    """One agent, or a server with several agents."""
+    """Target that is one agent, or a server with several agents."""
 
     text: str
     """Target as the user wrote it, without a user and password."""
     name: str | None
     """Name of the agent; None means all agents of the server."""
     entry: Mapping[str, Any]
-    """Settings of the agent, as in `agents` of the settings."""
+    """Settings of the agent, in the form of an entry of `agents` in the settings."""
     secrets: Sequence[str] = ()
-    """Values that must not be shown."""
+    """Secrets in the settings of the agent, such as values of headers, which no output may contain."""
 
     @property
     def url(self) -> str | None:
@@ -87,8 +90,8 @@ class AgentTarget:
 
 
 def configured_agents(config: Path | None) -> Mapping[str, Mapping[str, Any]]:
-    """Return the agents that a name alone can select: those of the file `config` (by default ./babelgate.yaml), and the
-    demo agents. Raises CliError."""
+    """Return the settings of the agents that a name alone can select: those of the file `config` (None:
+    ./babelgate.yaml, if it exists), and the demo agents. Raises CliError for an invalid file."""
     path = FILE if config is None and FILE.is_file() else config
     found: Mapping[str, Any] = {}
     try:
@@ -103,10 +106,10 @@ def configured_agents(config: Path | None) -> Mapping[str, Mapping[str, Any]]:
 def read_agent(
     text: str, configured: Mapping[str, Mapping[str, Any]], headers: Mapping[str, str] | None = None
 ) -> AgentTarget:
-    """Parse a target of `read_targets`, or the name of a configured agent.
+    """Parse a target in a form of `read_targets`, or the name of an agent in `configured`.
 
     `headers` are sent to the agent's server in addition to configured ones, and so are a user and password in the URL.
-    Raises CliError.
+    Raises CliError for any other text.
     """
     source = _source_of(text)
     text, headers = hide_credentials(text), {**credentials_header(source), **(headers or {})}
@@ -134,8 +137,8 @@ def _source_of(text: str) -> str:
 
 
 def read_header(text: str) -> tuple[str, str]:
-    """Parse `Name: value` of --header, and return the name and the value. Raises CliError without the text, because the
-    text may be only the secret value."""
+    """Parse the `Name: value` of an option `--header`, and return the name and the value. Raises CliError for any other
+    form. The error does not quote the text, which may be only the secret value."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon:
         raise CliError("--header: give NAME: VALUE", code=USAGE)

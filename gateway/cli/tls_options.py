@@ -13,7 +13,7 @@ _Path: Final = click.Path(path_type=Path)
 
 
 def _trust(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Load the certificates in the file of `--ca`. Raises CliError."""
+    """Load the certificates in the file of `--ca`. Raises CliError if the file cannot be used."""
     if path is not None:
         from babelgate.gateway.cli.trust import trust_file
 

@@ -1,4 +1,4 @@
-"""`babelgate export` and `babelgate import`: threads from one database to another."""
+"""`babelgate export` and `babelgate import`: copy threads from one database to another by a file."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _STDIO: Final = Path("-")
 _OTHERS: Final = "items, assistants and crons"
 _PERIOD: Final = 2.0
-"""Seconds between lines of progress. On a terminal the line is updated ten times as often."""
+"""Seconds between two lines of progress. Chosen. On a terminal the line is updated ten times as often."""
 
 
 def export_threads(
@@ -49,9 +49,12 @@ def export_threads(
     config: Path | None,
     database: str | None,
 ) -> int:
-    """Export the matching threads to a file and return the exit code: 1 if a thread was left out. Threads with an
-    active run are left out, unless `active`. `config` and `database` select the database as in `load_settings`. Raises
-    CliError."""
+    """Export the matching threads to the file `out`, and return the exit code: 1 if a thread was left out. Raises
+    CliError if the file cannot be written or the database cannot be read.
+
+    Threads with an active run are left out, unless `active`. `config` and `database` select the database as in
+    `load_settings`.
+    """
     selection = ThreadSelection(
         owners=frozenset(owners),
         threads=frozenset(each.lower() for each in threads),
@@ -106,8 +109,11 @@ class _Imported:
 
 
 def import_threads(path: Path, config: Path | None, database: str | None) -> int:
-    """Import threads from a file and return the exit code: 1 if there was a conflict. `config` and `database` select
-    the database as in `load_settings`. Raises CliError."""
+    """Import threads from the file `path`, and return the exit code: 1 if there was a conflict. Raises CliError if the
+    file cannot be read or is no valid export.
+
+    `config` and `database` select the database as in `load_settings`.
+    """
     settings = load_settings(config, database)
     set_up_logging("error")
     done = _Imported()
@@ -176,7 +182,8 @@ async def _import(settings: Settings, file: BinaryIO, done: _Imported) -> None:
 
 
 async def _write(written: "asyncio.Future[T]") -> T:
-    """Return the result of a write. Raises FaultError conflict, and TransferError for every other error."""
+    """Wait for a write to the journal, and return its result. Raises FaultError for a conflict, and TransferError for
+    every other fault."""
     try:
         return await written
     except FaultError as error:
@@ -186,7 +193,8 @@ async def _write(written: "asyncio.Future[T]") -> T:
 
 
 def _read_member(option: str) -> tuple[str, object]:
-    """Parse `KEY=VALUE`. The value is JSON, or a text if it cannot be parsed."""
+    """Parse `KEY=VALUE` of the option `--metadata`. The value is parsed as JSON, or is a text if it is not JSON. Raises
+    CliError for any other form."""
     name, equals, value = option.partition("=")
     if not name or not equals:
         raise CliError(f"--metadata {option}: give KEY=VALUE", code=USAGE)
@@ -205,7 +213,8 @@ def _open_blobs(settings: Settings) -> Blobs:
 
 @contextmanager
 def _open_to_write(out: Path) -> Generator[BinaryIO]:
-    """Yield the file to write. It gets its name once it is complete."""
+    """Yield a stream whose content replaces the file `out` once it is complete. `-` is stdout. Raises CliError if it
+    cannot be written."""
     if out == _STDIO:
         yield sys.stdout.buffer
         return
@@ -228,7 +237,8 @@ def _open_to_write(out: Path) -> Generator[BinaryIO]:
 
 @contextmanager
 def _open_to_read(path: Path) -> Generator[BinaryIO]:
-    """Yield the file to read. A file is read twice, so stdin is first copied to a temporary file."""
+    """Yield a stream of the file, or of stdin for `-`. The stream is read twice, so stdin is first copied to a
+    temporary file. Raises CliError if it cannot be read."""
     try:
         if path == _STDIO:
             with tempfile.TemporaryFile() as spool:
@@ -243,12 +253,12 @@ def _open_to_read(path: Path) -> Generator[BinaryIO]:
 
 
 def _count(**numbers: int) -> str:
-    """Return the numbers that are not 0, with their names."""
+    """Return a text with the numbers that are not 0 and their names, such as `3 threads, 2 files`."""
     return ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
 
 
 class _Progress:
-    """Progress on stderr: a line every few seconds; on a terminal one line that is updated."""
+    """Display of the progress on stderr: a line every two seconds; on a terminal one line that is updated."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()

@@ -9,7 +9,8 @@ from babelgate.gateway.cli.errors import USAGE, CliError
 
 
 def trust_file(path: Path) -> None:
-    """Make all connections of this command trust the certificates in a file. Raises CliError."""
+    """Make all connections of this command trust the certificates in a file. Raises CliError if the file cannot be read
+    or has no certificates."""
     try:
         ssl.create_default_context(cafile=path)
     except ssl.SSLError:
@@ -22,7 +23,8 @@ def trust_file(path: Path) -> None:
 
 def present_certificate(cert: Path | None, key: Path | None) -> None:
     """Make all connections of this command present a client certificate to servers that request one. Without `key`, the
-    private key is in the file of the certificate. Raises CliError."""
+    private key is in the file of the certificate. Raises CliError for a file that cannot be used, and for a key without
+    a certificate."""
     if cert is None:
         raise CliError("--client-key needs --client-cert, the certificate of the key", code=USAGE)
     files = cert.absolute(), None if key is None else key.absolute()

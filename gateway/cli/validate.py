@@ -12,8 +12,11 @@ from babelgate.gateway.settings.model import schema
 
 
 def validate_file(argument: Path | None, config: Path | None) -> None:
-    """Print a line for every doubtful setting. The file is the argument, or else that of the option `--config` or its
-    variable. Raises CliError with a line for every mistake."""
+    """Check a configuration file, and print a warning for each doubtful setting. Raises CliError with a line for each
+    mistake.
+
+    The file is the `argument`, or that of the option `--config` or its environment variable, or ./babelgate.yaml.
+    """
     source = click.get_current_context().get_parameter_source("config")
     if argument is not None and source is ParameterSource.COMMANDLINE:
         raise CliError("the file is given twice: give FILE or --config", code=USAGE)

@@ -1,4 +1,4 @@
-"""`babelgate webhooks`: list webhooks that have not received everything, and start failed ones again."""
+"""`babelgate webhooks`: list webhooks with undelivered events, and retry failed ones."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,8 +24,10 @@ _HEADINGS: Final = ("OWNER", "TASK", "WEBHOOK", "HOST", "FAILED", "STATE", "LAST
 
 
 def show_webhooks(config: Path | None, database: str | None) -> None:
-    """Print a table of pending and given-up webhooks. `config` and `database` select the database as in
-    `load_settings`. Raises CliError."""
+    """Print a table of the webhooks that are pending or were given up. Raises CliError if the database cannot be read.
+
+    `config` and `database` select the database as in `load_settings`.
+    """
     settings = load_settings(config, database)
     with connect_to_read(settings) as connection:
         try:
@@ -44,7 +46,8 @@ def show_webhooks(config: Path | None, database: str | None) -> None:
 
 
 def _cells(hook: ListedWebhook, tries: int) -> Sequence[str]:
-    """Return the cells of a row. The URL is shown as its host, because it may contain secrets."""
+    """Return the cells of a webhook's row in the table. `tries` is the maximum number of tries. Only the host of the
+    URL is shown, because a URL may contain secrets."""
     cells = (
         hook.owner,
         hook.task_id,
@@ -68,8 +71,12 @@ def _format_time(at: int) -> str:
 
 
 def retry(wanted: str, config: Path | None, database: str | None) -> None:
-    """Start failed webhooks again, from where their delivery stopped. `wanted` is the id of a webhook or a task, or
-    ALL. `config` and `database` select the database as in `load_settings`. Raises CliError."""
+    """Make failed webhooks continue where their delivery stopped. Raises CliError if there is no failed webhook with
+    this id, or if a gateway uses the database.
+
+    `wanted` is the id of a webhook or a task, or `all` (`ALL`). `config` and `database` select the database as in
+    `load_settings`.
+    """
     settings = load_settings(config, database)
     set_up_logging("error")
     with connect_to_read(settings):

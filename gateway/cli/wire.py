@@ -20,9 +20,9 @@ from babelgate.conformance.wire.exchange import Exchange, Redactor, SseFrame
 from babelgate.conformance.wire.sse import SseParser
 
 BODY: Final = 2**20
-"""Maximum number of recorded bytes of a body, or of all events of a stream."""
+"""Maximum number of bytes that are recorded of a body, or of all events of a stream. Chosen."""
 EXCHANGES: Final = 1000
-"""Maximum number of recorded exchanges."""
+"""Maximum number of recorded exchanges. Chosen: later ones are only counted."""
 
 
 class WireRecorder:
@@ -52,8 +52,11 @@ class WireRecorder:
             exchange.begin(response)
 
     def as_json(self, gateway: str, hidden: Sequence[Mapping[str, str]], secrets: Iterable[str]) -> JsonObject:
-        """Return the exchanges as JSON. `gateway` is its URL. The values of the headers in `hidden` and all `secrets`
-        are redacted."""
+        """Return the recorded exchanges as JSON. `gateway` is the URL of the command's gateway, by which its calls are
+        recognized.
+
+        The values of the headers named in `hidden`, and all `secrets`, are redacted.
+        """
         secrets = list(secrets)
         # A secret may be repeated inside JSON.
         hide = _Hide({name.lower() for each in hidden for name in each}, [*secrets, *map(_escape, secrets)])
@@ -82,14 +85,14 @@ class _Hide:
         return [[name, "[redacted]" if name.lower() in self._headers else value] for name, value in redacted]
 
     def text(self, text: str, *, is_cut: bool = False) -> str:
-        """Return the text without secrets. If the text was cut, its end is removed, because it may be a part of a
-        secret."""
+        """Return the text without secrets. If the text was cut (`is_cut`), its end is removed, too, because it may be
+        the beginning of a secret."""
         text = self._redact.text(text)
         return text[: -self._longest or None] if is_cut else text
 
 
 class _RecordedExchange:
-    """Recording of one exchange."""
+    """Recording of one HTTP request and its response."""
 
     def __init__(self, request: httpx.Request, body: bytes, began: float) -> None:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]

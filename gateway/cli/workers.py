@@ -1,8 +1,8 @@
-"""Workers: gateways that serve one port together, each a process and a node of one cluster.
+"""Workers: gateways that serve one port together. Each is a process, and a node of one cluster.
 
-The process that was started serves nothing itself. It starts the workers, restarts one that has ended, and forwards the
-signals that end all. It forks, so imported modules are in memory once. Therefore it has no threads: a forked process
-would lack them, but have their locks.
+The first process serves nothing itself. It starts the workers, restarts one that has ended, and forwards the signals
+that end all. It forks, so imported modules are in memory once. Therefore it has no threads: a forked process would lack
+them, but have their locks.
 """
 
 import ctypes
@@ -35,24 +35,29 @@ from babelgate.gateway.telemetry.folder import private_folder
 log = logging.getLogger("babelgate.workers")
 
 _EARLY_END: Final = 10.0
-"""Seconds after its start within which the end of a worker counts as early."""
+"""Seconds after its start within which the end of a worker counts as early. Chosen."""
 _MAX_EARLY_ENDS: Final = 5
-"""Number of early ends in a row after which a worker is not started again."""
+"""Number of early ends in a row after which a worker is not started again. Chosen."""
 _RESTART_DELAY: Final = 0.5
-"""Seconds before a worker is started again after an early end; doubled each time."""
+"""Seconds until a worker is started again after an early end. They are doubled after each further early end. Chosen."""
 _KILL_DELAY: Final = 2.0
-"""Seconds after which a worker that should have ended is killed. Chosen, not measured."""
+"""Seconds after `shutdown.grace`, or after a second signal, until a worker that has not ended is killed. Chosen, not
+measured."""
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 _SET_PDEATHSIG: Final = 1
-"""PR_SET_PDEATHSIG in linux/prctl.h."""
+"""Number of the option PR_SET_PDEATHSIG in linux/prctl.h, by which a worker gets a signal when its parent ends."""
 
 Work = Callable[[Settings, Callable[[str], None], bool], object]
-"""Function that serves until a signal arrives. It passes the text to show to its second argument once callers can
-connect. The third one is true if the configuration must be read again, because the other workers have reloaded it."""
+"""Function that serves until a signal arrives, in a worker.
+
+It calls its second argument with the text to show, once callers can connect. The third argument is true if the other
+workers have reloaded the configuration, so that it must be read again.
+"""
 
 
 def serve_by_workers(settings: Settings, work: Work) -> None:
-    """Serve with several workers until a signal arrives. Raises CliError."""
+    """Serve with `settings.workers` processes until a signal arrives. Each calls `work`. Raises CliError on another
+    system than Linux, and if no worker starts or one ends again and again."""
     if sys.platform != "linux":
         raise CliError(
             "workers: only Linux shares a port out among processes. Elsewhere start several gateways with "
@@ -78,15 +83,15 @@ def serve_by_workers(settings: Settings, work: Work) -> None:
 class _Worker:
     number: int
     pid: int = 0
-    """Process id; 0 if the worker does not run."""
+    """Process id; 0 if the worker is not running."""
     born: float = 0.0
     """Time of the last start, in seconds of the monotonic clock."""
     due: float | None = None
     """Time of the next start, in seconds of the monotonic clock; None if no start is due."""
     early_ends: int = 0
-    """Number of early ends in a row."""
+    """Number of early ends in a row (`_EARLY_END`)."""
     output: bytearray = field(default_factory=bytearray)
-    """Text that the worker wants to show."""
+    """Text that the worker has sent, to be shown on stdout once all workers are ready."""
     is_ready: bool = False
 
     def __str__(self) -> str:
@@ -101,8 +106,8 @@ class _Supervisor:
         places: Sequence[socket.socket],
         bury_metrics: Callable[[int], None] | None = None,
     ) -> None:
-        """Create the supervisor. `places` are the sockets that reserve ports. `bury_metrics` removes the gauges of a
-        process that has ended; None if there are no metrics."""
+        """Create the supervisor. `places` are the sockets that reserve the ports. `bury_metrics` removes the gauges of
+        a process that has ended; None if there are no metrics."""
         self._settings = settings
         self._work = work
         self._places = places
@@ -112,14 +117,16 @@ class _Supervisor:
         self._signals: list[int] = []
         self._stopping = False
         self._is_reloaded = False
-        """True after the first SIGHUP."""
+        """True after the first SIGHUP, so that workers that start later read the configuration again."""
         self._kill_at: float | None = None
-        """Time at which workers that have not ended are killed, in seconds of the monotonic clock."""
+        """Time at which workers that have not ended are killed, in seconds of the monotonic clock; None if no stop is
+        requested."""
         self._shown = False
         self._problem: CliError | None = None
 
     def run(self) -> None:
-        """Run the workers until a signal stops all of them. Raises CliError."""
+        """Start and restart the workers until a signal stops all of them. Raises CliError if no worker starts, or if
+        one ends again and again."""
         gc.collect()
         gc.freeze()  # memory that the collector does not touch is not copied
         with self._watch_signals(), self._selector:
@@ -152,8 +159,11 @@ class _Supervisor:
                 signal.set_wakeup_fd(-1)
 
     def _read(self, worker: _Worker | None, descriptor: int) -> None:
-        """Read the text that a worker writes until callers can connect to it. Without a worker, the descriptor is that
-        of signals: a signal only wakes the loop."""
+        """Read a descriptor that is ready. A worker writes its text and closes the descriptor once callers can connect
+        to it.
+
+        Without a worker, the descriptor is that of signals: it is only emptied.
+        """
         data = os.read(descriptor, 2**16)
         if worker is None or data:
             if worker is not None:
@@ -191,7 +201,8 @@ class _Supervisor:
                 os.kill(worker.pid, signal.SIGHUP)
 
     def _stop(self) -> None:
-        """Stop all workers. After a second call they end within a second."""
+        """Stop all workers, and kill those that have not ended by the deadline. A second call shortens the deadline to
+        two seconds."""
         self._kill_at = time.monotonic() + (
             _KILL_DELAY if self._stopping else self._settings.shutdown.grace + _KILL_DELAY
         )
@@ -265,7 +276,7 @@ class _Supervisor:
     # End
 
     def _kill_late(self) -> None:
-        """Kill workers that did not end within the grace. Something in them blocks all of their threads."""
+        """Kill the workers that did not end by the deadline, because something in them blocks all of their threads."""
         if self._kill_at is None or time.monotonic() < self._kill_at:
             return
         self._kill_at = None

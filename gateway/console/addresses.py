@@ -1,4 +1,4 @@
-"""Internal addresses in the exchanges with agents' servers, which only operators see."""
+"""Filter of internal addresses in recorded exchanges with agents' servers: only operators see these addresses."""
 
 import ipaddress
 import re
@@ -7,21 +7,23 @@ from typing import Final
 from urllib.parse import urlsplit
 
 HIDDEN: Final = "***"
-"""Text in place of an address."""
+"""Text that replaces a hidden address."""
 _AUTHORITY: Final = re.compile(
     r"""((?::|%3A)(?:\\?/|\\u002f|%2F){2})(?:(?!\\|%2F|%3F|%23)[^\s/?#"'<>,;(){}|`])+""", re.IGNORECASE
 )
-"""Authority of a URL (RFC 3986, 3.2), also if JSON or another URL has escaped it. Group 1 is the text before it."""
+"""Authority of a URL (RFC 3986, 3.2), also if the URL is escaped in JSON or in another URL. Group 1 is the text before
+it."""
 _INNER: Final = re.compile(r"[\w.-]")
-"""Character of a host's name."""
+"""Character that can be part of a host name, so that the text around it is a longer name."""
 _IPV4: Final = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\.\d)(:\d{1,5})?")
 
 
 class AddressFilter:
-    """Replaces the hosts of all URLs, the addresses of agents' servers, and internal IPv4 addresses in texts."""
+    """Filter that replaces addresses in texts: the hosts of all URLs, the names of agents' servers, and internal IPv4
+    addresses."""
 
     def __init__(self, urls: Iterable[str]) -> None:
-        """Create the filter. `urls` are those of agents' servers."""
+        """Create the filter. `urls` are those of agents' servers, whose names are hidden outside of URLs, too."""
         names = {name.lower() for url in urls for name in _names_of(url)}
         self._names = sorted(names, key=len, reverse=True)
 
@@ -33,13 +35,15 @@ class AddressFilter:
         return _IPV4.sub(_hide_internal, text)
 
     def hide_headers(self, headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return headers without addresses. The value of Host is one."""
+        """Return headers with `***` in place of each address. The whole value of `Host` is an address."""
         return [(name, HIDDEN if name.lower() == "host" else self.hide(value)) for name, value in headers]
 
 
 def _names_of(url: str) -> Iterable[str]:
-    """Yield the texts that name the host of a URL. A word such as `agent` is a name only together with a port,
-    because it is also a word of messages."""
+    """Yield the texts that name the host of a URL: with its port, and alone if it has a dot or colon.
+
+    A single word such as `agent` is hidden only together with a port, because messages may contain the word.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -54,7 +58,7 @@ def _names_of(url: str) -> Iterable[str]:
 
 
 def _hide_name(text: str, name: str) -> str:
-    """Return a text without a name, in lower or upper case, where it is not a part of a longer name."""
+    """Return a text in which a name, in any case, is replaced where it is not a part of a longer name."""
     lower, pieces, end, at = text.lower(), list[str](), 0, -1
     if len(lower) != len(text):  # some letters are longer in lower case: their positions would not match
         lower = text

@@ -1,4 +1,4 @@
-"""Agents, as the console shows them: what they are, how they are, and how busy."""
+"""Console API for agents: their descriptions, the states of their servers, and how many runs they have."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,28 +23,29 @@ from babelgate.gateway.storage.administration import DisabledAgent
 from babelgate.gateway.storage.run_summaries import RunCount
 
 _DAY: Final = 86_400_000_000
-"""Microseconds of a day."""
+"""Length of a day, in microseconds."""
 _GRAPHS: Final = "babelgate.gateway.agents.langgraph."
-"""Package of agents that are graphs. It is imported only if there are any."""
+"""Prefix of the modules whose classes are agents that are graphs. They are recognized by name, so that LangGraph need
+not be imported."""
 _UNAVAILABLE: Final = "The agent cannot be called. The log of the gateway has the reason."
 
 Checks = Callable[[str], Sequence[JsonObject]]
-"""Function that returns the newest checks of an agent, by its name."""
+"""Function that returns the newest finished checks of an agent by its name, as the API shows them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Activity:
-    """Runs of all agents."""
+    """Numbers of runs of all agents in the last day, for one caller."""
 
     counts: Mapping[str, RunCount]
     is_partial: bool
-    """True if the runs are too many to be counted."""
+    """True if there are too many runs to count them all."""
     is_operator: bool
-    """True if the caller may see URLs and reasons."""
+    """True if the caller is an operator, who may see URLs and the reasons of failures."""
 
 
 class AgentOverviewHandlers(Handlers):
-    """Handlers of agents."""
+    """HTTP handlers of the console for agents."""
 
     def __init__(
         self, hub: GatewayHub, guarded_hub: GuardedHub, checks: Checks = lambda _: (), clock: Clock | None = None
@@ -55,7 +56,8 @@ class AgentOverviewHandlers(Handlers):
         self._clock = clock or Clock()
 
     async def list_agents(self, request: AnyRequest) -> Response[Any]:
-        """List the agents that the caller can discover, or the one of the path. Raises forbidden, invalid."""
+        """List the agents that the caller can discover, or the one of the path. Raises forbidden if the policy does not
+        allow it, and invalid for a query parameter."""
         Parameters(request)
         who = caller(request)
         names = [info.name for info in self._guarded_hub.agents(who.principal)]
@@ -66,12 +68,12 @@ class AgentOverviewHandlers(Handlers):
         return json_response(encode_page(items, None))
 
     async def get_agent(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Return one agent. Raises forbidden, not_found."""
+        """Return one agent. Raises forbidden if the policy does not allow it, and not_found for an unknown agent."""
         info = self._guarded_hub.agent(caller(request).principal, name)
         return json_response(self._encode(self._hub.registry.get(info.name), await self._read_activity(request)))
 
     async def _read_activity(self, request: AnyRequest) -> _Activity:
-        """Read the runs of the last day: the caller's, or those of all owners for an operator."""
+        """Count the runs of the last day by agent: those of the caller, or those of all owners for an operator."""
         since, operates = self._clock.now() - _DAY, is_operator(request)
         if operates:
             counts, is_partial = await self._hub.overview.count_runs(None, since)
@@ -129,7 +131,7 @@ class AgentOverviewHandlers(Handlers):
 
 
 def _kind_of(registered: RegisteredAgent) -> str:
-    """Return what an agent is: `server`, `graph` or `python`."""
+    """Return the kind of an agent: `server` behind a URL, or `graph` or `python` in this process."""
     agent, settings = registered.agent, registered.settings
     if isinstance(agent, ServerPool) or registered.detect is not None or registered.server is not None:
         return "server"
@@ -139,7 +141,8 @@ def _kind_of(registered: RegisteredAgent) -> str:
 
 
 def _protocol_of(registered: RegisteredAgent) -> str | None:
-    """Return the protocol names of an agent's servers, or None for an agent in this process."""
+    """Return the protocol names of an agent's servers, separated by commas. Return None for an agent in this process,
+    and if the protocol is not known."""
     agent, settings = registered.agent, registered.settings
     if isinstance(agent, ServerPool) and agent.protocols:
         return ", ".join(agent.protocols)

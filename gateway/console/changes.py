@@ -1,4 +1,4 @@
-"""Stream of hints about changes. A page reads again what a hint names."""
+"""Event stream with hints about changed threads, runs, agents and jobs. The page requests what a hint names again."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -20,20 +20,20 @@ from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.change_feed import HintStream
 
 _HEARTBEAT: Final = 15.0
-"""Seconds between heartbeats of a silent stream."""
+"""Seconds of silence after which the stream sends a heartbeat. Chosen."""
 _FOLLOWS: Final = b": following\n\n"
 
 
 class ChangeHandlers(Handlers):
-    """Handler of the change stream."""
+    """HTTP handler of the console's event stream."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub) -> None:
         self._hub = hub
         self._guarded_hub = guarded_hub
 
     async def follow_changes(self, request: AnyRequest) -> Response[Any]:
-        """Stream hints about the caller's rows. With `all`, an operator gets those of all owners. Raises forbidden,
-        invalid."""
+        """Stream hints about the caller's rows. With `all`, an operator gets those of all owners. Raises forbidden if
+        the caller may not, and invalid for a wrong query parameter."""
         if Parameters(request, "all").flag("all"):
             need_operator(request)
             stream = self._hub.changes.open(None, is_operator=True)
@@ -44,7 +44,7 @@ class ChangeHandlers(Handlers):
 
 
 async def _frames(stream: HintStream) -> AsyncIterator[bytes]:
-    """Yield a comment once hints are no longer missed, then one frame for each hint."""
+    """Yield the frames of the event stream: a comment once the subscription is active, then one for each hint."""
     with stream:
         yield _FOLLOWS
         async with aclosing(stream.read()) as hints:

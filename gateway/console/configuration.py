@@ -1,4 +1,4 @@
-"""The settings in force for operators: each value with its source, and no secret."""
+"""Console API for the settings in force: each value with its source, without secrets, for operators."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
@@ -17,13 +17,13 @@ _API: Final = "administration API"
 
 
 class SettingHandlers(Handlers):
-    """Handlers of the settings in force."""
+    """HTTP handlers of the console for the settings in force."""
 
     def __init__(self, port: GatewayPort) -> None:
         self._port = port
 
     async def list_settings(self, request: AnyRequest) -> Response[Any]:
-        """Return the settings in force, for operators. Raises forbidden."""
+        """Return the settings in force, for operators. Raises forbidden for any other caller."""
         need_operator(request)
         added = {f"agents.{name}": _API for name in self._port.added_agents()}
         rows = list_settings(self._port.settings(), {**self._port.sources(), **added})
@@ -31,10 +31,10 @@ class SettingHandlers(Handlers):
 
 
 def list_settings(settings: Settings, sources: Mapping[str, str]) -> Iterator[JsonObject]:
-    """Yield each value of the settings with its key and its source. `sources` are those of the values that are no
-    defaults, by key.
+    """Yield each value of the settings with its key and its source, without secrets.
 
-    An owner of API keys is shown as a number, because an owner and its key may have been swapped.
+    `sources` has the sources of the values that are not defaults, by key. An owner of API keys is shown as a number,
+    because an owner and its key may have been swapped.
     """
     owners = {f"keys.entry {number}": f"keys.{owner}" for number, owner in enumerate(settings.keys, 1)}
     for key, value in _leaves("", redact(settings)):
@@ -44,7 +44,7 @@ def list_settings(settings: Settings, sources: Mapping[str, str]) -> Iterator[Js
 
 
 def _leaves(key: str, value: object) -> Iterator[tuple[str, object]]:
-    """Yield each value that is no section, with its key. A list and an empty mapping are values."""
+    """Yield each value below a section, with its full key. A list or an empty mapping is one value."""
     if isinstance(value, Mapping) and value:
         for name, each in cast("Mapping[str, object]", value).items():
             yield from _leaves(f"{key}.{name}" if key else name, each)
@@ -53,8 +53,10 @@ def _leaves(key: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 def _remove_secrets(value: object) -> tuple[object, bool]:
-    """Return a redacted value without its secrets, and True if there were any. Nothing shows how many, or how long
-    they are."""
+    """Return a redacted value without its secrets, and True if there were any.
+
+    The result does not show how many secrets there are, or how long they are.
+    """
     if value == HIDDEN:
         return None, True
     if isinstance(value, Mapping):
@@ -70,7 +72,8 @@ def _remove_secrets(value: object) -> tuple[object, bool]:
 
 
 def _find_source(key: str, sources: Mapping[str, str]) -> str | None:
-    """Return the source of a value: its own, or that of the nearest section or entry that was set as a whole."""
+    """Return the source of the value with this key: its own, or that of the nearest section that was set as a whole.
+    Return None for a default."""
     while key:
         if key in sources:
             return sources[key]

@@ -1,4 +1,4 @@
-"""Exchanges of a run with the server of its agent, as the console shows them."""
+"""Console API for the recorded HTTP exchanges of a run with the server of its agent."""
 
 import re
 from bisect import bisect_left
@@ -26,7 +26,7 @@ from babelgate.gateway.port import GatewayPort
 
 Pieces = Sequence[tuple[float, bytes]]
 _BETWEEN: Final = re.compile(rb"\r?\n\r?\n")
-"""End of a server-sent event."""
+"""Empty line that ends a server-sent event."""
 _STREAM: Final = "text/event-stream"
 _OFF: Final = "Exchanges are not recorded: set console.wire to failures or all."
 _IN_PROCESS: Final = "The agent of this run is in this process, so there is no exchange with a server."
@@ -39,7 +39,7 @@ _GONE: Final = (
 
 
 class ExchangeHandlers(Handlers):
-    """Handlers of a run's exchanges."""
+    """HTTP handlers of the console for a run's recorded exchanges."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> None:
         self._hub = hub
@@ -48,7 +48,7 @@ class ExchangeHandlers(Handlers):
 
     async def list_exchanges(self, request: AnyRequest, run_id: FromPath[str]) -> Response[Any]:
         """List the exchanges of a run, the oldest first. An operator gets those of other owners' runs, too. Raises
-        forbidden, not_found."""
+        forbidden if the policy does not allow it, and not_found for an unknown run."""
         run, recorder = await self._find(request, read_id(run_id, "Run"))
         addresses = self._address_filter(request, recorder)
         items = [] if recorder is None else [_encode_summary(each, addresses) for each in recorder.exchanges]
@@ -60,8 +60,8 @@ class ExchangeHandlers(Handlers):
         return json_response(body)
 
     async def get_exchange(self, request: AnyRequest, run_id: FromPath[str], number: FromPath[str]) -> Response[Any]:
-        """Return one exchange of a run that the caller may read, with its headers and bodies. Raises forbidden,
-        not_found."""
+        """Return one exchange of a run that the caller may read, with its headers and bodies. Raises not_found if it is
+        not in memory, and forbidden for an operator who may not read the run."""
         run, recorder = await self._find(request, read_id(run_id, "Run"))
         found = None if recorder is None else next((x for x in recorder.exchanges if str(x.number) == number), None)
         if found is None:
@@ -80,8 +80,11 @@ class ExchangeHandlers(Handlers):
         return console.wire if console.enabled else "off"
 
     async def _find(self, request: AnyRequest, run_id: str) -> tuple[Run | None, ExchangeRecorder | None]:
-        """Return a run and its recorder. The run is None if the caller may not read it, but is an operator. Raises
-        forbidden, not_found."""
+        """Return a run and the recorder of its exchanges. An operator gets the recorder also for a run that the caller
+        may not read: then the run is None.
+
+        Raises forbidden if the policy does not allow the call, and not_found for an unknown run.
+        """
         principal, exchanges = caller(request).principal, self._hub.engine.exchanges
         try:
             summary = await self._guarded_hub.overview.run(principal, run_id)
@@ -95,7 +98,7 @@ class ExchangeHandlers(Handlers):
         return summary.run, exchanges.find(key, run_id)
 
     def _address_filter(self, request: AnyRequest, recorder: ExchangeRecorder | None) -> AddressFilter | None:
-        """Return the filter of internal addresses, or None for an operator, who sees them."""
+        """Return the filter that hides internal addresses from the caller, or None for an operator."""
         if is_operator(request):
             return None
         urls = [] if recorder is None else [exchange.url for exchange in recorder.exchanges]
@@ -145,13 +148,14 @@ def _show(text: str, addresses: AddressFilter | None) -> str:
 
 
 def is_stream(exchange: RecordedExchange) -> bool:
-    """Return True if the response is a stream of server-sent events."""
+    """Return True if the response of an exchange is a stream of server-sent events."""
     names = {name.lower(): value for name, value in exchange.response_headers}
     return names.get("content-type", "").lower().startswith(_STREAM)
 
 
 def encode_exchange(exchange: RecordedExchange, addresses: AddressFilter | None = None) -> JsonObject:
-    """Return an exchange in the form of the report of `babelgate check`. `addresses` removes internal addresses."""
+    """Return an exchange in the form in which the report of `babelgate check` has it. `addresses` hides internal
+    addresses; None shows them."""
     sent, received = exchange.bodies()
 
     def headers(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
@@ -183,13 +187,14 @@ def encode_exchange(exchange: RecordedExchange, addresses: AddressFilter | None 
 
 
 def _text(pieces: Pieces, body: RecordedBody) -> str:
-    """Return a body as text. The rest of a longer one is named by its size."""
+    """Return a recorded body as text. If it was cut, its whole size is appended."""
     text = b"".join(piece for _, piece in pieces).decode("utf-8", errors="backslashreplace")
     return f"{text}… ({body.size} bytes)" if body.is_cut else text
 
 
 def split_events(pieces: Pieces) -> Iterator[tuple[float, str]]:
-    """Yield the server-sent events of a body, each with the time of its last byte."""
+    """Yield the server-sent events of a body, each with the time at which its last byte arrived, in seconds. `pieces`
+    are the received pieces with their times."""
     whole = b"".join(piece for _, piece in pieces)
     ends = list(accumulate(len(piece) for _, piece in pieces))
     start = 0

@@ -1,4 +1,4 @@
-"""Access to the console: the checks of every request to its API, and who is an operator."""
+"""Access to the console: the checks of every request to its API, and the check that a caller is an operator."""
 
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, Protocol, cast
@@ -15,10 +15,10 @@ from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.auditor import NO_AUDITOR, Auditor
 
 IsOwnOrigin = Callable[[MutableMapping[str, Any], Mapping[bytes, bytes]], bool]
-"""Returns True if the Origin of a request, by its scope and headers, is that of the gateway itself."""
+"""Function that returns True if the Origin of a request, given its scope and headers, is that of the gateway itself."""
 
 GATE: Final = "console_gate"
-"""Key of the `ConsoleGate` in the state of a request. It is not in the hooks, because hooks hold no state."""
+"""Name of the `ConsoleGate` in the state of a request. The hooks find it there, because hooks hold no state."""
 _OFF: Final = "The console is off: set console: true in the settings."
 _FOREIGN: Final = (
     "Origin: the console's API accepts requests only from the console's own page. Other pages must use a protocol of "
@@ -29,22 +29,22 @@ _ELSEWHERE: Final = (
     "of agents."
 )
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-"""Methods that change nothing."""
+"""Methods of requests that change nothing."""
 
 
 class OperatorAddress(Protocol):
-    """Separate address on which operators use the console."""
+    """Separate address (`admin.listen`) on which operators use the console."""
 
     callers: tuple[str, int] | None
-    """Address on which the protocols are served."""
+    """Host and port on which the protocols are served; None if they are not known."""
 
     def is_called(self, scope: MutableMapping[str, Any]) -> bool:
-        """Return True if a request has arrived on this address."""
+        """Return True if the request with this ASGI scope has arrived on this address."""
         ...
 
 
 class ConsoleGate:
-    """Checks of requests to the console."""
+    """Access checks of requests to the console."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class ConsoleGate:
         auditor: Auditor = NO_AUDITOR,
         operator_address: OperatorAddress | None = None,
     ) -> None:
-        """Create the gate. `settings` returns the current settings. `auditor` receives the refused calls.
-        `operator_address` is the only address on which callers are operators; by default they are on every address."""
+        """Create the gate. `settings` returns the current settings. `auditor` receives the refused requests. On an
+        `operator_address`, callers can be operators; if it is None, they can be on every address."""
         self._settings = settings
         self._policy = policy
         self._is_own_origin = is_own_origin
@@ -64,18 +64,19 @@ class ConsoleGate:
 
     @property
     def console(self) -> ConsoleSettings:
-        """The current settings of the console."""
+        """Current settings of the console."""
         return self._settings().console
 
     def check_path(self, path: str) -> None:
-        """Raise not_found for a path of the console, with any method, if the console is off. Raises not_found."""
+        """Check that the console is on if a path belongs to it. Raises not_found, for any method."""
         if not self.console.enabled and is_switched(path):
             raise FaultError(FaultCode.NOT_FOUND, _OFF)
 
     def check_request(self, request: AnyRequest) -> None:
-        """Raise an error for a request that a page of another origin may have sent. Raises forbidden, invalid.
+        """Check that a request was not sent by a page of another origin. Raises forbidden if it was, and invalid for a
+        change without the content type of JSON.
 
-        A request that changes something needs JSON, which a form of another page cannot send.
+        A request that changes something needs the content type of JSON, which a form of another page cannot send.
         """
         headers = dict(request.scope["headers"])
         has_own_origin = b"origin" not in headers or self._is_own_origin(request.scope, headers)  # type: ignore[arg-type]
@@ -89,7 +90,7 @@ class ConsoleGate:
             )
 
     def is_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> bool:
-        """Return True if the principal may operate the gateway with a request."""
+        """Return True if the principal is an operator. The `scope` of the request shows on which address it arrived."""
         try:
             self._check_operator(scope, principal)
         except FaultError:
@@ -97,8 +98,8 @@ class ConsoleGate:
         return True
 
     def need_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> None:
-        """Raise forbidden if the principal may not operate the gateway with a request, and report it for the audit log.
-        Raises forbidden."""
+        """Check that the principal is an operator, and report a refusal for the audit log. Raises forbidden for any
+        other principal."""
         try:
             self._check_operator(scope, principal)
         except FaultError as error:
@@ -106,10 +107,11 @@ class ConsoleGate:
             raise
 
     def _check_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> None:
-        """Raise forbidden if the principal may not operate the gateway with a request.
+        """Check that the principal is an operator. Raises forbidden for any other principal, and for a request to
+        another address than `admin.listen`, if that is set.
 
-        With credentials, the policy decides. Without them, every caller is the operator, unless other machines can
-        reach the gateway. Raises forbidden.
+        With credentials, the policy decides. Without them, every caller is an operator, unless other machines can reach
+        the gateway.
         """
         settings = self._settings()
         if self._operator_address is not None and not self._operator_address.is_called(scope):
@@ -124,7 +126,8 @@ class ConsoleGate:
             )
 
     def server_of(self, scope: MutableMapping[str, Any]) -> tuple[str, int | None]:
-        """Return the address of this process on which it serves the protocols: by default, that of the request."""
+        """Return the host and port on which this process serves the protocols. By default, this is the address of the
+        request."""
         address = self._operator_address
         if address is not None and address.callers is not None and address.is_called(scope):
             return address.callers
@@ -132,25 +135,26 @@ class ConsoleGate:
 
 
 async def check_request(request: AnyRequest) -> Response[Any] | None:
-    """Refuse requests to the API that the console itself does not send. Raises forbidden, invalid."""
+    """Check that a request to the API was sent by the console's own page. It is a hook before the handlers. Raises
+    forbidden for a request of another page, and invalid for a change without the content type of JSON."""
     gate: ConsoleGate = request.scope["state"][GATE]
     gate.check_request(request)
     return None
 
 
 def is_operator(request: AnyRequest) -> bool:
-    """Return True if the caller of a request may operate the gateway."""
+    """Return True if the caller of a request is an operator."""
     gate: ConsoleGate = request.scope["state"][GATE]
     return gate.is_operator(request.scope, caller(request).principal)  # type: ignore[arg-type]
 
 
 def need_operator(request: AnyRequest) -> None:
-    """Raise forbidden if the caller of a request may not operate the gateway. Raises forbidden."""
+    """Check that the caller of a request is an operator. Raises forbidden for any other caller."""
     gate: ConsoleGate = request.scope["state"][GATE]
     gate.need_operator(request.scope, caller(request).principal)  # type: ignore[arg-type]
 
 
 def server_of(request: AnyRequest) -> tuple[str, int | None]:
-    """Return the address of this process on which it serves the protocols."""
+    """Return the host and port on which this process serves the protocols."""
     gate: ConsoleGate = request.scope["state"][GATE]
     return gate.server_of(request.scope)  # type: ignore[arg-type]

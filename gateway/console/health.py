@@ -1,4 +1,4 @@
-"""Health of the gateway, as the console shows it: queues, streams, connections, the database, nodes and faults."""
+"""Console API for the health of the gateway: queues, streams, connections, the database, nodes and faults."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ from babelgate.gateway.storage.webhook_rows import count_webhooks
 
 
 class HealthHandlers(Handlers):
-    """Handler that reports this process's health. In a cluster, it is the node that answers."""
+    """HTTP handler that reports this process's health. In a cluster, each node reports its own."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> None:
         self._hub = hub
@@ -34,7 +34,7 @@ class HealthHandlers(Handlers):
 
     async def get_health(self, request: AnyRequest) -> Response[Any]:
         """Return the health: all of it for an operator, else that of the agents that the caller can discover. Raises
-        invalid."""
+        invalid for a query parameter."""
         Parameters(request)
         names = {info.name for info in self._guarded_hub.agents(caller(request).principal)}
         operates = is_operator(request)
@@ -70,7 +70,7 @@ class HealthHandlers(Handlers):
         }
 
     async def _read_operation(self) -> JsonObject:
-        """Return what only operators see."""
+        """Return the values that only operators see: streams, connections, the database, webhooks, nodes and faults."""
         hub = self._hub
         why = await hub.ready()
         connections = self._port.count_connections()
@@ -93,7 +93,8 @@ class HealthHandlers(Handlers):
         }
 
     async def _read_rows(self) -> JsonObject:
-        """Return the webhooks and nodes. They are null if the database cannot be read."""
+        """Return the numbers of webhooks, and the nodes of the cluster. Both are null if the database cannot be
+        read."""
         hub = self._hub
         try:
             due, failing = await hub.journal.query(count_webhooks)

@@ -1,4 +1,4 @@
-"""Command line of a job. Secrets are in the environment of the process, and never among its arguments."""
+"""Command line of a job's process. Secrets are in the environment of the process, and never among its arguments."""
 
 import json
 import os
@@ -20,33 +20,33 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.tls import TlsSettings
 
 OUT: Final = "out"
-"""Folder of a benchmark's files."""
+"""Name of the folder, in that of the job, into which a benchmark writes its files."""
 _CONFIG: Final = "agents.yaml"
 _HEADERS: Final = "BABELGATE_HEADERS"
 _PINNED: Final = "BABELGATE_PINNED_CERTIFICATE"
-"""Variable of `babelgate.conformance.wire.tls`."""
+"""Environment variable with the path of a certificate, read by `babelgate.conformance.wire.tls`."""
 _INHERITED: Final = (
     *("PATH", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"),
 )
-"""Variables of the gateway that a job needs. The others may be secrets."""
+"""Environment variables that a job inherits from the gateway. All others are left out, because they may be secrets."""
 _PROXIES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
-"""Variables of the gateway's calls to agents' servers, in lower case: those of httpx. A job that calls the gateway
-itself does not get them, because a proxy does not reach this address."""
+"""Environment variables that set proxies for httpx, in lower case. Only a job that calls agents' servers inherits them,
+because a proxy does not reach the gateway's own address."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobEndpoint:
-    """URL, settings and headers with which a job calls an agent."""
+    """URL, settings and headers with which a job calls one agent."""
 
     name: str
     settings: Mapping[str, Any]
-    """Settings of the agent, as in `agents` of the configuration, without headers."""
+    """Settings of the agent without headers, in the form of `agents` in the configuration."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     ca: Path | None = None
-    """File with CAs or certificates to trust, besides those of the system."""
+    """File with CAs or certificates to trust in addition to those of the system; None for no others."""
     pinned: Path | None = None
-    """File with the only certificate to trust, at any address."""
+    """File with the only certificate to trust, at any address; None to trust CAs."""
 
     @property
     def url(self) -> str:
@@ -55,15 +55,17 @@ class JobEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
-    """Command of a job."""
+    """Arguments and environment of a job's process."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
     config: str | None = None
-    """Content of the configuration file with the agents. It names the variables of the headers."""
+    """Content of the configuration file with the agents; None if the command needs none. Its headers refer to
+    environment variables."""
 
     def write_config(self, folder: Path) -> None:
-        """Write the configuration file, if there is one. Raises OSError."""
+        """Write the configuration file into the job's folder, if the command needs one. Raises OSError if it cannot be
+        written."""
         if self.config is not None:
             (folder / _CONFIG).write_text(self.config, encoding="utf-8")
 
@@ -71,8 +73,11 @@ class JobCommand:
 def through_gateway(
     base_url: str, name: str, protocol: str | None, key: str | None, tls: TlsSettings | None = None
 ) -> JobEndpoint:
-    """Return where this gateway serves an agent, in a protocol or in those that the URL of the agent shows. `tls` are
-    the settings of TLS on its port."""
+    """Return the endpoint of an agent at this gateway, for a job that tests the gateway, too.
+
+    Without a `protocol`, the URL is that of the agent, at which protocols are detected. `key` is a temporary API key;
+    None if none is needed. `tls` are the settings of TLS on the gateway's port.
+    """
     url = agent_url = f"{base_url}/agent/{name}"
     if protocol is not None:
         for example in (each for adapter in ADAPTERS for each in adapter.examples(agent_url, name)):
@@ -85,8 +90,11 @@ def through_gateway(
 
 
 def at_server(registered: RegisteredAgent) -> JobEndpoint:
-    """Return the server of an agent. Raises invalid for an agent that has none, and for one that was added over the
-    administration API: only the gateway checks that each connection is to an address in `admin.agent_networks`."""
+    """Return the endpoint of an agent at its own server. Raises invalid for an agent that has no server.
+
+    Raises invalid also for an agent that was added over the administration API: only the gateway checks that each
+    connection is to an address in `admin.agent_networks`.
+    """
     name, settings = registered.info.name, registered.settings
     if settings is not None and settings.networks is not None:
         words = f"at: the agent {name} was added over the administration API, so only the gateway may call its server"
@@ -106,7 +114,7 @@ def at_server(registered: RegisteredAgent) -> JobEndpoint:
 
 
 def command_of(record: JobRecord, choices: Choices, endpoints: Sequence[JobEndpoint], folder: Path) -> JobCommand:
-    """Return the command of a job that works in a folder."""
+    """Return the command of a job that calls agents at these endpoints and works in a folder."""
     if isinstance(choices, BenchChoices):
         return _bench(record, choices, endpoints, folder)
     return _check(record, choices, endpoints[0], folder)
@@ -157,13 +165,15 @@ def _bench(record: JobRecord, choices: BenchChoices, endpoints: Sequence[JobEndp
 
 
 def _pin(endpoints: Sequence[JobEndpoint]) -> Mapping[str, str]:
-    """Return the variable with the certificate that a job trusts. All agents behind a gateway have the same one."""
+    """Return the environment variable with the certificate that a job trusts, or nothing. All agents behind a gateway
+    have the same certificate."""
     pinned = next((each.pinned for each in endpoints if each.pinned is not None), None)
     return {} if pinned is None else {_PINNED: str(pinned)}
 
 
 def _options(values: Mapping[str, object]) -> Sequence[str]:
-    """Return options of the command line. Those without a value are left out, and a tuple is repeated."""
+    """Return options of the command line, such as `--seed=7`. An option without a value is left out, and one with a
+    tuple is repeated."""
     arguments: list[str] = []
     for name, value in values.items():
         if isinstance(value, tuple):
@@ -174,7 +184,8 @@ def _options(values: Mapping[str, object]) -> Sequence[str]:
 
 
 def _environment(record: JobRecord, folder: Path) -> Mapping[str, str]:
-    """Return the variables of a job's process. It finds the same packages as this one, and reaches servers alike."""
+    """Return the environment variables of a job's process. They make it find the same Python packages as this process,
+    and use the same proxies."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     if record.at == "server":
         inherited |= {name: value for name, value in os.environ.items() if name.lower() in _PROXIES}

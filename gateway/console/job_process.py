@@ -1,6 +1,7 @@
-"""Process of a job: the command of the product, which ends with the gateway.
+"""Program of a job's process: runs a command of Babelgate, and ends with the gateway.
 
-The gateway holds the other end of stdin. When it is closed, because the gateway was killed, the process group ends.
+The gateway holds the other end of its stdin. When that is closed, because the gateway was killed, the process group is
+ended.
 """
 
 import os
@@ -16,13 +17,13 @@ except ImportError:  # Windows
     resource = None
 
 _NICENESS: Final = 10
-"""Niceness of jobs, so that callers of the gateway come first. Chosen."""
+"""Niceness of a job's process, so that callers of the gateway have priority. Chosen."""
 _MAX_FILE: Final = 128 * 2**20
 """Maximum size of a file that a job writes, in bytes. Chosen: the report of four protocols takes 8 MB."""
 
 
 def main() -> None:
-    """Run the command in the arguments, such as `check http://…`."""
+    """Run the Babelgate command in the arguments of the process, such as `check http://…`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have made the gateway ignore it
     os.umask(0o077)
     if hasattr(os, "nice"):

@@ -1,4 +1,4 @@
-"""Jobs of the console: what each one is, and how it went."""
+"""Records of the console's jobs: what was started, by whom, and the result."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -11,22 +11,22 @@ from babelgate.gateway.clock import format_time
 JobKind = Literal["check", "across", "bench"]
 JobStatus = Literal["waiting", "running", "done", "failed", "cancelled"]
 Place = Literal["gateway", "server"]
-"""Place of the calls: through this gateway, or directly at the server of the agent."""
+"""Place at which a job calls the agents: at this gateway, or directly at their servers."""
 
 ENDED: Final[frozenset[JobStatus]] = frozenset({"done", "failed", "cancelled"})
 
 
 class JobProgress(msgspec.Struct, frozen=True):
-    """Progress of a running job."""
+    """Progress of a running job, as its command reports it."""
 
     done: int = 0
     total: int | None = None
-    """Number of all steps, as far as they are known. It grows if the command finds more to do."""
+    """Number of all steps; None if it is not known. It grows if the command finds more to do."""
     text: str = ""
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One job, as its file has it."""
+    """Record of one job, as it is stored in the job's file."""
 
     job: str
     """Id of the job."""
@@ -37,20 +37,20 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, Any] = {}
     status: JobStatus = "waiting"
     created_at: int
-    """Times are in microseconds since 1970, UTC."""
+    """Time at which the job was created, in microseconds since 1970, UTC, like the other times of the record."""
     started_at: int | None = None
     ended_at: int | None = None
     progress: JobProgress = JobProgress()
     summary: JsonObject | None = None
-    """The most important figures of the result. Their names depend on the kind."""
+    """Most important figures of the result; None before the end. Their names depend on the kind of the job."""
     error: str | None = None
-    """Reason of a failure, or that the job could not be stored."""
+    """Reason for which the job failed, or could not be stored; None without one."""
     created_by: str
     """Subject of the caller who has started the job."""
 
     @property
     def cursor(self) -> str:
-        """Text whose order is that of the jobs."""
+        """Cursor for pages: a text that sorts jobs by the time of their creation."""
         return f"{self.created_at:016}.{self.job}"
 
     @property
@@ -59,7 +59,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_job(record: JobRecord, files: Mapping[str, int]) -> JsonObject:
-    """Return a job as the API shows it. `files` are the sizes of its files by name."""
+    """Return a job as the API shows it. `files` are the sizes of its result files in bytes, by name."""
     return {
         **msgspec.to_builtins(record),
         "created_at": format_time(record.created_at),

@@ -1,4 +1,4 @@
-"""Results of jobs: the files that a command has written, and the figures that lists show."""
+"""Results of jobs: collects the files that a command has written, and reads the figures for lists of jobs."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ from babelgate.gateway.console.job_store import FILES, HTML, RECORD, REPORT
 
 
 class _CheckedSet(msgspec.Struct, frozen=True):
-    """Result for one version of a protocol."""
+    """Result of a check for one version of a protocol."""
 
     title: str
     outcome: str
@@ -44,7 +44,7 @@ class _Totals(msgspec.Struct, frozen=True):
 
 
 class _BenchedAgent(msgspec.Struct, frozen=True):
-    """Figures of one agent."""
+    """Figures of one agent in the result of a benchmark."""
 
     agent: str
     all: _Totals
@@ -59,8 +59,8 @@ class _Bench(msgspec.Struct, frozen=True):
 
 
 def collect_files(kind: JobKind, folder: Path) -> None:
-    """Move the files of a result to their places, and remove what else a command has left in its folder. Raises
-    OSError."""
+    """Move the result files of a command to their places in the job's folder, and remove all other files there. Raises
+    OSError if a file cannot be moved or removed."""
     if kind == "bench" and (folder / OUT).is_dir():
         for name, target in (("result.json", REPORT), ("report.html", HTML)):
             if (folder / OUT / name).is_file():
@@ -73,7 +73,8 @@ def collect_files(kind: JobKind, folder: Path) -> None:
 
 
 def read_summary(kind: JobKind, folder: Path) -> JsonObject:
-    """Return the figures of a report. Raises OSError, and msgspec.MsgspecError for a report that is not whole."""
+    """Return the most important figures of a job's report. Raises OSError, and msgspec.MsgspecError for an incomplete
+    report."""
     text = (folder / REPORT).read_bytes()
     match kind:
         case "check":

@@ -1,4 +1,4 @@
-"""Runner of jobs: one child process at a time, and a bounded queue."""
+"""Runner of jobs: executes one at a time in a child process, and has a queue of limited length."""
 
 import asyncio
 import logging
@@ -31,37 +31,38 @@ from babelgate.gateway.storage.transaction import Transaction
 log = logging.getLogger("babelgate.console")
 
 MAX_WAITING: Final = 10
-"""Maximum number of waiting jobs. Chosen."""
+"""Maximum number of queued jobs. Chosen."""
 _JUDGED: Final = frozenset({0, 1, 3})
-"""Exit codes of commands that have written a report."""
+"""Exit codes with which a command has completed and written a report."""
 _INTERRUPTED: Final = 3.0
-"""Seconds from the interruption of a command until its processes are killed. Chosen: a bench ends its gateway in that
+"""Seconds after SIGINT until the processes of a command are killed. Chosen: a benchmark stops its own gateway in that
 time."""
 _LINE: Final = 64 * 2**10
-"""Maximum length of a progress line, in bytes. Chosen: the commands cut the text at 200 characters."""
+"""Maximum length of a line that a command writes, in bytes. Chosen: the commands cut the text of progress at 200
+characters."""
 _ERROR: Final = 1000
-"""Maximum length of an error text, in characters."""
+"""Maximum length of a job's error text, in characters. Chosen."""
 _NOT_STORED: Final = "this job is not stored, and is lost when the gateway stops:"
-"""Begin of the error of a job whose file cannot be written."""
+"""First words of the error of a job whose file cannot be written."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Job that has not ended."""
+    """Queued or running job."""
 
     record: JobRecord
     choices: Choices
     principal: Principal
     base_url: str
-    """URL of this process."""
+    """URL of this process, at which the job calls the gateway."""
     process: Process | None = None
     ended_by: tuple[JobStatus, str | None] | None = None
-    """Status and error, if the job is ended from outside."""
+    """Final status and error if the job was cancelled, timed out or stopped with the gateway; None otherwise."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class JobRunner:
-    """Runs the jobs of one gateway one after the other."""
+    """Runner of the console's jobs in one gateway, one after the other."""
 
     def __init__(self, hub: GatewayHub, port: GatewayPort, store: JobStore, clock: Clock | None = None) -> None:
         self._hub = hub
@@ -76,8 +77,10 @@ class JobRunner:
         self._is_stopped = False
 
     async def submit(self, order: JobOrder, choices: Choices, principal: Principal, base_url: str) -> JobRecord:
-        """Record a job in the audit log, add it to the queue and return it. `base_url` is the URL of this process.
-        Raises queue_full, shutting_down, unavailable."""
+        """Record a new job in the audit log, add it to the queue and return it. `base_url` is the URL of this process.
+
+        Raises queue_full, shutting_down, and unavailable if the job or its audit record cannot be stored.
+        """
         async with self._submitting:  # so that the queue has its limit although the audit log takes a while
             self._check_room()
             record = JobRecord(
@@ -110,14 +113,15 @@ class JobRunner:
         return record
 
     async def record_act(self, name: str, record: JobRecord) -> None:
-        """Record an act of the current caller on a job in the audit log. Raises unavailable."""
+        """Record in the audit log that the current caller acts on a job. `name` is the act: `create`, `cancel` or
+        `delete`. Raises unavailable if the database cannot be written."""
         agents = ", ".join(record.agents)
         target = ActTarget("job", record.job, agent=record.agents[0] if len(record.agents) == 1 else "")
         act = Act(action=f"job.{name}", target=target, reason=f"{record.kind} of {agents} at the {record.at}")
         await self._hub.journal.write_audited(act, _change_nothing)
 
     def _check_room(self) -> None:
-        """Raise an error if no job can be added. Raises queue_full, shutting_down."""
+        """Check that a job can be added to the queue. Raises queue_full if too many jobs wait, and shutting_down."""
         if self._is_stopped or self._hub.is_stopping:
             raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down and starts no more jobs.")
         if len(self._waiting) >= MAX_WAITING:
@@ -125,7 +129,7 @@ class JobRunner:
             raise FaultError(FaultCode.QUEUE_FULL, words)
 
     async def cancel(self, job_id: str) -> JobRecord:
-        """Cancel a job that has not ended, and return it. Raises not_found."""
+        """Cancel a queued or running job, and return it after its end. Raises not_found."""
         pending = self._running
         if pending is not None and pending.record.job == job_id:
             self._interrupt(pending, "cancelled", None)
@@ -139,7 +143,7 @@ class JobRunner:
         raise FaultError(FaultCode.NOT_FOUND, f"Job {job_id} has ended or is not here")
 
     async def stop(self) -> None:
-        """End all jobs, because the gateway stops."""
+        """End all jobs, because the gateway stops. They fail with a reason."""
         self._is_stopped = True
         while self._waiting:
             await self._finish(self._waiting.popleft(), "failed", STOPPED)
@@ -200,14 +204,16 @@ class JobRunner:
         await self._conclude(pending, pending.process, lines)
 
     def _issue_key(self, pending: _Pending) -> str | None:
-        """Return a key for calls through the gateway, if it needs one."""
+        """Return a temporary API key with the rights of the job's caller. Return None if the job does not call the
+        gateway, or needs no key."""
         if pending.record.at != "gateway" or not self._port.settings().has_credentials:
             return None
         until = self._clock.now() / 1e6 + pending.choices.max_seconds + _INTERRUPTED
         return self._port.issue_key(pending.principal, until)
 
     def _endpoints(self, pending: _Pending, key: str | None) -> Sequence[JobEndpoint]:
-        """Return where the agents are called. Raises not_found, invalid."""
+        """Return the endpoints at which the job calls its agents. Raises not_found for an agent that no longer exists,
+        and invalid for one without a server that the job can call."""
         record = pending.record
         if record.at == "server":
             return [at_server(self._hub.registry.get(name)) for name in record.agents]
@@ -215,7 +221,10 @@ class JobRunner:
         return [through_gateway(pending.base_url, name, record.protocol, key, tls) for name in record.agents]
 
     async def _follow(self, pending: _Pending, process: Process) -> Sequence[str]:
-        """Follow the progress of a command until it has ended, and return the other lines of its stderr."""
+        """Publish the progress that a command writes to stderr until it has ended. Return the last ten other lines.
+
+        A command that exceeds its time limit is interrupted.
+        """
         assert process.stderr is not None
         lines: deque[str] = deque(maxlen=10)
         if pending.ended_by is not None:  # it was cancelled before the process started
@@ -249,7 +258,8 @@ class JobRunner:
         self._hub.changes.note_job(pending.record.job, pending.record.status)
 
     async def _conclude(self, pending: _Pending, process: Process, lines: Sequence[str]) -> None:
-        """Read the result of a command that has ended."""
+        """Store the result of a job whose command has ended. `lines` are the last lines of its stderr, for the error
+        text."""
         folder, kind = self._store.path(pending.record.job), pending.record.kind
         await asyncio.to_thread(collect_files, kind, folder)
         if pending.ended_by is not None:
@@ -268,7 +278,8 @@ class JobRunner:
         await self._finish(pending, "failed", text[-_ERROR:] or f"the command ended with status {process.returncode}")
 
     def _interrupt(self, pending: _Pending, status: JobStatus, error: str | None) -> None:
-        """Interrupt a running command, and kill its processes if it does not end."""
+        """Send SIGINT to the command of a job, and kill its processes if it does not end. The job then gets this status
+        and error."""
         if pending.ended_by is None:
             pending.ended_by = (status, error)
         process = pending.process
@@ -278,7 +289,8 @@ class JobRunner:
             asyncio.get_running_loop().call_later(_INTERRUPTED, _kill, process)
 
     def _change(self, pending: _Pending, **members: Any) -> None:
-        """Change a job, and store it. A job that cannot be stored continues, and says so."""
+        """Change members of a job's record, and store it. If it cannot be stored, the job continues, and its error says
+        so."""
         before, pending.record = pending.record, msgspec.structs.replace(pending.record, **members)
         try:
             self._store.save(pending.record)
@@ -293,7 +305,7 @@ class JobRunner:
             self._hub.changes.note_job(pending.record.job, pending.record.status)
 
     async def _finish(self, pending: _Pending, status: JobStatus, error: str | None) -> None:
-        """End a job, also if the disk is full or its folder is gone."""
+        """Store the end of a job. A full disk or a missing folder is only logged."""
         ended_at = self._clock.now()
         try:
             # Before anybody reads that it has ended.
@@ -305,7 +317,7 @@ class JobRunner:
             pending.ended.set()
 
     async def _use_files(self, pending: _Pending, act: Callable[..., None], *arguments: str) -> None:
-        """Do something with files in a thread. Log what fails."""
+        """Call a function that uses files, in a thread. Log its OSError."""
         try:
             await asyncio.to_thread(act, *arguments)
         except OSError as error:
@@ -313,12 +325,12 @@ class JobRunner:
 
 
 def _change_nothing(tx: Transaction) -> bool:
-    """Change nothing in the transaction of an act, because jobs are not in the database."""
+    """Do nothing in the transaction that records an act, because jobs are not in the database."""
     return True
 
 
 def _kill(process: Process | None) -> None:
-    """Kill the processes of a command, if it has not ended."""
+    """Kill the process group of a command, if it has not ended."""
     if process is not None and process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""Store of jobs: one folder for each job, next to the database. Finished jobs survive a restart of the gateway."""
+"""Store of the console's jobs: one folder for each job, next to the database. Ended jobs survive a restart of the
+gateway."""
 
 import logging
 import mmap
@@ -23,29 +24,29 @@ REPORT: Final = "report.json"
 HTML: Final = "report.html"
 JUNIT: Final = "junit.xml"
 FILES: Final = (REPORT, HTML, JUNIT)
-"""File names of a result. Not every kind of job has all of them."""
+"""Names of the files in a job's result. Not every kind of job has all of them."""
 STOPPED: Final = "the gateway stopped"
-"""Reason for the failure of a job that was running when the gateway stopped."""
+"""Error of a job that was queued or running when the gateway stopped."""
 MAX_JOBS: Final = 100
-"""Maximum number of kept jobs. Chosen."""
+"""Maximum number of stored jobs; the oldest are removed. Chosen."""
 MAX_BYTES: Final = 512 * 2**20
-"""Maximum total size of all kept jobs' files, in bytes. Chosen: a check of four protocols with all messages takes
-14 MB (measured, 2026-11)."""
+"""Maximum total size of all stored jobs' files, in bytes. Chosen: a check of four protocols with all messages takes 14
+MB (measured, 2026-11)."""
 _MAX_CHECKS: Final = 3
-"""Maximum number of checks that an agent shows."""
+"""Maximum number of finished checks that the console shows with an agent. Chosen."""
 RECORD: Final = "job.json"
-"""Name of the file of a job itself."""
+"""Name of the file with the record of a job, in the job's folder."""
 
 
 class JobStore:
-    """Jobs of this gateway, in memory and in files.
+    """Store of this gateway's jobs: records in memory and in files, and files of results.
 
-    Any thread may use it. The lock protects what is in memory, and is never held while a result is read or removed.
+    Any thread may use it. The lock protects the memory, and is never held while a result is read or removed.
     """
 
     def __init__(self, find_folder: Callable[[], Path | None], *, max_bytes: int = MAX_BYTES) -> None:
-        """Create the store. `find_folder` returns the folder of the jobs, or None to keep them only until the gateway
-        stops. It is called when the store is first used."""
+        """Create the store. `find_folder` is called at the first use. It returns the folder of the jobs, or None to
+        store them in a temporary folder until the gateway stops."""
         self._find_folder = find_folder
         self._max_bytes = max_bytes
         self._folder: Path | None = None
@@ -53,9 +54,9 @@ class JobStore:
         self._lock = threading.RLock()
         self._records: dict[str, JobRecord] | None = None
         self._sizes: dict[str, dict[str, int]] = {}
-        """File sizes of each job, in bytes."""
+        """Sizes of the result files of each job in bytes, by job id and file name."""
         self._readable: set[str] = set()
-        """Jobs whose report was read and is JSON."""
+        """Ids of the jobs whose report is known to be JSON."""
 
     def all(self) -> Sequence[JobRecord]:
         """Return all jobs, the newest one first."""
@@ -68,17 +69,17 @@ class JobStore:
             return self._load().get(job_id)
 
     def files(self, job_id: str) -> Mapping[str, int]:
-        """Return the file sizes of a job's result, by name."""
+        """Return the sizes of the files in a job's result in bytes, by file name."""
         with self._lock:
             return self._sizes.get(job_id, {})
 
     def path(self, job_id: str, name: str = "") -> Path:
-        """Return the path of one of a job's files, or that of its folder."""
+        """Return the path of a file in a job's folder, or of the folder if `name` is empty."""
         assert self._folder is not None
         return self._folder / job_id / name
 
     def open_file(self, job_id: str, name: str) -> BinaryIO | None:
-        """Open a file of a job's result. Return None if there is none, or if it is a report that is not JSON.
+        """Open a file of a job's result. Return None if it does not exist, or if it is a report that is not JSON.
 
         An open file can be read even if the job is removed meanwhile. Called in a thread, because a report can be
         large.
@@ -101,7 +102,7 @@ class JobStore:
         return file
 
     def checks_of(self, agent: str) -> Sequence[JsonObject]:
-        """Return the newest finished checks of an agent."""
+        """Return the three newest finished checks of an agent, as the API shows them."""
         checks = [
             {
                 "job": record.job,
@@ -116,7 +117,7 @@ class JobStore:
         return checks[:_MAX_CHECKS]
 
     def add(self, record: JobRecord) -> None:
-        """Add a job and create its folder. Raises OSError."""
+        """Add a job and create its folder. Raises OSError if its files cannot be written."""
         with self._lock:
             self._load()
             if self._folder is None:
@@ -131,17 +132,17 @@ class JobStore:
             raise
 
     def show(self, record: JobRecord) -> None:
-        """Replace a job in memory."""
+        """Replace the record of a job in memory, but not in its file."""
         with self._lock:
             self._load()[record.job] = record
 
     def save(self, record: JobRecord) -> None:
-        """Replace a job in memory and in its file. Raises OSError."""
+        """Replace the record of a job in memory and in its file. Raises OSError if its files cannot be written."""
         self.show(record)
         write_atomically(self.path(record.job, RECORD), msgspec.json.encode(record))
 
     def remove(self, job_id: str) -> None:
-        """Remove an ended job and its files."""
+        """Remove a job and all its files."""
         with self._lock:
             self._load().pop(job_id, None)
             self._sizes.pop(job_id, None)
@@ -149,14 +150,15 @@ class JobStore:
         shutil.rmtree(self.path(job_id), ignore_errors=True)
 
     def measure(self, job_id: str) -> None:
-        """Read the file sizes of a job that has ended. Raises OSError."""
+        """Read the sizes of a job's result files into memory. Raises OSError if its folder cannot be read."""
         sizes = self._measure(job_id)
         with self._lock:
             if job_id in self._load():
                 self._sizes[job_id] = sizes
 
     def prune(self) -> None:
-        """Remove the oldest jobs that are too many or too large. The newest job stays. Raises OSError."""
+        """Remove the oldest ended jobs that exceed the maximum number or total size. The newest job stays. Raises
+        OSError if a folder cannot be removed."""
         records = self.all()
         with self._lock:
             new = [record.job for record in records if record.has_ended and record.job not in self._sizes]
@@ -169,7 +171,7 @@ class JobStore:
                 self.remove(record.job)
 
     def close(self) -> None:
-        """Remove a temporary folder."""
+        """Remove the temporary folder, if the jobs are stored in one."""
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -202,7 +204,7 @@ class JobStore:
         return self._records
 
     def _end(self, record: JobRecord) -> None:
-        """End a job that was running when an earlier gateway ended."""
+        """Mark a job as failed that was queued or running when an earlier gateway process ended."""
         ended = msgspec.structs.replace(record, status="failed", error=STOPPED)
         self.show(ended)
         try:
@@ -212,7 +214,7 @@ class JobStore:
 
 
 def _is_json(file: BinaryIO) -> bool:
-    """Return True if the content of a file is JSON. It is mapped and not copied into memory."""
+    """Return True if the content of a file is JSON. The file is mapped into memory and not copied."""
     if os.fstat(file.fileno()).st_size == 0:
         return False
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

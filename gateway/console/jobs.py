@@ -1,4 +1,4 @@
-"""Jobs of the console: checks, comparisons of protocols and benchmarks, which operators start."""
+"""Console API for jobs: checks, comparisons of protocols and benchmarks, which operators start."""
 
 import asyncio
 import os
@@ -40,36 +40,38 @@ _FILE_HEADERS: Final = {
     "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:",
     "Cache-Control": "no-store",
 }
-"""Headers of reports. They contain texts of agents, so no browser may run them in the origin of the gateway."""
+"""Headers of responses with a report. Reports contain texts of agents, so no browser may run them in the origin of the
+gateway."""
 _CHUNK: Final = 256 * 2**10
-"""Bytes of a file that are read at a time. Chosen."""
+"""Number of bytes of a file that are read at a time. Chosen."""
 _ANY: Final = frozenset({"0.0.0.0", "::", ""})
 
 
 def has_jobs(settings: Settings) -> bool:
-    """Return True if operators can start jobs."""
+    """Return True if the settings let operators start jobs: `console.jobs` is on, and there is one worker."""
     return settings.console.jobs and settings.workers == 1
 
 
 def jobs_folder(settings: Settings) -> Path | None:
-    """Return the folder of the jobs, next to the SQLite database. PostgreSQL has none."""
+    """Return the folder of the jobs, next to the SQLite database. Return None for PostgreSQL."""
     is_file = settings.database.startswith("sqlite:")
     return settings.database_path.with_suffix(".jobs").absolute() if is_file else None
 
 
 class JobHandlers(Handlers):
-    """Handlers of jobs. All are for operators."""
+    """HTTP handlers of the console for jobs. All are for operators."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> None:
         self._hub = hub
         self._guarded_hub = guarded_hub
         self._port = port
         self.store = JobStore(lambda: jobs_folder(port.settings()))
-        """Jobs of this process."""
+        """Store of the jobs that this process has started."""
         self._runner = JobRunner(hub, port, self.store)
 
     async def create_job(self, request: AnyRequest) -> Response[Any]:
-        """Queue a job. Raises forbidden, invalid, not_found, queue_full, shutting_down, too_large, unavailable."""
+        """Queue a job. Raises forbidden if the caller is no operator or jobs are off, not_found for an unknown agent,
+        and the faults of `read_order` and `JobRunner.submit`."""
         self._check(request)
         order, choices = await read_order(request)
         principal = caller(request).principal
@@ -81,7 +83,8 @@ class JobHandlers(Handlers):
         return json_response({"job": record.job}, status=202)
 
     async def list_jobs(self, request: AnyRequest) -> Response[Any]:
-        """List the jobs, the newest one first. Raises forbidden, invalid."""
+        """List the jobs, the newest one first. Raises forbidden if the caller is no operator or jobs are off, and
+        invalid for a wrong query parameter."""
         self._check(request)
         parameters = Parameters(request, "kind", "after", "limit")
         kind, after, limit = parameters.text("kind"), parameters.cursor(), parameters.limit()
@@ -94,7 +97,8 @@ class JobHandlers(Handlers):
         return json_response(encode_page(items, left[limit - 1].cursor if len(left) > limit else None))
 
     async def get_job(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
-        """Return a job with the report of its command. Raises forbidden, not_found."""
+        """Return a job with the report of its command. Raises forbidden if the caller is no operator or jobs are off,
+        and not_found."""
         record = self._find(request, job_id)
         file = await asyncio.to_thread(self.store.open_file, record.job, REPORT)
         body = msgspec.json.encode(self._encode(record))
@@ -103,15 +107,18 @@ class JobHandlers(Handlers):
         return _stream(file, {}, "application/json", before=body[:-1] + b',"result":', after=b"}")
 
     async def get_html(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
-        """Return the report as one HTML page, to be saved. Raises forbidden, not_found."""
+        """Return the report as one HTML page, to be saved. Raises forbidden if the caller is no operator or jobs are
+        off, and not_found."""
         return await self._file(request, job_id, HTML, "text/html")
 
     async def get_junit(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
-        """Return the report as JUnit XML. Raises forbidden, not_found."""
+        """Return the report as JUnit XML. Raises forbidden if the caller is no operator or jobs are off, and
+        not_found."""
         return await self._file(request, job_id, JUNIT, "application/xml")
 
     async def delete_job(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
-        """Cancel a job, or remove one that has ended. Raises forbidden, not_found, unavailable."""
+        """Cancel a job, or remove one that has ended. Raises forbidden if the caller is no operator or jobs are off,
+        not_found, and unavailable if the act cannot be recorded in the audit log."""
         record = self._find(request, job_id)
         await self._runner.record_act("delete" if record.has_ended else "cancel", record)
         if not record.has_ended:
@@ -121,7 +128,8 @@ class JobHandlers(Handlers):
         return json_response({**self._encode(record), "status": "removed"})
 
     def _check(self, request: AnyRequest) -> None:
-        """Raise an error for a caller who may not use jobs. Raises forbidden."""
+        """Check that the caller is an operator and that jobs can be started. Raises forbidden if one of them does not
+        hold."""
         need_operator(request)
         settings = self._port.settings()
         if not has_jobs(settings):
@@ -150,7 +158,8 @@ class JobHandlers(Handlers):
 def _stream(
     file: BinaryIO, headers: Mapping[str, str], media_type: str, *, before: bytes = b"", after: bytes = b""
 ) -> Stream:
-    """Return a response with the content of a file between two texts. The file is closed afterwards."""
+    """Return a streamed response with the content of a file between the texts `before` and `after`. The file is closed
+    afterwards."""
     size = os.fstat(file.fileno()).st_size
 
     async def chunks() -> AsyncGenerator[bytes]:
@@ -165,8 +174,8 @@ def _stream(
 
 
 def _own_url(request: AnyRequest, settings: Settings) -> str:
-    """Return the URL of this process: the address on which it serves the protocols. Raises invalid for a socket
-    without one."""
+    """Return the URL at which this process serves the protocols, for jobs that call it. Raises invalid if it listens on
+    no TCP port."""
     host, port = server_of(request)
     if port is None:
         raise FaultError(FaultCode.INVALID, "at: this gateway listens on no TCP port; use at: server")

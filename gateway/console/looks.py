@@ -1,4 +1,4 @@
-"""Looks at one run: the requests with which every protocol reads it, and what each response loses."""
+"""Console API for looks: the requests with which each protocol reads a run, and the losses of their responses."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ _CACHE_SIZE: Final = 256
 
 
 class LookHandlers(Handlers):
-    """Handlers of the looks at a run."""
+    """HTTP handlers of the console for looks at a run."""
 
     def __init__(self, hub: Hub, adapters: Sequence[Adapter] = ADAPTERS) -> None:
-        """Create the handlers. `hub` checks what a caller may read."""
+        """Create the handlers. `hub` checks what a caller may read, and `adapters` describe the looks."""
         self._hub = hub
         self._adapters = adapters
         self._features: OrderedDict[tuple[str, str], UsedFeatures] = OrderedDict()
-        """Features of runs that were read, by owner and run. A later request reads only new records."""
+        """Features that runs have used, by owner and run id, so that a later request reads only new records."""
 
     async def list_looks(self, request: AnyRequest) -> Response[Any]:
         """Return the looks at a run in all protocols. Raises not_found."""
@@ -43,7 +43,7 @@ class LookHandlers(Handlers):
         return Response({"items": items})
 
     async def _target(self, principal: Principal, run_id: str) -> LookTarget:
-        """Return what the looks need to know about a run. Raises not_found."""
+        """Return the task, run, thread and features from which adapters make their looks. Raises not_found."""
         reads = self._hub.reads
         run = await reads.run(principal, run_id)
         if run.removed:
@@ -73,7 +73,8 @@ class LookHandlers(Handlers):
 
 
 def _encode(adapter: Adapter, look: Look, features: frozenset[Feature], prefix: str) -> JsonObject:
-    """Return a look as the API shows it. Paths are relative to `prefix`, the path of a single agent."""
+    """Return a look as the API shows it, with its losses. `prefix` is the path `/agent/{name}` of the request, which is
+    removed from the path of the look."""
     head: JsonObject = {"protocol": adapter.name, "version": look.version, "title": look.title, "form": look.form}
     if look.request is None:
         return {**head, "why_not": look.why_not, "losses": []}

@@ -1,4 +1,4 @@
-"""The caller, as the console sees it: who it is, and what it may do."""
+"""Console API for the caller's identity: its name, and what it may do."""
 
 from importlib.metadata import version
 from typing import Any, Final
@@ -17,7 +17,7 @@ _VERSION: Final = version("babelgate")
 
 
 class IdentityHandlers(Handlers):
-    """Handlers of the caller's identity."""
+    """HTTP handler of the console for the caller's identity."""
 
     def __init__(self, hub: GatewayHub, port: GatewayPort) -> None:
         self._hub = hub

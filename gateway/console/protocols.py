@@ -1,4 +1,4 @@
-"""Protocols of the gateway, and the features that each version of them carries."""
+"""Console API for protocols: the protocols of the gateway, and the features that each of their versions carries."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -14,7 +14,7 @@ _LEVELS: Final = {"full": "whole", "lossy": "loss", "dropped": "none"}
 
 
 class ProtocolHandlers(Handlers):
-    """Handlers of the protocols."""
+    """HTTP handler of the console for protocols."""
 
     def __init__(self, adapters: Sequence[Adapter] = ADAPTERS) -> None:
         self._protocols = [_encode(adapter) for adapter in adapters]

@@ -28,7 +28,8 @@ API: Final = "/api/v1"
 
 
 def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Sequence[Router]:
-    """Return the routes of the console: its files, and its API. `guarded_hub` is the hub as callers get it."""
+    """Return the routes of the console: its files, and its API. `guarded_hub` checks each call of a caller, and `hub`
+    does not."""
     pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
     looks, protocols, snippets = LookHandlers(guarded_hub), ProtocolHandlers(), SnippetHandlers(guarded_hub)
     exchanges = ExchangeHandlers(hub, guarded_hub, port)

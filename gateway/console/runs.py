@@ -1,4 +1,4 @@
-"""Runs of all threads, and the records of each, as the console shows them."""
+"""Console API for the runs of all threads, and the records of each run."""
 
 from typing import Any, Final
 
@@ -21,12 +21,12 @@ from babelgate.gateway.storage.folded_log import FoldedRecord
 from babelgate.gateway.storage.run_summaries import RunQuery, RunSummary
 
 _MAX_RECORDS: Final = 1000
-"""Maximum number of records per page. Chosen: 300 KB of JSON, if they are tokens."""
+"""Maximum number of records in one page. Chosen: 300 KB of JSON if they are tokens."""
 _MAX_SEQ: Final = 2**53 - 1
 
 
 class RunOverviewHandlers(Handlers):
-    """Handlers of runs."""
+    """HTTP handlers of the console for runs."""
 
     def __init__(self, hub: GatewayHub, guarded_hub: GuardedHub, clock: Clock | None = None) -> None:
         self._hub = hub
@@ -34,8 +34,8 @@ class RunOverviewHandlers(Handlers):
         self._clock = clock or Clock()
 
     async def list_runs(self, request: AnyRequest) -> Response[Any]:
-        """List the caller's runs, newest first. With `all`, an operator gets those of all owners. Raises forbidden,
-        invalid."""
+        """List the caller's runs, newest first. With `all`, an operator gets those of all owners. Raises forbidden if
+        the caller may not, and invalid for a wrong query parameter."""
         parameters = Parameters(request, "agent", "status", "since", "q", "after", "limit", "all")
         query = RunQuery(
             agent=parameters.text("agent"),
@@ -56,13 +56,14 @@ class RunOverviewHandlers(Handlers):
         return json_response(encode_page([encode_run(each) for each in page.runs], page.next_cursor))
 
     async def get_run(self, request: AnyRequest, run_id: FromPath[str]) -> Response[Any]:
-        """Return one run. Raises forbidden, not_found."""
+        """Return one run. Raises forbidden if the policy does not allow it, and not_found for an unknown run."""
         principal = caller(request).principal
         return json_response(encode_run(await self._guarded_hub.overview.run(principal, read_id(run_id, "Run"))))
 
     async def list_records(self, request: AnyRequest, run_id: FromPath[str]) -> Response[Any]:
         """List the records of a run, oldest first. With `fold`, deltas are joined by part, or listed in one record with
-        `deltas`. Raises forbidden, invalid, not_found."""
+        `deltas`. Raises forbidden if the policy does not allow it, invalid for a wrong query parameter, and not_found
+        for an unknown run."""
         parameters, run_id = Parameters(request, "after", "limit", "fold", "deltas"), read_id(run_id, "Run")
         folds, lists = parameters.flag("fold"), parameters.flag("deltas")
         if lists and not folds:
@@ -91,15 +92,17 @@ def _encode_whole(folded: FoldedRecord, run_id: str) -> JsonObject:
 
 
 def _encode_folded(folded: FoldedRecord, run_id: str) -> JsonObject:
-    """Return a record, or several deltas of a part as one."""
+    """Return a record as the API shows it. Consecutive deltas of a part are joined into one record with the whole
+    text."""
     record = encode_event(folded.join(), run_id)
     return record | _encode_extent(folded) | _encode_stretches(folded) if folded.texts else record
 
 
 def _encode_listed(folded: FoldedRecord, run_id: str) -> JsonObject:
-    """Return a record, or several deltas of a part as one, with the text of each in place of the whole text.
+    """Return a record as the API shows it. Consecutive deltas of a part are joined into one record with a list of their
+    texts.
 
-    Deltas with consecutive ids and one time are a group. A token so takes a few bytes instead of 270.
+    Deltas with consecutive ids and one time are a group in that list. So a token takes a few bytes instead of 270.
     """
     record = encode_event(folded.record, run_id)
     if not folded.texts:
@@ -114,8 +117,10 @@ def _encode_extent(folded: FoldedRecord) -> JsonObject:
 
 
 def _encode_stretches(folded: FoldedRecord) -> JsonObject:
-    """Return which ids between the first and the last one are deltas of this record, if other parts have some of them:
-    the numbers of ids that belong to it and that do not, in turns."""
+    """Return the member `stretches` of a joined record, if other parts have deltas between its first and last one.
+
+    Its numbers count consecutive ids that are deltas of the record and consecutive ids that are not, alternately.
+    """
     if folded.last_seq - folded.record.seq + 1 == folded.count:
         return {}
     lengths, end = [0], folded.record.seq
@@ -128,7 +133,7 @@ def _encode_stretches(folded: FoldedRecord) -> JsonObject:
 
 
 def encode_run(summary: RunSummary) -> JsonObject:
-    """Return a run as its owner sees it."""
+    """Return a run as its owner sees it, with its questions, losses, usage and first words."""
     run = summary.run
     fault = None if run.fault is None else {"code": str(run.fault.code), "message": run.fault.message}
     return {
@@ -142,7 +147,7 @@ def encode_run(summary: RunSummary) -> JsonObject:
 
 
 def encode_outline(summary: RunSummary) -> JsonObject:
-    """Return a run as an operator sees it: that it ran, how long, and how it ended, but not what it said."""
+    """Return a run as an operator sees it: its owner, times and status, but no content."""
     fault = summary.run.fault
     return {
         "owner": summary.owner,

@@ -1,4 +1,4 @@
-"""Snippets of an agent: short programs that call it, in every protocol."""
+"""Console API for snippets: short programs that call an agent, in every protocol."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,10 @@ from babelgate.canonical import FaultCode, FaultError, Hub
 
 
 class SnippetHandlers(Handlers):
-    """Handlers of an agent's snippets."""
+    """HTTP handler of the console for an agent's snippets."""
 
     def __init__(self, hub: Hub, adapters: Sequence[Adapter] = ADAPTERS) -> None:
-        """Create the handlers. `hub` checks which agents a caller may see."""
+        """Create the handlers. `hub` checks which agents a caller may see, and `adapters` write the snippets."""
         self._hub = hub
         self._adapters = adapters
 

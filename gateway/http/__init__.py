@@ -1,1 +1,1 @@
-"""The gateway as an ASGI application: routes, middleware, and limits of connections."""
+"""The gateway as an ASGI application: routes, middleware, credentials, TLS, and limits of connections."""

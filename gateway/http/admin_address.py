@@ -17,23 +17,25 @@ _ONLY_ADMIN: Final = f"This is the address of admin.listen, which serves only pa
 
 
 class AdminAddress:
-    """Address on which the administration API listens, and on which only the console is served besides."""
+    """Address on which the administration API listens. Besides it, only the console is served there."""
 
     def __init__(self, host: str, port: int, callers: tuple[str, int] | None = None) -> None:
-        """Create the address of a bound socket. `callers` is the address on which the protocols are served."""
+        """Create the address of a bound socket. `callers` is the host and port on which the protocols are served; None
+        if they are not known."""
         self._host = _address(host)
         self._port = port
         self.callers = callers
-        """Address on which the protocols are served."""
+        """Host and port on which the protocols are served."""
 
     def check(self, scope: Scope, path: str) -> None:
-        """Raise not_found if a path is not served on the listener of its request. The path has no `/agent/<name>`."""
+        """Check that a path is served on the listener on which its request arrived. `path` has no prefix
+        `/agent/<name>`. Raises not_found."""
         is_admin_path = path == PREFIX or path.startswith(f"{PREFIX}/")
         if is_admin_path != self.is_called(scope) and not is_console(path):
             raise FaultError(FaultCode.NOT_FOUND, _ELSEWHERE if is_admin_path else _ONLY_ADMIN)
 
     def is_called(self, scope: Scope) -> bool:
-        """Return True if a request has arrived on this address."""
+        """Return True if the request with this ASGI scope has arrived on this address."""
         host, port = scope.get("server") or ("", None)
         if port != self._port:
             return False

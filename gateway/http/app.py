@@ -47,7 +47,8 @@ from babelgate.gateway.storage.blob_store import open_blobs
 log = logging.getLogger("babelgate")
 
 _JWKS_AGE: Final = 3600
-"""Seconds for which others may keep the public keys. A new key must be listed for as long before it signs alone."""
+"""Seconds for which clients may cache the public keys. Chosen. A new key must be published for as long before it signs
+alone."""
 _VERSION: Final = version("babelgate")
 _STATUS: Final = {
     FaultCode.NOT_FOUND: 404,
@@ -66,7 +67,7 @@ _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 41
 
 
 def open_hub(generations: Generations, observer: GatewayObserver = NO_OBSERVER) -> GatewayHub:
-    """Return a hub that is not started yet, and works with the current generation."""
+    """Return a hub for the settings and agents of the current generation. The caller starts it."""
     settings, policy = generations.current.settings, generations.policy
     blobs = open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
     options = HubOptions(
@@ -98,8 +99,8 @@ async def _submit_cron(
     cron: Cron,
     run_id: str,
 ) -> None:
-    """Submit a run of a cron through the guard, with the rights of the caller who changed it last. Raises the faults of
-    `submit`."""
+    """Submit a run of a cron through the guard, with the rights of the caller who last changed the cron. Raises the
+    faults of `submit`."""
     if hub.observer.traces is not None:
         hub.observer.traces.leave()  # that of the request which has created or changed a cron
     principal = cron.principal or Principal.of_owner(owner)
@@ -122,7 +123,7 @@ class _App(DirectApp):
 
 
 def register(handlers: Sequence[Any]) -> Litestar:
-    """Return a Litestar application with these handlers."""
+    """Return a Litestar application that serves these handlers."""
     return _App(
         handlers,
         openapi_config=None,
@@ -180,7 +181,8 @@ def create_app(
 
 
 def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub, front: Callable[[], Front]) -> Sequence[Any]:
-    """Return the handlers that belong to no protocol: the table of URLs, the health checks, and the public keys."""
+    """Return the handlers that belong to no protocol: the index with the URLs, the health checks, and the public
+    keys."""
 
     @get("/")
     async def index(request: AnyRequest) -> dict[str, Any]:
@@ -234,7 +236,7 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub, front: Callable[[]
 
 
 def _health(registered: RegisteredAgent, *, detailed: bool) -> str:
-    """Return the health of one agent: "ok", "broken" if it was never available, or "failing" with its failing servers.
+    """Return the health of one agent: "ok", "broken" if it is not available, or "failing" with its failing servers.
 
     Reasons are included only if `detailed` is true.
     """

@@ -1,4 +1,5 @@
-"""Page to which an identity provider sends the browser back after a user has agreed, or not (RFC 6749, 4.1.2)."""
+"""Page to which an identity provider redirects the browser after a user has given or refused consent (RFC 6749,
+4.1.2)."""
 
 from html import escape
 from typing import Any, Final
@@ -34,7 +35,7 @@ _PAGE: Final = """<!doctype html>
 
 
 def callback_route(hub: GatewayHub) -> Any:
-    """Return the handler of the page."""
+    """Return the handler of the page to which the identity provider redirects the browser."""
 
     @get(CALLBACK)
     async def callback(request: Request[Any, Any, Any]) -> Response[str]:

@@ -1,4 +1,5 @@
-"""Client certificates of callers (mutual TLS): the certificate of a connection → its principal."""
+"""Client certificates of callers (mutual TLS): reads the certificate of a connection and derives the caller's
+principal."""
 
 import re
 import ssl
@@ -14,13 +15,13 @@ from babelgate.canonical.fault import INVALID_TOKEN
 from babelgate.gateway.settings.tls import MTLS, TlsSettings
 
 CERTIFICATE_KEY: Final = "babelgate.client_certificate"
-"""Key of the client certificate in the scope of a request or a WebSocket."""
+"""Key of the `ClientCertificate` in the ASGI scope of a request or a WebSocket."""
 _NAME_LENGTH: Final = 255
-"""Maximum length of the name, in characters: that of `sub` in a token."""
+"""Maximum length of the caller's name in a certificate, in characters: that of `sub` in a token."""
 _OWNER_LENGTH: Final = 128
 _SPIFFE: Final = "spiffe://"
 _KINDS: Final = ("URI", "DNS", "email")
-"""Kinds of names in subjectAltName, in the order in which they are used."""
+"""Kinds of names in subjectAltName, most preferred first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +29,18 @@ class ClientCertificate:
     """Certificate that a client has proved to own, signed by a CA of `tls.client_ca`."""
 
     name: str
-    """Name of the caller; empty if the certificate has none that can be used."""
+    """Name of the caller; empty if the certificate has no usable name."""
     credential_id: str
-    """Serial number, for logs."""
+    """Last eight hex digits of the serial number, for logs."""
     expires_at: float
     """Time at which the certificate ends, in seconds since 1970."""
     trust: bytes
-    """Digest of the CAs with which the certificate was verified."""
+    """Digest of the CAs with which the certificate was verified. If the settings have other CAs now, it is no longer
+    accepted."""
 
     @property
     def principal(self) -> Principal:
-        """The caller. Raises unauthenticated if the certificate has no name that can be used."""
+        """Principal of the caller. Raises unauthenticated if the certificate has no usable name."""
         if not self.name:
             raise refuse("it has no usable name: one URI, or else a DNS name, an email address or a common name")
         return Principal(
@@ -68,7 +70,7 @@ class CertificateGroups:
 
 
 def refuse(reason: str) -> FaultError:
-    """Return the error for a client certificate that is not accepted."""
+    """Return the error for a client certificate that is not accepted. `reason` is a clause of its text."""
     message = f"The client certificate is not accepted: {reason}."
     return FaultError(FaultCode.UNAUTHENTICATED, message, reason=INVALID_TOKEN)
 
@@ -88,10 +90,11 @@ def read_client_certificate(transport: BaseTransport) -> ClientCertificate | Non
 
 
 def name_of(described: Mapping[str, Any]) -> str:
-    """Return the name of a caller by its certificate, as `ssl.SSLSocket.getpeercert` describes it. Return "" if no
-    name can be used.
+    """Return the caller's name in a certificate, which is described as by `ssl.SSLSocket.getpeercert`. Return "" if no
+    name is usable.
 
-    A SPIFFE ID is used before other URIs. A certificate with a SPIFFE ID has exactly one URI (X509-SVID, section 2).
+    A URI is preferred, then a DNS name, an email address and the common name. A certificate with a SPIFFE ID must have
+    exactly one URI (X509-SVID, section 2).
     """
     names: Sequence[tuple[str, str]] = described.get("subjectAltName", ())
     by_kind = {kind: [value for each, value in names if each == kind] for kind in _KINDS}
@@ -106,5 +109,5 @@ def name_of(described: Mapping[str, Any]) -> str:
 
 
 def certificate_of(scope: MutableMapping[str, Any]) -> ClientCertificate | None:
-    """Return the client certificate of a request, or None if it has none."""
+    """Return the client certificate in the ASGI scope of a request, or None if there is none."""
     return scope.get(CERTIFICATE_KEY)

@@ -1,7 +1,7 @@
 """Connection limits and timeouts, against slow and excessive clients.
 
-They bound the size and the duration of a request's head, the speed of its body, and the number of connections. A client
-needs no API key to open connections, so a misuse must be cheap for the gateway.
+They limit the size and the duration of a request's head, the speed of its body, and the number of connections. A client
+needs no API key to open connections, so misuse must be cheap for the gateway.
 
 uvicorn parses HTTP and WebSockets. Its own timeout starts only after a response, and its parser accepts headers of any
 length. The two protocol classes in this module add the limits.
@@ -37,44 +37,49 @@ except ImportError:  # Windows has no limit of open files
 log = logging.getLogger("babelgate.connection")
 
 _RESERVE: Final = 128
-"""Open files that are not connections: the database, its readers, logs, blobs, the event loop."""
+"""Number of open files that are not available for connections: the database, its readers, logs, blobs, the event loop.
+Chosen."""
 _MAX_FILES: Final = 1 << 20
-"""Limit of open files that the process requests if the system has none."""
+"""Limit of open files that the process requests if the system sets no maximum. Chosen."""
 _MAX_HEADERS: Final = 128
-"""Maximum number of headers. The same as in `websockets`, which parses a handshake again; Apache and gunicorn: 100."""
+"""Maximum number of headers of a request. Chosen: the limit of `websockets`, which parses a handshake again; Apache and
+gunicorn have 100."""
 _MAX_LINE: Final = 8190
 """Maximum length of one line in a WebSocket handshake, in bytes: the limit of `websockets`."""
 _MAX_PIPELINED: Final = 16
-"""Maximum number of requests that a client may send before the response to an earlier one."""
+"""Maximum number of requests that a client may send on a connection before the response to an earlier one. Chosen."""
 _HIGH_WATER: Final = 32 * 1024
-"""Unsent bytes, in addition to the kernel's buffer, at which the response pauses.
+"""Number of unsent bytes, in addition to the kernel's buffer, at which a response pauses.
 
-asyncio's default is 64 KiB, and a chunk of the response comes on top of it.
+Chosen: asyncio's default is 64 KiB, and a chunk of the response is added to it.
 """
 _MAX_FRAGMENTS: Final = 4096
-"""Maximum number of fragments per WebSocket message, because empty fragments do not count towards its size."""
+"""Maximum number of fragments per WebSocket message. Chosen: empty fragments do not count towards the size of the
+message."""
 _MIN_BODY: Final = 1024
-"""Bytes of the body that must arrive within `body_timeout`: 34 bytes per second by default."""
+"""Number of bytes of a request's body that must arrive within `body_timeout`. Chosen: 34 bytes per second by
+default."""
 _LINGER: Final = 2.0
-"""Seconds for which a client may continue to send after the last response of a connection.
+"""Seconds for which a client may continue to send after the last response of a connection. Chosen.
 
 If the gateway closed at once, TCP would reset the connection, and a client that still sends would lose the response
 (RFC 9112 §9.6).
 """
 _LINGER_BYTES: Final = 8 * 2**20
-"""Maximum number of bytes that are read and discarded during this time."""
+"""Maximum number of bytes that are read and discarded after the last response of a connection. Chosen."""
 _KEEP_ALIVE: Final = 75
-"""Seconds after which an idle connection is closed.
+"""Seconds after which an idle connection is closed. Chosen.
 
 Clients close idle connections after about 5 to 60 seconds. If the server closes last, no request races with the close.
 """
 _WARN_EVERY: Final = 60.0
-"""Minimum time between two log lines about refused connections, in seconds."""
+"""Minimum time between two log lines about refused connections, in seconds. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Limits of one connection, in bytes and seconds: those of `limits` in the settings, and `linger`."""
+    """Limits of one connection, in bytes and seconds. `linger` is fixed; the others are from `limits` in the
+    settings."""
 
     head: int
     head_timeout: float
@@ -84,10 +89,11 @@ class ConnectionLimits:
 
 
 class ConnectionTable:
-    """Open connections, counted by client address, and those of them that have no request in progress."""
+    """Table of the open connections, which enforces the limits on their number, in total and per client address."""
 
     def __init__(self, settings: Settings, linger: float = _LINGER, observer: GatewayObserver = NO_OBSERVER) -> None:
-        """Create an empty table. `linger` is the time for which input is discarded after a refusal, in seconds."""
+        """Create an empty table. `linger` is the time for which a connection discards input after a refusal, in
+        seconds."""
         self._linger = linger
         self._observer = observer
         self.limits: ConnectionLimits
@@ -97,8 +103,7 @@ class ConnectionTable:
         self.per_address: int
         """Maximum number of connections per client address."""
         self._exempt: Sequence[IPNetwork]
-        """Networks of proxies, which have no limit per address because many callers share them. Loopback has none
-        either."""
+        """Networks of proxies. Their connections have no limit per address, because many callers share them."""
         self.apply(settings)
         self._open: dict[asyncio.BaseTransport, str | None] = {}
         self._count: dict[str, int] = {}
@@ -122,7 +127,7 @@ class ConnectionTable:
 
     @property
     def use(self) -> tuple[int, int]:
-        """Number of open connections, and their maximum."""
+        """Number of open connections, and the maximum number."""
         return len(self._open), self.total
 
     @property
@@ -131,10 +136,10 @@ class ConnectionTable:
         return len(self._idle)
 
     def enter(self, transport: asyncio.Transport, address: str | None, now: float) -> bool:
-        """Add a connection from an address. A peer without an address (None) counts only towards the total. Return
-        False if a limit is reached.
+        """Add a connection from an address. Return False if a limit is reached.
 
-        If the total is reached, the connection that has been idle for longest is closed to make room.
+        A peer without an address (None) counts only towards the total. If the total is reached, the connection that has
+        been idle for longest is closed to make room. `now` is the time on the loop's clock, in seconds.
         """
         group = self._group(address)
         if group is not None and self._count.get(group, 0) >= self.per_address:
@@ -197,7 +202,8 @@ class ConnectionTable:
 
 
 def hang_up(transport: asyncio.Transport) -> None:
-    """Close a connection, and discard unsent data: a plain close would wait until the client reads it."""
+    """Close a connection at once. If data is unsent, abort it: a normal close would wait until the client reads the
+    data."""
     if transport.get_write_buffer_size():
         transport.abort()
     else:
@@ -232,7 +238,8 @@ class _SendWatch:
 
 
 class _Answering:
-    """Transport of one request and its response. Its `close` lets the client finish sending the body first."""
+    """Transport that uvicorn's request object writes its response to. Its `close` lets the client finish sending the
+    body first."""
 
     __slots__ = ("_connection", "is_closing", "write")
 
@@ -273,18 +280,18 @@ class HttpConnection(HttpToolsProtocol):
         self._reading = "nothing"
         """Part of a request that the parser is reading: "nothing", "head" or "body"."""
         self._framing = 0
-        """Bytes since the last callback of the parser: of a head, of trailers or of a chunk extension. It buffers
-        them."""
+        """Number of bytes since the parser's last callback, which it has buffered: of a head, of trailers or of a chunk
+        extension."""
         self._shown = 0
-        """Number of parser callbacks."""
+        """Number of callbacks that the parser has made, to detect whether it only buffers input."""
         self._body = 0
-        """Bytes of the body since the last check of its speed."""
+        """Number of bytes of the body that arrived since its speed was last checked."""
         self._trailers = 0
         """Number of trailers in the current request."""
         self._lingers = False
         """True if the last response was sent, and further input is discarded."""
         self._discarded = 0
-        """Number of discarded bytes."""
+        """Number of input bytes that were discarded after the last response."""
         self._awaited = "nothing"
         """Part of a request that `_timer` waits for: "nothing", "head" or "body"."""
         self._timer: asyncio.TimerHandle | None = None
@@ -295,7 +302,7 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def certificate(self) -> ClientCertificate | None:
-        """Certificate of the client, if it has one."""
+        """Certificate of the client; None if it has shown none."""
         return self._certificate
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -358,7 +365,8 @@ class HttpConnection(HttpToolsProtocol):
         self._await("head" if self._framing and self._reading == "nothing" else self._reading)
 
     def _feed(self, data: "bytes | memoryview") -> bool:
-        """Parse input, and enforce the limits of the head. Return False if this is no longer an HTTP connection."""
+        """Pass input to the parser, and enforce the limits of the head. Return False if the connection was lost or has
+        become a WebSocket."""
         if self.parser is None:  # pyright: ignore[reportUnnecessaryComparison] - the connection is lost
             return False
         before = self._shown
@@ -476,14 +484,15 @@ class HttpConnection(HttpToolsProtocol):
             self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The body of the request did not arrive in time.")
 
     def _open_cycle(self) -> RequestResponseCycle | None:
-        """Return the newest request if its response is not complete, else None."""
+        """Return the newest request if its response is not complete, otherwise None."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         return cycle if cycle is not None and not cycle.response_complete else None
 
     # Responses of the connection itself
 
     def abandon_answer(self) -> None:
-        """Close the connection, and truncate the response that is being sent."""
+        """Close the connection in the middle of the response that is being sent, so that the client sees it as
+        incomplete."""
         cycle = self._open_cycle()
         if cycle is None:
             self.transport.close()
@@ -502,7 +511,7 @@ class HttpConnection(HttpToolsProtocol):
             self._sending.start()
 
     def refuse(self, status: HTTPStatus, message: str) -> None:
-        """Respond instead of the application, and close the connection."""
+        """Send a response with this status and text instead of the application's, and close the connection."""
         if self._lingers or self.transport.is_closing():
             return
         cycle = self._open_cycle()
@@ -520,14 +529,15 @@ class HttpConnection(HttpToolsProtocol):
         self._linger()
 
     def close_after_answer(self) -> None:
-        """Close the connection after its last response, and let the client finish sending a body first."""
+        """Close the connection after its last response. If the request is not complete, the client may first finish
+        sending it."""
         if self._reading == "nothing" or self.transport.is_closing():
             self.transport.close()
         else:
             self._linger()
 
     def _linger(self) -> None:
-        """End the output, and discard input for a limited time before the connection closes."""
+        """Send the end of the output, and discard input for a limited time before the connection is closed."""
         self._lingers = True
         self._stop_timers()
         self.pipeline.clear()
@@ -591,7 +601,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Pause reading as well: otherwise pings would be answered even if the client reads no answers."""
+        """Pause reading as well as writing: otherwise the gateway would answer pings of a client that reads nothing."""
         super().pause_writing()
         if not self.read_paused:
             self.transport.pause_reading()
@@ -638,9 +648,9 @@ def max_connections(wanted: int) -> int:
 def protocol_options(
     settings: Settings, linger: float = _LINGER, table: ConnectionTable | None = None
 ) -> dict[str, Any]:
-    """Return the arguments of `uvicorn.Config` for protocol classes with the limits of the settings.
+    """Return arguments for `uvicorn.Config` that install the two protocol classes with the limits of the settings.
 
-    `table` counts the connections; the default is a new one.
+    `table` counts the connections; without it, a new table is created.
     """
     table = ConnectionTable(settings, linger) if table is None else table
     return {

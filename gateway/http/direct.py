@@ -2,7 +2,7 @@
 
 Litestar calls about a hundred functions around each handler: error handlers by layer, arguments by type, an exit stack,
 hooks. Nearly all handlers of the gateway take only the request and parameters of its path, and return a `Response`.
-These are found in a tree of paths like Litestar's, and called at once. Litestar handles all other requests.
+They are found in a tree of paths like Litestar's, and called directly. Litestar handles all other requests.
 """
 
 import re
@@ -20,26 +20,27 @@ from babelgate.adapters.kit.request import AnyRequest
 _BODILESS: Final = frozenset({204, 304})
 _JSON: Final = "application/json"
 _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
-"""Octets of `uri-host` and `port` (RFC 3986, 3.2.2)."""
+"""Legal characters of `uri-host` and `port` in a Host header (RFC 3986, 3.2.2)."""
 
 
 class _Plain(NamedTuple):
-    """A handler that can be called directly."""
+    """Handler that can be called directly, and the data that its call needs."""
 
     handler: Any
     names: tuple[str, ...]
-    """Names of the path parameters, in order."""
+    """Names of all parameters in the path of the route, in order."""
     arguments: tuple[str, ...]
-    """Names of the path parameters that the function accepts."""
+    """Names of the path parameters that are arguments of the handler's function."""
     template: str
-    """Path of the route, with the names of its parameters."""
+    """Path of the route with the names of its parameters, such as `/threads/{thread_id}`."""
     before: Callable[[AnyRequest], Awaitable[Response[Any] | None]] | None
-    """Hook that is called first. If it returns a response, the handler is skipped."""
+    """Hook that is called before the handler; None if there is none. If it returns a response, the handler is not
+    called."""
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """One segment in the tree of paths."""
+    """Node in the tree of paths, for one segment of a path."""
 
     named: "dict[str, _Node]" = field(default_factory=dict[str, "_Node"])
     parameter: "_Node | None" = None
@@ -50,10 +51,10 @@ class _Node:
 
 
 class DirectApp(Litestar):
-    """Litestar application that calls plain handlers directly."""
+    """Litestar application that calls plain handlers directly, without Litestar's own steps around a handler."""
 
     def __init__(self, *args: Any, answer: Callable[[AnyRequest, Exception], Response[Any]], **named: Any) -> None:
-        """Create the application.
+        """Create the application. All arguments except `answer` are passed on to Litestar.
 
         `answer` creates the response to an exception. It is the only exception handler of all handlers.
         """
@@ -90,8 +91,10 @@ class DirectApp(Litestar):
             await asgi(scope, receive, send)
 
     def _find(self, scope: Any) -> _Plain | None:
-        """Return the plain handler of a request, and store the path parameters and their path in the scope. Return None
-        if it has no plain handler."""
+        """Return the plain handler of a request. Store the path parameters and the path of the route in the scope.
+
+        Return None if the request has no plain handler, so that Litestar handles it.
+        """
         if scope.get("root_path") or not _has_legal_host(scope):
             return None
         node, values = self._paths, list[str]()
@@ -119,7 +122,7 @@ class DirectApp(Litestar):
 
 
 def _has_legal_host(scope: Any) -> bool:
-    """Return True if the Host header has only legal characters. Litestar refuses all other requests."""
+    """Return True if the Host header is absent or has only legal characters. Litestar refuses all other requests."""
     for name, value in scope["headers"]:
         if name == b"host":
             return _HOST.fullmatch(value) is not None
@@ -146,7 +149,8 @@ async def _call(plain: _Plain, request: AnyRequest) -> Any:
 
 
 def _is_simple(response: Any) -> bool:
-    """Return True if a response consists of bytes that need no further processing."""
+    """Return True if a response consists of bytes and has no cookies or background tasks, so that it can be sent
+    without Litestar."""
     return (
         type(response) is Response
         and isinstance(cast("Any", response).content, bytes)
@@ -173,7 +177,8 @@ async def _send(response: Response[bytes], status: int, send: Send) -> None:
 def _add(root: _Node, route: HTTPRoute) -> None:
     """Add a route to the tree of paths.
 
-    The tree has the paths of all handlers, so that a path that takes precedence in Litestar does so here, too.
+    The tree has the paths of all handlers. So a path that takes precedence in Litestar takes precedence in the tree,
+    too.
     """
     node = root
     for part in route.path_components:
@@ -188,8 +193,11 @@ def _add(root: _Node, route: HTTPRoute) -> None:
 
 
 def _plain(handler: Any, route: HTTPRoute) -> _Plain | None:
-    """Return what a direct call of the handler needs. Return None if the handler uses features of Litestar other than
-    the request, text parameters of the path, and a hook that is called before it."""
+    """Return the data for direct calls of a handler.
+
+    Return None if the handler uses features of Litestar other than the request, text parameters of the path, and a hook
+    that is called before it.
+    """
     parameters = [part for part in route.path_components if not isinstance(part, str)]
     texts = {part.name for part in parameters if part.type in (str, Path)}
     signature = handler.parsed_fn_signature.parameters

@@ -1,4 +1,4 @@
-"""End of streams whose caller's credential expires or is revoked: an API key, or a token."""
+"""End of open streams whose caller's credential, such as an API key or a token, expires or is revoked."""
 
 import asyncio
 import time
@@ -8,7 +8,8 @@ from typing import Final, Protocol
 from babelgate.canonical.principal import Principal
 
 _LONGEST: Final = 86_400.0
-"""Maximum seconds of one timer. The wall clock can be set, and some event loops limit their timers."""
+"""Maximum seconds of one timer. Chosen: the wall clock can be set meanwhile, and some event loops limit their
+timers."""
 
 
 class CredentialTimer:
@@ -17,7 +18,8 @@ class CredentialTimer:
     __slots__ = ("_clock", "_end", "_expires_at", "_timer")
 
     def __init__(self, expires_at: float, end: Callable[[], None], clock: Callable[[], float] = time.time) -> None:
-        """Start the timer. `expires_at` and `clock` are in seconds since 1970; `end` ends the stream."""
+        """Start the timer. `expires_at` is in seconds since 1970, and `clock` returns the current time in the same
+        unit. `end` is called at that time, and ends the stream."""
         self._expires_at = expires_at
         self._end = end
         self._clock = clock
@@ -37,12 +39,12 @@ class CredentialTimer:
 
 
 class CallerStream(Protocol):
-    """Open stream of a caller."""
+    """Open stream of a caller: a response of server-sent events, or a WebSocket."""
 
     principal: Principal | None
 
     def change_expiry(self, expires_at: float | None) -> None:
-        """Set the time at which the credential expires, in seconds since 1970, UTC; None if it does not."""
+        """Set the time at which the caller's credential expires, in seconds since 1970, UTC; None if it does not."""
         ...
 
     def revoke(self) -> None:
@@ -51,11 +53,15 @@ class CallerStream(Protocol):
 
 
 class OpenStreams(set[CallerStream]):
-    """Open streams of a gateway."""
+    """Set of all open streams of a gateway."""
 
     def check(self, find: Callable[[Principal], Principal | None]) -> None:
-        """End the streams whose credential is no longer accepted. `find` returns the principal that a caller has now,
-        or None."""
+        """End the streams whose caller's credential is no longer accepted, and update the time at which the others
+        expire.
+
+        `find` returns the principal that an accepted credential has now, or None if the credential is no longer
+        accepted.
+        """
         for stream in [*self]:
             before = stream.principal
             after = None if before is None else find(before)

@@ -1,4 +1,5 @@
-"""Settings of one generation for requests: credentials, host names, origins, and the base URL of responses."""
+"""Settings of one generation that apply to requests: credentials, host names, origins, and the base URL of
+responses."""
 
 import ipaddress
 import logging
@@ -25,7 +26,7 @@ from babelgate.gateway.signing_keys import SigningKey, SigningKeyError, SigningK
 log = logging.getLogger("babelgate")
 
 JWKS_PATH: Final = "/.well-known/jwks.json"
-"""Path of the public keys of the gateway, which need no credential."""
+"""Path at which the gateway publishes its public keys. It needs no credential."""
 _OPEN: Final = tuple(
     path.split("/")
     for path in (
@@ -36,42 +37,43 @@ _OPEN: Final = tuple(
         *(path for adapter in ADAPTERS for path in adapter.open_paths),
     )
 )
-"""Paths that need no credential, split into segments."""
+"""Paths that need no credential, each split into segments."""
 _LOGIN: Final = tuple(path.split("/") for adapter in ADAPTERS for path in adapter.login_paths)
-"""Paths that need no credential if the gateway accepts tokens."""
+"""Paths that need no credential if the gateway accepts tokens, each split into segments."""
 _ORIGIN_CHECKED: Final = tuple(prefix for adapter in ADAPTERS if adapter.checks_origin for prefix in adapter.prefixes)
 _LOOPBACK: Final = re.compile(r"^https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
 _LOOPBACK_HOST: Final = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$", re.IGNORECASE)
 _HTTP_SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
-"""Schemes of URLs in responses, by the scheme of a request."""
+"""Schemes of URLs in responses, by the scheme of the request: `http` for `ws`, for example."""
 _PREFIX: Final = re.compile(r"(/[\w.-]+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """Checks of requests, by the settings of one generation. A request keeps the one with which it began."""
+    """Checks of requests by the settings of one generation. A request uses the same `Front` from its start to its
+    end."""
 
     registry: Registry
     verifier: Verifier
     authentication: Authentication
     signing_keys: SigningKeys | None
-    """Keys in `signing.keys`; None without any."""
+    """Private keys of `signing.keys`; None if there are none."""
     hosts: Hosts
     origins: Set[str]
-    """Origins whose pages may call the gateway. If empty, these are the origins of this machine."""
+    """Origins whose pages may call the gateway (`cors`). If empty, pages of this machine may."""
     public_url: str | None
     public_origin: str | None
-    """Origin of `public_url`."""
+    """Origin of `public_url`, in lower case; None if that is not set."""
     proxies: Sequence[IPNetwork]
     open_paths: Sequence[Sequence[str]]
     forwarded: Set[str]
-    """Names of headers that any agent may get, in lower case."""
+    """Names of the request headers that the settings of any agent forward, in lower case."""
     state: Mapping[str, Any]
-    """State of every request for the adapters."""
+    """Values that are added to the state of every request, for the adapters."""
 
     @classmethod
     def of(cls, settings: Settings, registry: Registry, verifier: Verifier) -> "Front":
-        """Return the front of a gateway with these settings and agents. Raises invalid for a wrong key file."""
+        """Return the checks for these settings and agents. Raises invalid for an unusable file in `signing.keys`."""
         public_url = settings.public_url.rstrip("/") if settings.public_url else None
         authentication = _authentication_of(settings)
         return cls(
@@ -96,8 +98,8 @@ class Front:
 
     @property
     def signer(self) -> SigningKeys | None:
-        """Signer of cards. None without keys, and without `public_url`: a signed card must not contain a URL that
-        follows from the request."""
+        """Signer of agent cards. It is None without keys, and without `public_url`: a signed card must not contain a
+        URL that an untrusted client chose."""
         return None if self.public_url is None else self.signing_keys
 
     def is_open(self, path: str) -> bool:
@@ -114,7 +116,7 @@ class Front:
         )
 
     def check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Raise forbidden if the gateway does not accept the host names of the request.
+        """Check that the gateway accepts the host names of the request. Raises forbidden for any other host name.
 
         A host that a trusted proxy forwards is checked, too: the proxy may pass on a header of the caller.
         """
@@ -128,18 +130,20 @@ class Front:
                 )
 
     def _called_hosts(self, scope: Scope, headers: Mapping[bytes, bytes]) -> list[bytes]:
-        """Return the host names of the request, with ports: of Host, and of X-Forwarded-Host from a trusted proxy."""
+        """Return the host names of the request, with ports: that of `Host`, and that of `X-Forwarded-Host` from a
+        trusted proxy."""
         hosts = [headers.get(b"host", b"")]
         if self._is_proxied(scope):
             hosts.append(headers.get(b"x-forwarded-host", b"").split(b",")[0].strip())
         return hosts
 
     def is_foreign(self, headers: Mapping[bytes, bytes], *, is_ambient: bool = False) -> bool:
-        """Return True if the request may come from a page that is not allowed to call the gateway. `is_ambient` is true
-        for a caller that is known by its client certificate, which browsers present for every page.
+        """Return True if a request without an Origin header may come from a page that is not allowed to call the
+        gateway. Such a request may only read.
 
-        A GET for an image or for a new window has no Origin. But browsers send whether it comes from the same origin
-        (Fetch Metadata §2.3).
+        Browsers send no Origin with a GET for an image or a new window, but state whether it comes from the same origin
+        (Fetch Metadata §2.3). `is_ambient` is true for a caller that is known by its client certificate, which browsers
+        show for every page.
         """
         if (self.verifier.is_required and not is_ambient) or b"origin" in headers:
             return False
@@ -148,7 +152,8 @@ class Front:
     def check_origin(
         self, scope: Scope, path: str, headers: Mapping[bytes, bytes], *, is_ambient: bool = False
     ) -> None:
-        """Raise unauthenticated, with the `reason` `origin`, if a page of this origin may not call the gateway.
+        """Check that a page of the request's origin may call the gateway. Raises unauthenticated, with the `reason`
+        `origin`.
 
         Without API keys, every page that is open in a browser on this machine could call the gateway, because a POST of
         plain text needs no preflight. But browsers send the page's origin.
@@ -174,12 +179,13 @@ class Front:
         )
 
     def has_own_origin(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-        """Return True if the origin of a request is that of the gateway: of `public_url`, or of the called host."""
+        """Return True if the Origin header of a request names the gateway: by `public_url`, or by the host that the
+        request calls."""
         origin = headers.get(b"origin", b"")
         return origin.decode("latin-1") == self.public_origin or not self._is_elsewhere(scope, headers, origin)
 
     def _is_elsewhere(self, scope: Scope, headers: Mapping[bytes, bytes], origin: bytes) -> bool:
-        """Return True if an origin has another host than the request."""
+        """Return True if the host of an origin is not a host name of the request."""
         host = origin.partition(b"://")[2].lower()
         return not host or host not in (called.lower() for called in self._called_hosts(scope, headers))
 
@@ -209,8 +215,11 @@ class Front:
         return bool(self.proxies and client and _within(client[0], self.proxies))
 
     def is_granted(self, path: str, headers: Mapping[bytes, bytes]) -> bool:
-        """Return True if the request comes from a page that may call the gateway. The console is for its own page
-        only, which needs no permission."""
+        """Return True if the response may have CORS headers: the request comes from a page of another origin that may
+        call the gateway.
+
+        Always False for the paths of the console, which only its own page calls.
+        """
         origin = headers.get(b"origin")
         return origin is not None and not is_console(path) and self._is_permitted(origin.decode("latin-1"))
 
@@ -223,7 +232,7 @@ class Front:
 
 
 def _read_signing_keys(paths: Sequence[Path], public_url: str | None) -> SigningKeys | None:
-    """Read the private keys of the settings, and log their ids. Raises invalid."""
+    """Read the private keys of the settings, and log their ids. Raises invalid if a file is not a usable key."""
     if not paths:
         return None
     keys: list[SigningKey] = []

@@ -1,7 +1,7 @@
 """Generations: the settings and agents with which the gateway works, and their replacement by a reload.
 
 `Generations.current` is the only reference to them. A reload prepares everything that is new, and then replaces the
-reference by one assignment. Requests and runs that have begun keep what they have read from the generation before.
+reference by one assignment. Requests and runs that have begun continue with the values that they have read.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ log = logging.getLogger("babelgate.reload")
 _CONNECT: Final = 3.0
 """Seconds that a reload waits for servers to list their agents. Chosen: a running server answers in less than one."""
 _CONNECT_PER_SERVER: Final = 0.1
-"""Additional seconds for each server: one process asks all of them at once."""
+"""Additional seconds for each server that is asked. Chosen: one process asks all of them at once."""
 
 
 def connect_patience(servers: int) -> float:
-    """Return the seconds to wait until this many servers have listed their agents."""
+    """Return the seconds that a reload waits until this many servers have listed their agents."""
     return _CONNECT + _CONNECT_PER_SERVER * servers
 
 
@@ -54,7 +54,7 @@ class Generation:
 
     settings: Settings
     front: Front
-    """Checks of requests."""
+    """Checks of requests by these settings."""
     hub: HubGeneration
     policy: Policy
     """Rules for what callers may do."""
@@ -62,16 +62,16 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadReport:
-    """Result of a reload."""
+    """Result of a reload: which settings were applied, and the mistakes."""
 
     applied: Sequence[str] = ()
     """Keys of the settings that were changed, such as `limits.run`."""
     needs_restart: Sequence[str] = ()
-    """Keys that were changed in the configuration, and take effect at the next start."""
+    """Keys of the settings that were changed in the configuration, but take effect only at the next start."""
     broken: Sequence[str] = ()
     """Agents that are new or changed and cannot be called, each with the reason."""
     mistakes: Sequence[str] = ()
-    """Mistakes in the configuration, as `babelgate validate` prints them. With any, nothing was changed."""
+    """Mistakes in the configuration, as `babelgate validate` prints them. If there are any, nothing was changed."""
 
     @property
     def is_ok(self) -> bool:
@@ -86,7 +86,7 @@ def _list_newly_broken(before: Registry, after: Registry) -> Sequence[str]:
 
 
 class CurrentPolicy:
-    """Policy of the current generation."""
+    """Policy that passes each check to the policy of the current generation."""
 
     def __init__(self, generations: "Generations") -> None:
         self._generations = generations
@@ -95,17 +95,17 @@ class CurrentPolicy:
         return self._generations.current.policy.has_rules_by_agent(principal, operation, protocol)
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
-        """Raise forbidden if the principal may not do this."""
+        """Check that the principal may do the operation on an agent in a protocol. Raises forbidden if it may not."""
         self._generations.current.policy.check(principal, operation, agent, protocol)
 
 
 def policy_of_settings(settings: Settings) -> Policy:
-    """Return the policy of the setting `access`."""
+    """Return the policy that the setting `access` describes."""
     return policy_of(settings.access)
 
 
 class Generations:
-    """Holder of the current generation."""
+    """Holder of the current generation, which a reload replaces."""
 
     def __init__(
         self,
@@ -118,9 +118,9 @@ class Generations:
         spread: Callable[[], object] | None = None,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the first generation.
+        """Create the first generation, with these settings and agents.
 
-        `make_policy` returns the policy of settings. `load` reads the configuration again and raises ConfigError.
+        `make_policy` returns the policy for settings. `load` reads the configuration again and raises ConfigError.
         `loaded` are the settings as they were read at the start, if `settings` differ from them. `spread` makes the
         other workers on the same port reload, too.
         """
@@ -129,15 +129,16 @@ class Generations:
         self._spread = spread
         self._loaded = settings if loaded is None else loaded
         self.connections: ConnectionTable | None = None
-        """Open connections of callers; None if another program accepts them."""
+        """Table of callers' open connections; None if another program accepts them."""
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
         self.temporary_keys = TemporaryKeys()
-        """Keys of programs that the gateway has started. A reload revokes those whose caller is no longer accepted."""
+        """Temporary API keys of programs that the gateway has started. A reload revokes those whose caller is no longer
+        accepted."""
         self.key_ring = KeyRing(lambda changed: self._check_callers(lambda caller: changed.get(caller, caller)))
         """Keys of the administration API, which all generations share."""
         self.policy: Policy = CurrentPolicy(self)
-        """Policy that asks the one of the current generation."""
+        """Policy for all parts of the gateway. It passes each check to the policy of the current generation."""
         self._listeners: list[Callable[[Generation], object]] = []
         self._reloading = asyncio.Lock()
         self._retired: dict[int, Agent] = {}
@@ -146,11 +147,12 @@ class Generations:
         self._refreshes = Tasks()
         self._hub: GatewayHub | None = None
         self._configured = self._loaded
-        """Settings as they were read last, without the agents of the administration API."""
+        """Settings as they were last read, without the agents that were added by the administration API."""
         self._added: dict[str, AgentSettings] = {}
-        """Agents of the administration API."""
+        """Settings of the agents that were added by the administration API, by name."""
         self.find_sources: Callable[[], Mapping[str, str]] = dict
-        """Function that returns the source of each setting that has no default value, by its key."""
+        """Function that returns the source of each setting that is not at its default, by its key. A source is a file,
+        an environment variable or an option, for example."""
         self.observer = observer
         """Receiver of reports for metrics."""
         self.reloaded_at = time.time()
@@ -158,15 +160,15 @@ class Generations:
         self.current = self._make(settings, registry, None)
 
     def hub_generation(self) -> HubGeneration:
-        """Return what the hub works with now."""
+        """Return the agents and settings with which the hub works now."""
         return self.current.hub
 
     def front(self) -> Front:
-        """Return what requests are checked against now."""
+        """Return the checks that apply to new requests now."""
         return self.current.front
 
     def attach(self, hub: GatewayHub) -> None:
-        """Set the hub that works with the generations."""
+        """Connect the hub: it gets the agents and keys of the administration API, and is informed about reloads."""
         self._hub = hub
         self.current.hub.registry.cards.audit_to(hub.auditor.note_card)
         self.key_ring.follow(hub.administration, hub.journal)
@@ -180,7 +182,7 @@ class Generations:
             hub.show_config(compute_digest(self._loaded))
 
     def admin_port(self) -> GatewayPort:
-        """Return what the administration API needs."""
+        """Return the functions that the administration API and the console call."""
         return GatewayPort(
             settings=lambda: self.current.settings,
             sources=lambda: self.find_sources(),
@@ -197,7 +199,7 @@ class Generations:
         return asdict(await self.reload(everywhere=True))
 
     def _follow_agents(self, administration: Administration) -> None:
-        """Apply changes of agents by other nodes."""
+        """Start to apply the agents of the administration API, if another node or request has changed them."""
         if (
             self._hub is not None
             and self._hub.instance
@@ -206,7 +208,7 @@ class Generations:
             self._refreshes.spawn(self.refresh_agents(), "change of agents")
 
     async def refresh_agents(self) -> None:
-        """Apply the agents of the administration API, if they have changed."""
+        """Replace the current generation if the agents of the administration API differ from those in force."""
         assert self._hub is not None
         async with self._reloading:
             added = self._resolve(self._hub.administration.current, self._configured.admin)
@@ -214,7 +216,8 @@ class Generations:
                 self._report(await self._apply(self._configured))
 
     def _resolve(self, administration: Administration, admin: AdminSettings) -> dict[str, AgentSettings]:
-        """Return the agents of the administration API. Those that are not valid here are left out."""
+        """Return the settings of the agents of the administration API, by name. Agents that the settings `admin` of
+        this node do not allow are logged and left out."""
         agents: dict[str, AgentSettings] = {}
         for each in administration.agents:
             try:
@@ -224,14 +227,14 @@ class Generations:
         return agents if admin.agents else {}
 
     def on_change(self, listener: Callable[[Generation], object]) -> None:
-        """Call a function with each new generation, directly after it has become the current one."""
+        """Register a function that is called with each new generation, directly after it has become the current one."""
         self._listeners.append(listener)
 
     async def reload(self, *, everywhere: bool = False) -> ReloadReport:
         """Read the configuration again, and apply it if it has no mistakes. Reloads run one after the other.
 
-        With `everywhere`, the other workers on the same port reload, too, after this one. Nodes on other machines have
-        their own files.
+        With `everywhere`, the other workers on the same port reload afterwards. Nodes on other machines do not: they
+        have their own files.
         """
         if self._load is None:
             return ReloadReport(mistakes=("this gateway has no configuration to read again",))
@@ -295,8 +298,11 @@ class Generations:
         )
 
     def _check_callers(self, find: Callable[[Principal], Principal | None]) -> None:
-        """End what callers have whose credential is no longer accepted. `find` returns the principal that a caller has
-        now, or None."""
+        """End the streams and temporary keys of callers whose credential is no longer accepted.
+
+        `find` returns the principal that an accepted credential has now, or None if the credential is no longer
+        accepted.
+        """
         self.streams.check(find)
         self.temporary_keys.check(find)
 
@@ -350,7 +356,8 @@ class Generations:
     # Agents of earlier generations
 
     def _retire(self, before: Generation, after: Generation) -> None:
-        """Close what the new generation does not use, after the runs of the earlier one had time to end."""
+        """Close the agents and issuers that the new generation does not use, after the runs of the earlier one had time
+        to end."""
         used_ids = frozenset(id(each.agent) for each in after.hub.registry.all())
         self._retired |= {id(each): each for each in before.hub.registry.active_agents() if id(each) not in used_ids}
         self._retirements.spawn(self._close_later(before, after, used_ids), "drain of removed agents")
@@ -367,10 +374,11 @@ class Generations:
         for agent in unused:
             self._retired.pop(id(agent), None)
             await close_agent(agent)
+        await self.current.hub.registry.processes.retain(self.current.settings.agents)
         await before.front.verifier.aclose(after.front.verifier)
 
     async def aclose(self) -> None:
-        """Close the agents of all generations, and end the fetches of keys."""
+        """Close the agents of all generations, and cancel the fetches of keys."""
         await self._refreshes.stop()
         await self._retirements.stop()
         retired, self._retired = [*self._retired.values()], {}

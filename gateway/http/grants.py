@@ -1,4 +1,4 @@
-"""Routes of grants: an owner shares threads, lists what is shared, and takes it back."""
+"""Routes of grants: an owner shares threads, lists the grants, and revokes them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ _Text = Annotated[str, Field(min_length=1, max_length=300)]
 
 
 class Share(BaseModel):
-    """Body of a request that shares a thread."""
+    """Grant of access to a thread, as the body of a request."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,8 +34,8 @@ class Share(BaseModel):
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    """Return the handlers of the routes. Raises the faults of `babelgate.canonical.grant.Grants`, and
-    invalid, not_found."""
+    """Return the handlers that give, list and delete grants. Raises the faults of `babelgate.canonical.grant.Grants`,
+    and invalid, not_found."""
 
     @get(PATH)
     async def list_grants(request: AnyRequest) -> JsonObject:
@@ -72,7 +72,7 @@ def _need(request: AnyRequest, name: str) -> str:
 
 
 def _encode(grant: Grant) -> JsonObject:
-    """Return a grant as JSON."""
+    """Return a grant as JSON, with times in RFC 3339."""
     return {
         "thread_id": grant.thread_id,
         "owner": grant.owner,

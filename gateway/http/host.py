@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 from babelgate.gateway.settings.model import Settings
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/?#@\s]+?)\.?(:\d*)?")
-"""A name or an address, and a port, which is ignored (RFC 9110 §7.2)."""
+"""Host header: a name or an address, and optionally a port, which is ignored (RFC 9110 §7.2)."""
 _MAX_LENGTH: Final = 300
-"""Maximum length of a Host header, in characters. A name has at most 253 (RFC 1035 §2.3.4)."""
+"""Maximum length of a Host header, in characters. Chosen: a name has at most 253 (RFC 1035 §2.3.4)."""
 
 
 class Hosts:
-    """Set of accepted host names."""
+    """Host names that the gateway accepts in the Host header."""
 
     def __init__(self, names: Sequence[str]) -> None:
         """Create the set. `names` are in lower case: `*` accepts all, `*.example.com` all subdomains."""
@@ -28,7 +28,8 @@ class Hosts:
 
     @property
     def is_open(self) -> bool:
-        """True if every name is accepted, so that nothing follows from the Host header of a request."""
+        """True if every host name is accepted, so that an accepted name is no sign that the request is for this
+        gateway."""
         return "*" in self._names
 
     @classmethod

@@ -1,4 +1,5 @@
-"""Public keys of one issuer of tokens: in a URL, a file or the settings, or found by its discovery document."""
+"""Public keys of one issuer of tokens. They are in a file, in the settings or at a URL, which may be found by
+discovery."""
 
 import ssl
 import time
@@ -22,7 +23,7 @@ from babelgate.gateway.settings.credentials import IssuerSettings, is_trusted_ur
 
 
 class IssuerKeys(KeySet):
-    """The current public keys of one issuer."""
+    """Cache of the current public keys of one issuer."""
 
     def __init__(
         self,
@@ -32,7 +33,8 @@ class IssuerKeys(KeySet):
         now: Callable[[], float] = time.monotonic,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the cache. `now` is a steady clock, in seconds. Nothing is fetched before the first token."""
+        """Create the cache. `name` is that of the issuer, for the log. `now` is a steady clock, in seconds. Nothing is
+        fetched before the first token is to be verified."""
         fixed = settings.jwks if isinstance(settings.jwks, dict) else None
         super().__init__("issuer", name, self._read, fixed=fixed, now=now, observer=observer)
         self._settings = settings
@@ -66,7 +68,11 @@ class IssuerKeys(KeySet):
         return self._tls
 
     async def _discover(self, client: httpx.AsyncClient) -> str:
-        """Return the URL of the key set by the discovery document of OpenID Connect, or of OAuth 2 (RFC 8414)."""
+        """Return the URL of the key set from the issuer's discovery document: that of OpenID Connect, or else that of
+        OAuth 2 (RFC 8414).
+
+        Raises KeyFetchError if the document names another issuer or no usable URL.
+        """
         try:
             document = await _get(client, self._settings.discovery_url)
         except KeyFetchError:
@@ -80,13 +86,14 @@ class IssuerKeys(KeySet):
 
 
 def _metadata_url(issuer: str) -> str:
-    """Return the URL of an issuer's metadata (RFC 8414, 3.1)."""
+    """Return the URL of an issuer's OAuth 2 metadata (RFC 8414, 3.1)."""
     parts = urlsplit(issuer)
     return f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{parts.path.rstrip('/')}"
 
 
 async def _get(client: httpx.AsyncClient, url: str) -> JsonObject:
-    """Return the JSON object at a URL. Redirects are not followed. Raises KeyFetchError."""
+    """Return the JSON object at a URL. Redirects are not followed. Raises KeyFetchError for another status than 200,
+    and a body that is too large or no object."""
     async with client.stream("GET", url) as response:
         if response.status_code != 200:
             raise KeyFetchError(f"{url} answers with the status {response.status_code}")

@@ -39,15 +39,15 @@ Encode = Callable[[Fault, AnyRequest], Response[Any]]
 _TYPE_LENGTH: Final = 1024
 """Maximum length of a Content-Type, in bytes.
 
-Real ones are less than a tenth as long, and the time of their parsers grows with the square of the length.
+Chosen: real ones are less than a tenth as long, and the time of their parsers grows with the square of the length.
 """
 _EXPOSED: Final = (
     "Babelgate, Babelgate-Loss, Babelgate-Run, Babelgate-Task, Babelgate-Thread, Content-Location, ETag, Location, "
     "RateLimit, RateLimit-Policy, Retry-After, Run-ID, WWW-Authenticate, X-Pagination-Next, X-Pagination-Total, "
-    "X-Request-Id"
+    "X-Request-Id, X-Resumable-Stream-Id, X-Workflow-Run-Id"
 )
 _STAND_INS: Final = {"HEAD": "GET", "OPTIONS": "TRACE"}
-"""Method by which the application handles another method.
+"""Method with which a request is passed to the application, by the method of the request.
 
 HEAD is a GET whose body is dropped. No path has TRACE, so the 405 response to it lists all methods of the path. The
 framework's own response to OPTIONS lists the methods of only one handler.
@@ -55,7 +55,7 @@ framework's own response to OPTIONS lists the methods of only one handler.
 
 
 class GatewayMiddleware:
-    """ASGI middleware that authenticates callers and adds the headers of all responses."""
+    """ASGI middleware around all protocols: authenticates callers, and adds the headers that all responses have."""
 
     def __init__(
         self,
@@ -73,16 +73,19 @@ class GatewayMiddleware:
         observer: GatewayObserver = NO_OBSERVER,
         admin_address: AdminAddress | None = None,
     ) -> None:
-        """Wrap an application. `front` returns the settings of the current generation. `streams` collects the open
-        streams. `has_context` is true if log lines name the request during which they were written. `auditor` receives
-        failed logins. `state` is added to the state of each request. `admin_address` is the separate address of the
-        administration API, if it has one."""
+        """Wrap an application.
+
+        `front` returns the checks of the current generation. `encode` creates the response to a fault. `streams`
+        collects the open streams. `has_context` is true if log lines name the request during which they were written.
+        `auditor` receives failed logins. `state` is added to the state of each request. `admin_address` is the separate
+        address of the administration API, if it has one.
+        """
         self.app = app
         """The ASGI application that the middleware wraps."""
         self._front = front
         self._can_discover = can_discover
-        """Returns True if there is an agent of this name, and the principal can discover it with a call of this
-        path."""
+        """Function that returns True if an agent with this name exists and the principal may discover it by a request
+        to this path."""
         self._auditor = auditor
         self._state = state
         self._admin_address = admin_address
@@ -175,7 +178,8 @@ class GatewayMiddleware:
     async def _principal(
         self, front: Front, path: str, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None
     ) -> Principal:
-        """Return the principal of the request's credential. Raises unauthenticated or unavailable."""
+        """Return the principal of the request's credential, or the anonymous one for an open path. Raises
+        unauthenticated or unavailable."""
         verifier = front.verifier
         try:
             principal = await verifier.verify(headers, certificate)
@@ -194,7 +198,8 @@ class GatewayMiddleware:
 
 
 def _split_agent(path: str) -> tuple[str | None, str]:
-    """Return the agent that a path names, or None, and the path without `/agent/<name>`."""
+    """Split a path such as `/agent/weather/acp/runs` into the name of the agent and the rest. The name is None if the
+    path does not begin with `/agent/`."""
     if not path.startswith("/agent/"):
         return None, path
     name, _, rest = path.removeprefix("/agent/").partition("/")

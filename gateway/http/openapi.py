@@ -32,16 +32,16 @@ _UNDESCRIBED: Final = RestOperation()
 
 
 def described_protocols() -> Sequence[str]:
-    """Return the names of the protocols that have a document. `gateway` is that of the routes that belong to no
+    """Return the names of the protocols that have an OpenAPI document, and `gateway` for the routes that belong to no
     protocol."""
     return (GATEWAY, *(adapter.name for adapter in ADAPTERS if adapter.rest is not None))
 
 
 class OpenApi:
-    """OpenAPI documents for the routes of one application."""
+    """Generator of the OpenAPI documents of one application's routes. It caches them."""
 
     def __init__(self, routes: Iterable[BaseRoute], gateway_rest: RestDescription) -> None:
-        """Create the documents. `gateway_rest` describes the operations that belong to no protocol."""
+        """Create the generator. `gateway_rest` describes the operations that belong to no protocol."""
         self._routes = [route for route in routes if isinstance(route, HTTPRoute)]
         self._descriptions = {GATEWAY: gateway_rest} | {
             adapter.name: adapter.rest for adapter in ADAPTERS if adapter.rest is not None
@@ -51,8 +51,8 @@ class OpenApi:
         self._documents: dict[str | None, JsonObject] = {}
 
     def document(self, base_url: str, protocol: str | None = None) -> JsonObject:
-        """Return the document of a protocol; None selects all protocols together. `base_url` is the URL at which the
-        caller reaches the gateway. Raises KeyError."""
+        """Return the document of a protocol, or of all protocols together if `protocol` is None. `base_url` is the URL
+        at which the caller reaches the gateway. Raises KeyError for a protocol without a document."""
         if protocol not in self._documents:
             chosen = self._descriptions if protocol is None else {protocol: self._descriptions[protocol]}
             self._documents[protocol] = self._generate(chosen, None if protocol is None else self._titles[protocol])
@@ -68,7 +68,7 @@ class OpenApi:
         schemas = types.generate()
         paths: dict[str, JsonObject] = {}
         for path, method, protocol, name, operation, handler in found:
-            encoded = _Encoded(schemas, protocol, chosen[protocol].error, operation)
+            encoded = _Encoded(schemas, chosen[protocol].error, operation)
             paths.setdefault(path, {})[method] = {
                 "operationId": _operation_id(protocol, name, method, path),
                 "tags": [self._titles[protocol]],
@@ -97,7 +97,8 @@ class OpenApi:
         return document
 
     def _find(self, chosen: Mapping[str, RestDescription]) -> Iterator[tuple[str, str, str, str, RestOperation, Any]]:
-        """Yield path, method, protocol, name, description and handler of each operation of these protocols."""
+        """Yield path, method, protocol, name, description and handler of each operation of the protocols in
+        `chosen`."""
         for route in self._routes:
             path = "/" + "/".join(
                 part if isinstance(part, str) else f"{{{part.name}}}" for part in route.path_components
@@ -125,7 +126,8 @@ def _tag(title: str, description: RestDescription) -> JsonObject:
 
 
 def _operation_id(protocol: str, name: str, method: str, path: str) -> str:
-    """Return a unique name. One handler may serve several methods and paths, which become part of it."""
+    """Return a unique `operationId`, such as `acp.create_run.post.acp_runs`. It has the method and the path, because
+    one handler may serve several."""
     below = re.sub(r"[^A-Za-z0-9]+", "_", path).strip("_")
     return f"{protocol}.{name}.{method}.{below}" if below else f"{protocol}.{name}.{method}"
 
@@ -140,18 +142,19 @@ def _texts(handler: Any) -> JsonObject:
 
 
 class _Types:
-    """Types of bodies, and their JSON Schemas in `components`."""
+    """Collection of the types of request and response bodies, which generates their JSON Schemas for `components`."""
 
     def __init__(self) -> None:
         self._inputs: dict[tuple[str, JsonSchemaMode], TypeAdapter[Any]] = {}
         self._keys: dict[tuple[int, JsonSchemaMode], str] = {}
         self._held: list[Any] = []
-        """Types that were added. They must live, because their identity is a key."""
+        """Types that were added. The references keep them alive, because their `id` is a key."""
         self._schemas: Mapping[tuple[str, JsonSchemaMode], JsonObject] = {}
         self.definitions: Mapping[str, JsonObject] = {}
 
     def add(self, protocol: str, described: Any, mode: JsonSchemaMode) -> None:
-        """Add a type. None and `Any` are not added."""
+        """Add the type of a body, to be read (`validation`) or written (`serialization`). None and `Any` are
+        ignored."""
         if described is None or described is Any or (id(described), mode) in self._keys:
             return
         key = f"{protocol}.{len(self._keys)}"
@@ -160,13 +163,13 @@ class _Types:
         self._inputs[key, mode] = TypeAdapter(described)
 
     def add_operation(self, protocol: str, operation: RestOperation) -> None:
-        """Add the body types of an operation."""
+        """Add the types of an operation's request and response bodies."""
         self.add(protocol, operation.body, "validation")
         for described in (operation.returns, operation.streams, *operation.other.values()):
             self.add(protocol, described, "serialization")
 
     def generate(self) -> "_Types":
-        """Generate the schemas of all types, and return this object."""
+        """Generate the schemas of all added types, and return this object."""
         inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
             (key, mode, adapter) for (key, mode), adapter in self._inputs.items()
         ]
@@ -177,15 +180,18 @@ class _Types:
         return self
 
     def schema(self, described: Any, mode: JsonSchemaMode) -> JsonObject:
-        """Return the schema of a type. None and `Any` have the empty schema, which any JSON satisfies."""
+        """Return the schema of an added type. None and `Any` have the empty schema, which any JSON satisfies."""
         if described is None or described is Any:
             return {}
         return dict(self._schemas[self._keys[id(described), mode], mode])
 
 
 def _short_names(schemas: Iterable[str]) -> Mapping[str, str]:
-    """Return the name of each schema in the document. If several types have the same name, pydantic puts their modules
-    in front: the protocol remains, and the last module where that is not enough."""
+    """Return short names for schemas, by the long name that pydantic gives types with equal names, which contains their
+    module.
+
+    A short name is the protocol and the type, such as `acp.Run`. If it is taken, the module is inserted.
+    """
     names: dict[str, str] = {}
     for name in sorted(schemas):
         _, is_long, rest = name.partition("__adapters__")
@@ -196,7 +202,7 @@ def _short_names(schemas: Iterable[str]) -> Mapping[str, str]:
 
 
 def _rename(schema: Any, names: Mapping[str, str]) -> Any:
-    """Return a schema with the references changed to the names in the document."""
+    """Return a schema whose references use the short names of schemas."""
     if isinstance(schema, dict):
         return {
             key: f"{_PREFIX}{names[value.removeprefix(_PREFIX)]}"
@@ -208,16 +214,16 @@ def _rename(schema: Any, names: Mapping[str, str]) -> Any:
 
 
 class _Encoded:
-    """One operation, encoded."""
+    """Encoder of one operation for an OpenAPI document."""
 
-    def __init__(self, types: _Types, protocol: str, error: Any, operation: RestOperation) -> None:
+    def __init__(self, types: _Types, error: Any, operation: RestOperation) -> None:
         self._types = types
-        self._protocol = protocol
         self._error = error
         self._operation = operation
 
     def members(self, path: str, handler: Any) -> JsonObject:
-        """Return parameters, request body and responses."""
+        """Return the members `parameters`, `requestBody` and `responses` of the operation. `path` has its path
+        parameters, and `handler` its status."""
         operation = self._operation
         parameters = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -235,7 +241,7 @@ class _Encoded:
         return {**members, "responses": self._responses(handler.status_code)}
 
     def _responses(self, status: int) -> JsonObject:
-        """Return the responses of an operation whose route has this status."""
+        """Return the responses of the operation by status. `status` is that of a success."""
         operation = self._operation
         responses: JsonObject = {str(status): self._success(status, operation.returns, has_stream=True)}
         for other, described in operation.other.items():
@@ -245,7 +251,8 @@ class _Encoded:
         return responses
 
     def _success(self, status: int, described: Any, *, has_stream: bool) -> JsonObject:
-        """Return a successful response. `has_stream` is True if the operation may respond with a stream instead."""
+        """Return the response for a successful status, whose body has the type `described`. `has_stream` is True if the
+        operation may send a stream instead."""
         operation = self._operation
         response: JsonObject = {"description": _STATUS_TEXT.get(status, "The request succeeded.")}
         if status == 204:

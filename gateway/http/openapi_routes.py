@@ -1,5 +1,5 @@
 """Routes of the OpenAPI documents: `/openapi.json` for all protocols, `/openapi/acp.json` for one, and `/docs`, which
-redirects to their page in the console."""
+redirects to the console's page about them."""
 
 from collections.abc import Sequence
 from typing import Final, NotRequired
@@ -19,7 +19,7 @@ from babelgate.gateway.http.grants import Share
 from babelgate.gateway.http.openapi import OpenApi, described_protocols
 
 _READER: Final = "console/#/api"
-"""Page of the console that shows the documents, relative to `/docs`."""
+"""Page of the console that shows the documents, as a URL relative to `/docs`."""
 
 
 class ErrorDetail(TypedDict):
@@ -28,13 +28,13 @@ class ErrorDetail(TypedDict):
 
 
 class GatewayError(TypedDict):
-    """An error of the routes that belong to no protocol."""
+    """Error of a route that belongs to no protocol."""
 
     error: ErrorDetail
 
 
 class Examples(TypedDict):
-    """Table of URLs."""
+    """Index of the gateway: its version, its agents, and a URL and an example request for each protocol."""
 
     babelgate: str
     agents: list[str]
@@ -54,7 +54,7 @@ class ReadinessReport(TypedDict):
 
 
 class KeySetDocument(TypedDict):
-    """Public keys (RFC 7517)."""
+    """Public keys of the gateway (RFC 7517)."""
 
     keys: list[JsonObject]
 
@@ -96,11 +96,12 @@ OWN_REST: Final = RestDescription(
         "budget.raise_budget": RestOperation(body=JsonObject, returns=JsonObject),
     },
 )
-"""Operations of the routes that belong to no protocol. Those that are not listed take no body, and return any JSON."""
+"""Description of the operations that belong to no protocol, by name. An operation that is not listed takes no body and
+returns any JSON."""
 
 
 def openapi_routes() -> Sequence[ControllerRouterHandler]:
-    """Return the handlers of the documents, which are generated when they are first requested."""
+    """Return the handlers that serve the documents, which are generated at the first request."""
     generated: dict[bool, OpenApi] = {}  # with and without the console
     paths = {f"/openapi/{name}.json": name for name in described_protocols()}
 

@@ -1,4 +1,5 @@
-"""Names of requests in metrics and logs: the protocol, and its operation. Both are from fixed sets."""
+"""Names of requests in metrics and logs: the protocol, and its operation. Both are from fixed sets, so that metrics
+have few labels."""
 
 import re
 from collections.abc import Mapping
@@ -8,20 +9,20 @@ from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import OPERATION
 
 GATEWAY: Final = "gateway"
-"""Protocol of requests that belong to no protocol, such as health checks."""
+"""Protocol name for requests that belong to no protocol, such as health checks."""
 OTHER: Final = "other"
-"""Operation of requests that reach no handler."""
+"""Operation name for requests that reach no handler."""
 _IMPLIED: Final = frozenset({"Server", "Transport"})
-"""Classes whose name adds nothing to the name of a handler."""
+"""Classes that are left out of operation names: `Server.create_run` becomes `create_run`."""
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Operations:
-    """Protocols and operations of requests, by handler."""
+    """Cache of the protocol and operation names of requests, by handler."""
 
     def __init__(self) -> None:
         self._by_handler: dict[int, tuple[str, str]] = {}
-        """Names by the identity of the handler, which lives as long as the application."""
+        """Protocol and operation by the `id` of the handler, which lives as long as the application."""
 
     def find(self, scope: Mapping[str, Any]) -> tuple[str, str]:
         """Return the protocol and the operation of a request, from its scope after it was routed."""
@@ -46,7 +47,7 @@ def find_adapter(path: str) -> Adapter | None:
 
 
 def find_protocol(path: str) -> str:
-    """Return the name of the protocol that a path belongs to."""
+    """Return the name of the protocol that a path belongs to, or `gateway` for the gateway's own paths."""
     adapter = find_adapter(path)
     return GATEWAY if adapter is None else adapter.name
 

@@ -1,4 +1,4 @@
-"""Response of a request: its headers, its log line, and its reports."""
+"""Response of a request as the middleware sends it: its headers, its log line, and its reports to the observer."""
 
 import logging
 import time
@@ -31,22 +31,22 @@ Message = MutableMapping[str, Any]
 log = logging.getLogger("babelgate.request")
 
 _CLOSING: Final = Tasks()
-"""Tasks that close WebSockets."""
+"""Tasks that close WebSockets whose caller's credential has expired."""
 _PROBES: Final = frozenset({"/healthz", "/readyz"})
-"""Paths that are not traced: an orchestrator calls them every few seconds."""
+"""Paths of health checks, which are not traced: an orchestrator calls them every few seconds."""
 _ID_ATTRIBUTES: Final = {
     "thread": "gen_ai.conversation.id",
     "task": "babelgate.task.id",
     "run": "babelgate.run.id",
 }
-"""Attributes of a request's span, by the kind of the id."""
+"""Attributes of a request's span for the ids of its thread, task and run."""
 MAX_PATH: Final = 512
 """Maximum length of a path in the log, in characters. Chosen: twice that of the longest route with usual ids."""
 _IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
 
 
 class Handshake:
-    """ASGI `send` of a WebSocket handshake. It converts an HTTP response into a rejection of the handshake."""
+    """ASGI `send` of a WebSocket handshake. It converts an HTTP response into the refusal of the handshake."""
 
     def __init__(self, send: Any, scope: Scope) -> None:
         self._send = send
@@ -62,7 +62,7 @@ class Handshake:
 
 
 class ResponseWrapper:
-    """ASGI `send` that adds the headers of all responses, and collects the data of the log line."""
+    """ASGI `send` of one request: adds the headers that all responses have, and collects the values of its log line."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class ResponseWrapper:
         streams: OpenStreams,
     ) -> None:
         self.principal: Principal | None = None
-        """The caller; None until its credential is verified."""
+        """Principal of the caller; None until its credential is verified."""
         self.scope = scope
-        """Scope of the request as the application gets it."""
+        """ASGI scope of the request as the application gets it, with the shortened path."""
         self.stream_of: str | None = None
-        """Protocol of the response, if it is a stream that was reported."""
+        """Protocol of the stream that was reported as opened; None if the response is no stream."""
         self.context: RequestContext | None = None
-        """Context of the log lines of the request, if the log has a use for it."""
+        """Values of the request that its log lines have; None if the log format shows none."""
         self._reports = reports
         self._streams = streams
         self._send = send
@@ -90,18 +90,18 @@ class ResponseWrapper:
         self._close_reason = "The credential has expired."
         self._expiry: CredentialTimer | None = None
         self.span: RequestSpan | None = None
-        """Span of the request, if the gateway sends traces. It starts when the caller is known."""
+        """Span of the request; None if the gateway sends no traces. It starts when the caller is known."""
         self._began = time.perf_counter()
         self._status = 0
         self._ids: dict[str, str] = {}
         self.request_id = uuid4().hex[:16] if reports.has_context or log.isEnabledFor(logging.INFO) else ""
         self._headers = [(b"babelgate", banner), *cross_origin]
         self.noted: dict[str, str] = {}
-        """Headers that the handling of the request adds to those of all responses, such as those of limits."""
+        """Headers that the handling of the request adds to the response, such as those of rate limits."""
         self.method: str = scope.get("method", "GET")  # a WebSocket handshake is a GET
         self._bodiless = self.method == "HEAD"
         self.has_agent_prefix: bool = scope["path"].startswith("/agent/")
-        """True if the path names an agent before the path of the protocol."""
+        """True if the path begins with `/agent/<name>`."""
         # Percent-encoded, as sent: otherwise a line feed in a path could forge a log line.
         path: bytes = scope.get("raw_path") or scope["path"].encode()
         self._path = printable(path[: MAX_PATH + 1].decode("ascii", "backslashreplace"), MAX_PATH, is_ascii=True)
@@ -172,11 +172,11 @@ class ResponseWrapper:
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """Ids in the headers of the response: of the thread, the task and the run."""
+        """Ids of the thread, the task and the run, as the headers of the response have them."""
         return self._ids
 
     def describe_origin(self) -> ActOrigin:
-        """Return the request and its caller, for the audit log."""
+        """Return the ids of the request and its caller, for the audit log."""
         caller, scope = self.principal or ANONYMOUS, self.scope
         ids = parse_traceparent(next((value for name, value in scope["headers"] if name == b"traceparent"), b""))
         return ActOrigin(
@@ -191,13 +191,13 @@ class ResponseWrapper:
         )
 
     def _follow_credential(self) -> None:
-        """End the stream when the credential of its caller expires or is revoked."""
+        """Add the stream to the open ones, and end it when the credential of its caller expires."""
         if self.principal is not None:
             self._streams.add(self)
             self.change_expiry(self.principal.expires_at)
 
     def change_expiry(self, expires_at: float | None) -> None:
-        """Set the time at which the credential expires, in seconds since 1970, UTC; None if it does not."""
+        """Set the time at which the caller's credential expires, in seconds since 1970, UTC; None if it does not."""
         if self._expiry is not None:
             self._expiry.stop()
         end = self._end_stream
@@ -218,14 +218,15 @@ class ResponseWrapper:
             await self._send(message)
 
     def end(self) -> None:
-        """Stop the timer of the response, and write its log line."""
+        """Stop the timer of the credential, and write the log line of the request."""
         if self._expiry is not None:
             self._expiry.stop()
         self._streams.discard(self)
         self.log()
 
     def log(self) -> None:
-        """Write the log line of the request: no body, no query (it may contain a secret), no headers except our ids."""
+        """Write the log line of the request. It has no body, no query (which may contain a secret), and of the headers
+        only the ids of thread, task and run."""
         if self.request_id:
             milliseconds = (time.perf_counter() - self._began) * 1000
             ids = "".join(f" {name}={value}" for name, value in self._ids.items())
@@ -242,7 +243,7 @@ class ResponseWrapper:
 
 
 class RequestReports:
-    """Reports about requests: to the observer, and as the context of log lines."""
+    """Reports about requests: to the observer for metrics, to traces, and into the context of log lines."""
 
     def __init__(self, observer: GatewayObserver, *, has_context: bool) -> None:
         self.has_context = has_context
@@ -252,7 +253,7 @@ class RequestReports:
         self._operations = Operations()
 
     def begin(self, answer: ResponseWrapper, headers: Mapping[bytes, bytes]) -> None:
-        """Set the context of the log lines of a request."""
+        """Create the context of the request's log lines, if the log format shows it."""
         if not self.has_context:
             return
         answer.context = context = RequestContext(answer.request_id)
@@ -264,8 +265,8 @@ class RequestReports:
     def note_caller(
         self, answer: ResponseWrapper, caller: Principal, agent: str | None, headers: Mapping[bytes, bytes]
     ) -> None:
-        """Start the span of the request, and add the caller to the context. `agent` is the agent in the path, if there
-        is one."""
+        """Start the span of the request, and add the caller to the context of its log lines. `agent` is the agent in
+        the path, if there is one."""
         if self._traces is not None and answer.scope["path"] not in _PROBES:
             self._start_span(self._traces, answer, headers, is_trusted=caller.subject != ANONYMOUS.subject)
         if (context := answer.context) is not None:
@@ -283,7 +284,7 @@ class RequestReports:
             context.trace_id, context.span_id = span.ids
 
     def _end_span(self, traces: GatewayTraces, answer: ResponseWrapper, headers: Mapping[bytes, bytes]) -> None:
-        """End the span of a request. A request that was refused gets one, too."""
+        """End the span of a request. For a request that was refused before its span started, start one first."""
         if answer.span is None:
             self._start_span(traces, answer, headers, is_trusted=False)
         assert answer.span is not None
@@ -298,17 +299,17 @@ class RequestReports:
         answer.span.end(route, answer.status, attributes)
 
     def note_auth(self, method: str, result: str) -> None:
-        """Report a check of the caller's credential."""
+        """Report a check of a caller's credential: its kind, such as `key`, and the result, such as `refused`."""
         self._observer.note_auth(method, result)
 
     def note_stream(self, answer: ResponseWrapper) -> None:
-        """Report that the response is a stream."""
+        """Report that the response is a stream, at most once for each request."""
         if self._observer.is_active and answer.stream_of is None:
             answer.stream_of, _ = self._operations.find(answer.scope)
             self._observer.note_stream_opened(answer.stream_of)
 
     def end(self, answer: ResponseWrapper, headers: Mapping[bytes, bytes]) -> None:
-        """Report the end of a request."""
+        """Report the end of a request: its span, its metrics, and its status in the context of log lines."""
         if self._traces is not None and answer.scope["path"] not in _PROBES:
             self._end_span(self._traces, answer, headers)
         if self._observer.is_active:

@@ -24,22 +24,22 @@ _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Ciphers of TLS 1.2, all with forward secrecy and authenticated encryption (RFC 9325, section 4.2). TLS 1.3 has no
 others."""
 _WARN_EVERY: Final = 86_400.0
-"""Seconds between two warnings about a certificate that soon expires. Chosen."""
+"""Seconds between two warnings about a certificate that will expire soon. Chosen."""
 _MODES: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 class _Context(ssl.SSLContext):
-    """Context with the files of one moment."""
+    """TLS context with the certificate files as they were when it was created."""
 
     trust: bytes = b""
-    """Digest of the CAs of client certificates."""
+    """Digest of the CAs by which client certificates are verified; empty if they are not."""
 
 
 class LiveContext(ssl.SSLContext):
-    """Context of a server that passes each new connection to its current context.
+    """TLS context of a server that passes each new connection to its `current` context.
 
     A context that is in use cannot be changed safely: a certificate whose key does not match would stay in it, and a CA
-    cannot be removed. So a renewal makes another one.
+    cannot be removed. So a renewal of the certificates replaces `current`.
     """
 
     current: ssl.SSLContext
@@ -48,21 +48,21 @@ class LiveContext(ssl.SSLContext):
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
     def __init__(self, current: ssl.SSLContext) -> None:
-        """Create the context, with its current one."""
+        """Create the context. `current` is the context for the first connections."""
         super().__init__()
         self.current = current
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
-        """Return the TLS of a new connection of the event loop."""
+        """Return the TLS object of a new connection that the event loop accepts."""
         return self.current.wrap_bio(*args, **options)
 
     def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:
-        """Return the TLS of a new connection of a thread."""
+        """Return the TLS socket of a new connection that a thread accepts."""
         return self.current.wrap_socket(*args, **options)
 
 
 class ServerTls:
-    """Certificate of the gateway, and the CAs of its callers."""
+    """Certificate of the gateway's ports, and the CAs by which client certificates are verified."""
 
     def __init__(
         self,
@@ -71,7 +71,8 @@ class ServerTls:
         *,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Read the files. `now` is the time since 1970, in seconds. Raises CertificateError."""
+        """Read the certificate files in the settings. `now` returns the time in seconds since 1970. Raises
+        CertificateError if a file cannot be used."""
         self._observer = observer
         self._now = now
         self._settings = settings
@@ -79,17 +80,20 @@ class ServerTls:
         """Time at which the certificate ends, in seconds since 1970."""
         self._warned_at = float("-inf")
         self.context = LiveContext(self._read(settings))
-        """Context for the servers of the event loop and of threads."""
+        """Context for the servers of the event loop and of threads. It stays the same when certificates are renewed."""
         self._report()
 
     @property
     def trust(self) -> bytes:
-        """Digest of the CAs of client certificates."""
+        """Digest of the CAs by which client certificates are verified; empty if they are not."""
         return trust_of(self._settings)
 
     def renew(self, settings: TlsSettings) -> bool:
-        """Use the files for new connections, if they or the settings have changed. Return True if client certificates
-        of open connections must be verified again. Files that cannot be used change nothing, and are logged."""
+        """Use the certificate files for new connections, if their content or the settings have changed.
+
+        Return True if open connections must verify their client certificates again. Files that cannot be used are
+        logged, and change nothing.
+        """
         before, trust = self._settings, self.trust
         if before == settings:
             return False
@@ -113,7 +117,8 @@ class ServerTls:
             log.warning("tls.cert: %s", text)
 
     def _read(self, settings: TlsSettings) -> ssl.SSLContext:
-        """Return a context with the files as they are now. Raises CertificateError."""
+        """Return a context with the certificate files as they are now. Raises CertificateError if a file cannot be
+        used."""
         expires_at = check_files(settings)
         assert expires_at is not None
         context = _Context(ssl.PROTOCOL_TLS_SERVER)
@@ -139,7 +144,7 @@ class ServerTls:
 
 
 def trust_of(settings: TlsSettings | None) -> bytes:
-    """Return a digest of how client certificates are verified."""
+    """Return the digest of the CAs by which client certificates are verified; empty if they are not."""
     if settings is None or not settings.has_client_certificates:
         return b""
     return settings.digests.get("client_ca", b"unknown")

@@ -1,4 +1,4 @@
-"""Verification of JSON Web Tokens (RFC 7519): the tokens of one issuer, and what their claims say about the caller."""
+"""Verification of JSON Web Tokens (RFC 7519) of one issuer, and the principal that results from their claims."""
 
 import base64
 import binascii
@@ -25,14 +25,14 @@ log = logging.getLogger("babelgate.credentials")
 MAX_TOKEN: Final = 16 * 2**10
 """Maximum length of a token, in bytes. Chosen: tokens with many groups have about 8 KiB, the limit of most servers."""
 _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
-"""Accepted values of `typ` (RFC 9068, 4). Others are tokens for another purpose, such as `logout+jwt`."""
+"""Accepted values of the header `typ` (RFC 9068, 4). Others are tokens for another purpose, such as `logout+jwt`."""
 _REQUIRED: Final = ("exp", "iss", "aud", "sub")
 _CLAIM: Final = re.compile(r"\{([^{}]+)\}")
 _OWNER_LENGTH: Final = 128
 _ID_LENGTH: Final = 64
 """Maximum length of a token's id in logs, in characters. Chosen: UUIDs have 36."""
 _MAX_TIME: Final = 2**53
-"""Largest number of seconds that a float can represent exactly."""
+"""Maximum of a time in a claim, in seconds since 1970: the largest integer that a float can represent exactly."""
 _SUBJECT_LENGTH: Final = 255
 """Maximum length of `sub`, in characters (OpenID Connect Core 1.0, 2)."""
 _OVERAGE: Final = ("_claim_names", "hasgroups")
@@ -40,12 +40,13 @@ _OVERAGE: Final = ("_claim_names", "hasgroups")
 
 
 def refusal(reason: str) -> FaultError:
-    """Return the error for a token that is not accepted."""
+    """Return the error for a token that is not accepted. `reason` is a clause of its text."""
     return FaultError(FaultCode.UNAUTHENTICATED, f"The token is not accepted: {reason}.", reason=INVALID_TOKEN)
 
 
 def read_unverified(token: bytes) -> tuple[JsonObject, JsonObject]:
-    """Return the header and the claims of a token without verifying it. Raises unauthenticated."""
+    """Return the header and the claims of a token without a check of its signature. Raises unauthenticated for a
+    malformed token."""
     if len(token) > MAX_TOKEN:
         raise refusal(f"it is longer than {MAX_TOKEN} bytes")
     parts = token.split(b".")
@@ -56,7 +57,7 @@ def read_unverified(token: bytes) -> tuple[JsonObject, JsonObject]:
 
 
 def _decode(part: bytes) -> bytes:
-    """Decode base64url without padding (RFC 7515, 2). Raises unauthenticated."""
+    """Decode base64url without padding (RFC 7515, 2). Raises unauthenticated for any other text."""
     try:
         content = base64.b64decode(part + b"=" * (-len(part) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -77,23 +78,21 @@ def _parse(content: bytes) -> JsonObject:
 
 
 class TrustedIssuer:
-    """An issuer of tokens, with its keys and rules."""
+    """Issuer whose tokens the gateway accepts, with its public keys and rules."""
 
     def __init__(
         self,
         name: str,
         settings: IssuerSettings,
         *,
-        clock: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the issuer. `clock` is the time since 1970, and `now` a steady clock, both in seconds."""
+        """Create the issuer. `now` is a steady clock, in seconds."""
         self.name = name
         self.url = settings.issuer
         self.keys = IssuerKeys(name, settings, now=now, observer=observer)
         self._settings = settings
-        self._clock = clock
         self._warned_of_groups = False
         # An audience that is a URL is the same with and without a final slash: clients add one (mcp 2.3.0).
         self._audiences = [
@@ -204,7 +203,8 @@ class TrustedIssuer:
 
 
 def find_claim(claims: JsonObject, path: str) -> Any:
-    """Return the claim of a name, or at a path of names with dots. Return None if there is no such claim.
+    """Return the claim with this name, or at this path of names with dots, such as `realm_access.roles`. Return None if
+    there is no such claim.
 
     A name takes precedence, because names can contain dots: `https://example.com/roles`.
     """
@@ -229,7 +229,7 @@ def _has_permitted_type(header: JsonObject) -> bool:
 
 
 def _id_of(claims: JsonObject, token: bytes) -> str:
-    """Return the id of a token for logs: its `jti`, or the beginning of its digest."""
+    """Return the id by which logs name a token: its claim `jti`, or the beginning of its digest."""
     token_id = claims.get("jti")
     if isinstance(token_id, str) and 0 < len(token_id) <= _ID_LENGTH and token_id.isascii() and token_id.isprintable():
         return token_id

@@ -1,1 +1,1 @@
-"""A run from its submission to its end, and what is left of it: expiry, webhooks, deletion."""
+"""Submission, execution and end of runs, and the work on data that remains: expiry of threads, webhooks, deletion."""

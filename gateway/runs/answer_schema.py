@@ -14,15 +14,16 @@ from babelgate.canonical.value import Json
 from babelgate.gateway.runs.output_schema import find_mismatch
 
 _WORDS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "false": False, "no": False}
-"""Words that represent a boolean in a text, in lower case."""
+"""Words that a text answer may use for a boolean, in lower case, each with its boolean."""
 
 
 async def fit_answers(questions: Sequence[Interrupt], answers: Answers) -> Answers:
-    """Return the answers by question, with texts converted to what their questions' schemas require.
+    """Return the answers with one value for each question id, and with texts converted to what the questions' schemas
+    require.
 
-    A bare value becomes the answer to the oldest question, so that the command commits what was validated. Refusals are
-    not validated, and a question without a usable schema accepts everything. Raises invalid if a value violates its
-    question's schema.
+    A value without a question id (`bare`) becomes the answer to the oldest question. A caller that declines to answer
+    sends no values to check, and a question without a usable schema accepts every value. Raises invalid if a value
+    violates its question's schema.
     """
     if answers.action != "answer" or not questions:
         return answers
@@ -36,8 +37,12 @@ async def fit_answers(questions: Sequence[Interrupt], answers: Answers) -> Answe
 
 
 async def _fit(question: Interrupt | None, value: Json, *, is_text: bool) -> Json:
-    """Return the value, or what its text represents. Raises invalid if neither conforms to the question's schema, and
-    the agent does not understand texts. A question that is not open (None) accepts everything, until the commit."""
+    """Return an answer's value as its question's schema requires it.
+
+    If the caller's protocol sends answers as text (`is_text`), `"5"` becomes 5 where the schema requires a number. A
+    question whose agent reads text itself (`takes_text`) accepts every text. A question that is not open (None) accepts
+    everything here: the commit refuses it. Raises invalid for a value that violates the schema.
+    """
     if question is None or question.answer_schema is None or (question.takes_text and isinstance(value, str)):
         return value
     schema, where = question.answer_schema, f"answer to question {question.interrupt_id}"
@@ -56,7 +61,8 @@ async def _fit(question: Interrupt | None, value: Json, *, is_text: bool) -> Jso
 
 
 def _readings(text: str) -> Iterator[Json]:
-    """Yield the values that a text may represent."""
+    """Yield the values that a text answer may represent: a boolean for `yes`, `no`, `true` and `false`, and the parsed
+    JSON."""
     word = text.strip().lower()
     if word in _WORDS:
         yield _WORDS[word]

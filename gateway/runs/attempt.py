@@ -29,19 +29,20 @@ from babelgate.gateway.runs.event_check import AnyEvent, EventValidator
 from babelgate.gateway.runs.lifecycle import StartedRun
 
 Entry = tuple[Event, bytes]
-"""A validated event, and its JSON."""
+"""Event to be stored in the log, after its validation, and its JSON text."""
 
 _ENDED = (RunStatus.SUCCESS, RunStatus.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Earlier events of a run that is recovered."""
+    """Events of a run before the restart that it is recovered from, and how its agent continues."""
 
     records: Sequence[Record]
-    """Records that are not void."""
+    """Records of the run that no later record has made void."""
     reattached: bool
-    """True if the upstream's run continues and is read again. Otherwise the agent is started again."""
+    """True if the run continues on the agent's server, and its events are read again. False if the agent is started
+    again."""
     stateful: bool
     """True if the agent keeps its own state, in which messages have the ids that it assigns."""
 
@@ -54,24 +55,27 @@ class AttemptFilter:
     """
 
     def __init__(self, start: StartedRun, limit: int, output_limit: int, past: Past | None = None) -> None:
-        """Create an attempt.
+        """Create the filter for one attempt of the run `start`.
 
         `limit` is the maximum size of one event, and `output_limit` that of all events of the run, as JSON in bytes.
         `past` holds the earlier events of a recovered run, which the agent repeats; None for a new run.
         """
         self.trace: AttemptTrace | None = None
-        """Trace of the attempt, if it is sampled. It gets every new event, or all but deltas."""
+        """Trace of the attempt; None if the attempt is not sampled. It receives every event that is new in the log.
+        Deltas are left out if the trace records no text."""
         self._start = start
         self._limit = limit
         self._output_limit = output_limit
         self._past = past
         self._validator = EventValidator(start.task.agent, limit, output_limit=output_limit)
         self._before: list[Record] = []
-        """Records of the agent's earlier events."""
+        """Records of the agent's events in earlier attempts, until this attempt has repeated them or differs from
+        them."""
         self._cursor: ReplayCursor | None = None
-        """Position in the earlier events; None if the attempt no longer repeats them."""
+        """Position of this attempt in the events of earlier attempts; None if it no longer repeats them."""
         self._logged_ids: frozenset[str | None] = frozenset()
-        """Ids of messages in the log. A reader merges events with the same message id, so no other message gets one."""
+        """Ids of messages in the log. A new message with one of these ids gets another id, because readers merge events
+        with the same message id."""
         if past is not None:
             self._before = agent_records(past.records)
             self._validator.replay(self._before)
@@ -81,9 +85,11 @@ class AttemptFilter:
             if renames:
                 self._logged_ids = frozenset(event.message_id for event in events if isinstance(event, MessageStarted))
         self._pending: list[Event] = []
-        """Events of an attempt that may still differ from the earlier one."""
+        """Events of this attempt while they still equal those of the earlier attempt. If a later event differs, they
+        are logged."""
         self._names: dict[str, str] = {}
-        """New ids of messages, by the agent's id, if the log already has that id."""
+        """Ids that the gateway has chosen for messages whose own id the log already has, by the id that the agent
+        sent."""
 
     @property
     def run_end(self) -> RunEnded | None:
@@ -134,7 +140,8 @@ class AttemptFilter:
             yield from self._record(new)
 
     def end(self) -> Iterator[Entry]:
-        """Yield the entries to store after an agent has ended without a failure. Raises the same faults as `take`."""
+        """Yield the entries to store after an agent has ended without a failure. They are the whole attempt if it ended
+        before it repeated all earlier events. Raises the same faults as `take`."""
         if self._cursor is None:
             return
         try:
@@ -145,7 +152,7 @@ class AttemptFilter:
             yield from self._start_over()
 
     def close(self) -> list[Entry]:
-        """Return the entries that end everything that is open in the log."""
+        """Return the entries that end all messages, parts, tools and steps that the agent has left open."""
         return self._validator.close()
 
     def _record(self, event: Event) -> Iterator[Entry]:
@@ -169,7 +176,11 @@ class AttemptFilter:
         return self._past is not None and self._past.reattached
 
     def _start_over(self, void: tuple[str, ...] | None = None) -> Iterator[Entry]:
-        """Yield the entries that void the earlier events (`void` names messages, None means all), and those to log."""
+        """Yield a `RunStarted` that makes earlier events of the run void, and the entries to log after it.
+
+        `void` are the ids of the messages that become void. None makes all earlier events void, and the pending events
+        of this attempt are logged in their place.
+        """
         yield from self._validator.close(void)  # a message that is not void continues
         start = RunStarted(attempt=self._start.run.attempt, node=self._start.task.agent, void=void)
         yield start, encode_event(start)

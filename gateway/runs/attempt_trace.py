@@ -1,4 +1,4 @@
-"""Trace of one attempt to run: the agent's events become tool spans, and text of the answer."""
+"""Trace of one attempt of a run: the agent's tool calls become spans, and the text of its answer an attribute."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,11 +13,12 @@ from babelgate.gateway.observe import AttemptSpan, GatewayTraces
 from babelgate.gateway.runs.run_reports import count_tokens
 
 _PROVIDER: Final = "babelgate"
-"""Provider of an attempt. The spans of calls to servers name their protocols."""
+"""Value of `gen_ai.provider.name` in the span of an attempt. The spans of calls to agents' servers name their
+protocols."""
 
 
 class AttemptTrace:
-    """Events of one attempt, as its span takes them."""
+    """Converter of an attempt's events into tool spans and output text of the attempt's span."""
 
     def __init__(self, span: AttemptSpan) -> None:
         self._span = span
@@ -27,7 +28,8 @@ class AttemptTrace:
         """True if the text of messages is recorded."""
 
     def note(self, event: Event) -> None:
-        """Record a new event. Questions are not recorded."""
+        """Record a new event in the span: a tool call, a tool result, or text of the answer. All other events are
+        ignored."""
         match event:
             case ToolStarted():
                 self._span.note_tool_started(event.call_id or "", event.name, event.input)
@@ -63,7 +65,8 @@ class TracedAttempt(Protocol):
 def trace_attempt(
     traces: GatewayTraces | None, attempt: TracedAttempt, call: Invocation, info: AgentInfo
 ) -> Generator[None]:
-    """Trace an attempt while its agent runs, if the gateway sends traces."""
+    """Record a span around an attempt while its agent runs. Do nothing if `traces` is None: the gateway sends no
+    traces."""
     if traces is None:
         yield
         return
@@ -92,8 +95,11 @@ def _start_span(traces: GatewayTraces, call: Invocation, info: AgentInfo) -> Att
 
 
 def _end_span(span: AttemptSpan, ended: RunEnded | None, error: BaseException | None) -> None:
-    """End the span of an attempt. The agent has ended it by the event `ended`, by the exception `error`, or by
-    neither."""
+    """End the span of an attempt with an error code, or with the counts of tokens.
+
+    `ended` is the agent's `RunEnded` event, and `error` the exception that it raised. Without either, the agent has
+    returned.
+    """
     if isinstance(error, FaultError):
         span.end(str(error.fault.code), {})
     elif isinstance(error, Exception):

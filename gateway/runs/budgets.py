@@ -33,39 +33,42 @@ _ENDLESS: Final = ""
 _DAY: Final = 86_400
 """Seconds of a day."""
 _RUN: Final = "run "
-"""First characters of the scope with what the messages of an active run have been charged for."""
+"""Prefix of the scope under which the table `spend` has the amounts that the messages of an active run were charged
+with."""
 _SEPARATOR: Final = "|"
 _LASTING: Final = ("key", "owner", "agent")
 """Scopes of budgets whose ratio is a metric."""
 _CHAIN: Final = "chain "
-"""First characters of the scope with the number of runs of a chain of calls."""
+"""Prefix of the scope under which the table `spend` has the number of runs of a chain of calls."""
 ACTIVE_SCOPES: Final = (_RUN, _CHAIN)
-"""First characters of scopes that matter only while something is active."""
+"""Prefixes of the scopes whose amounts are needed only while a run or a chain of calls is active."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetPeriod:
-    """Current period of a budget."""
+    """Period of a budget, such as a day, at whose end the used amounts return to zero."""
 
     name: str
-    """Beginning of the period; empty if the budget never begins again."""
+    """Start of the period as text, such as `2026-11-29` or `2026-11`; empty for a budget without periods."""
     resets_at: datetime | None = None
-    """Time at which the next period begins."""
+    """Time at which the next period begins; None for a budget without periods."""
 
     @classmethod
     def of(cls, every: str | float | None, now: int) -> "BudgetPeriod":
-        """Return the period at a time, in microseconds since 1970, UTC."""
+        """Return the period that contains the time `now`, in microseconds since 1970, UTC. `every` is the setting:
+        `day`, `month`, seconds or None."""
         if every is None:
             return _ENDLESS_PERIOD
         seconds = float(_DAY) if isinstance(every, str) else float(every)
         return _make_period(every, now / 1e6 // seconds * seconds)
 
     def describe_reset(self, *, in_days: bool) -> str:
-        """Return when the next period begins, as the end of a sentence."""
+        """Return a clause for error texts that says when the next period begins. With `in_days`, it has the date
+        without the time."""
         if self.resets_at is None:
-            return "it does not begin anew until an operator raises it"
+            return "it has no next period, so an operator has to raise it"
         at = self.resets_at.date().isoformat() if in_days else format_time(round(self.resets_at.timestamp() * 1e6))
-        return f"it begins anew {'on' if in_days else 'at'} {at}"
+        return f"its next period begins {'on' if in_days else 'at'} {at}"
 
 
 _ENDLESS_PERIOD: Final = BudgetPeriod(_ENDLESS)
@@ -88,23 +91,25 @@ def _make_period(every: str | float, begin: float) -> BudgetPeriod:
 
 @dataclass(frozen=True, slots=True)
 class BudgetShare:
-    """Budget of one scope in its current period."""
+    """Budget for one value of its scope, such as one owner, in the current period."""
 
     name: str
     settings: BudgetSettings
     value: str
-    """Name of what is counted, such as an agent."""
+    """Value that the budget counts separately, such as the name of an agent or an owner."""
     period: BudgetPeriod
 
     @property
     def key(self) -> SpendKey:
-        """Key of the row with what is used."""
+        """Key of the row in the table `spend` that has the used amounts."""
         return f"{self.name}{_SEPARATOR}{self.value}", self.period.name
 
     def find_excess(self, spend: Spend | None, *, is_counted: bool = False) -> tuple[str, str] | None:
-        """Return the used and the allowed amount, as texts, if the budget is used up.
+        """Return the used and the allowed amount as texts, such as `("1000", "1000 tokens")`, if the budget is used up.
+        Return None otherwise.
 
-        `is_counted` is true if the run that asks is counted in the number of runs already.
+        `spend` is the row with the used amounts; None if nothing is used. `is_counted` is true if the number of runs
+        already includes the run that is checked.
         """
         used, limit = (spend or Spend(key=self.key)).used, self.settings
         allowed = self.find_allowed(spend)
@@ -117,7 +122,8 @@ class BudgetShare:
         return None
 
     def find_allowed(self, spend: Spend | None) -> Mapping[str, int]:
-        """Return the allowed amounts: those of the settings, and what an operator has added."""
+        """Return the allowed amounts by name (`cost`, `tokens`, `runs`): the sum of the settings and of what an
+        operator has added. The cost is in millionths of the currency."""
         extra = (spend or Spend(key=self.key)).extra
         limit, amounts = self.settings, dict[str, int]()
         if limit.cost is not None:
@@ -129,12 +135,13 @@ class BudgetShare:
         return amounts
 
     def ratio(self, spend: Spend) -> float:
-        """Return the used part of the budget; 1 if it is used up."""
+        """Return the used part of the budget, from 0; 1 means that it is used up."""
         used = {"cost": spend.used.cost, "tokens": spend.used.tokens, "runs": spend.used.runs}
         return max(used[name] / allowed for name, allowed in self.find_allowed(spend).items())
 
     def refuse(self, excess: tuple[str, str], now: int) -> Fault:
-        """Return the fault for a run beyond the budget. `now` is in microseconds since 1970, UTC."""
+        """Return the fault for a run that the budget refuses. `excess` are the used and the allowed amount, and `now`
+        is in microseconds since 1970, UTC."""
         used, allowed = excess
         in_days = self.settings.every in ("day", "month")
         details: JsonObject = {"limit": "budget", "used": used, "allowed": allowed}
@@ -145,14 +152,16 @@ class BudgetShare:
         return Fault(code=FaultCode.LIMITED, message=message, details=details)
 
     def describe(self, excess: tuple[str, str]) -> str:
-        """Return that the budget is used up, as the beginning of a sentence."""
+        """Return a clause for error texts that names the budget and says that it is used up. `excess` are the used and
+        the allowed amount."""
         used, allowed = excess
         scope = {"thread": "this thread", "trace": "this chain of calls"}.get(self.settings.per)
         name = self.value.partition(":")[2] or self.value if self.settings.per == "key" else self.value
         return f"The budget {self.name} of {scope or name} is used up ({used} of {allowed})"
 
     def ask(self, excess: tuple[str, str], run_id: str) -> InterruptRaised:
-        """Return the question that pauses a run beyond the budget."""
+        """Return the question that pauses a run beyond the budget, and asks to let it continue. `excess` are the used
+        and the allowed amount."""
         used, allowed = excess
         answerer = "An operator" if self.settings.raised_by == "admin" else "You"
         return InterruptRaised(
@@ -173,7 +182,7 @@ class BudgetShare:
 
 
 class BudgetReached(Exception):
-    """Raised to pause a run before its agent begins, because a budget is used up."""
+    """Reason to pause a run before its agent begins: a budget is used up. It has the question to ask."""
 
     def __init__(self, question: InterruptRaised, account: "RunAccount") -> None:
         super().__init__(question.interrupt_id)
@@ -182,7 +191,7 @@ class BudgetReached(Exception):
 
 
 class RunAccount:
-    """Budgets of one run."""
+    """Account of one run, which checks its budgets and charges them with the run's usage."""
 
     def __init__(
         self,
@@ -195,11 +204,13 @@ class RunAccount:
         observer: GatewayObserver = NO_OBSERVER,
         max_runs: int | None = None,
     ) -> None:
-        """Create the account. `max_runs` is the maximum number of runs of its chain of calls, or None."""
+        """Create the account. `budgets` are those that count the run, by name, and `price` is that of its agent.
+        `max_runs` is the maximum number of runs of its chain of calls; None for no limit."""
         self.is_resumed = False
-        """True if the run continues one that the gateway had paused. It counts from its end on."""
+        """True if the run continues one that the gateway had paused before its agent began. It is then counted as a run
+        when it ends."""
         self.may_be_charged = True
-        """False if no message of the run was charged for yet, so that its end need not look for that."""
+        """False if no message of the run has charged the budgets yet, so that its end need not look for that."""
         self._max_runs = max_runs if trace_id else None
         self._budgets = budgets
         self._price = price
@@ -210,7 +221,7 @@ class RunAccount:
         self._observer = observer
 
     def shares(self, thread_id: str) -> Iterator[BudgetShare]:
-        """Yield the budgets that count the run."""
+        """Yield the budgets that count the run, each for the run's own key, owner, agent, thread or chain of calls."""
         owner, now = self._caller.owner, self._clock.now()
         values = {
             "key": self._caller.subject,
@@ -226,7 +237,8 @@ class RunAccount:
     # Commands, in a transaction
 
     def admit(self, tx: Transaction, thread_id: str) -> None:
-        """Check the budgets that refuse runs before a run is created. Raises limited."""
+        """Check the budgets that refuse runs, and the limit of the chain of calls, before a run is created. Raises
+        limited."""
         refusing = [share for share in self.shares(thread_id) if share.settings.on_limit == "refuse"]
         keys = [share.key for share in refusing]
         if self._max_runs is not None:
@@ -240,14 +252,14 @@ class RunAccount:
         self._check(refusing, rows)
 
     def charge_run(self, tx: Transaction, thread_id: str) -> None:
-        """Count a run that is being created."""
+        """Add a run that is being created to the number of runs of its budgets and of its chain of calls."""
         for share in self.shares(thread_id):
             tx.add_spend(share.key, Amount(runs=1))
         if self._max_runs is not None:
             tx.add_spend(self._chain_key, Amount(runs=1))
 
     def refund_run(self, tx: Transaction, thread_id: str) -> None:
-        """Take back the count of a run that is paused before its agent begins."""
+        """Subtract a run that is paused before its agent begins from the number of runs of its budgets."""
         for share in self.shares(thread_id):
             tx.add_spend(share.key, Amount(runs=-1))
 
@@ -258,7 +270,7 @@ class RunAccount:
     def charge_events(
         self, tx: Transaction, thread_id: str, run_id: str, events: Sequence[tuple[Event, bytes]]
     ) -> None:
-        """Charge what an agent reports with its messages, before the end of its run."""
+        """Charge the budgets with the usage that an agent reports in its messages, before the end of its run."""
         for event, _ in events:
             if type(event) is MessageEnded and event.usage:
                 amount = self._amount(event.usage)
@@ -267,7 +279,8 @@ class RunAccount:
                 self.may_be_charged = True
 
     def settle(self, tx: Transaction, thread_id: str, run_id: str, usage: JsonObject, *, has_succeeded: bool) -> None:
-        """Charge the rest of a run that ends: what its messages have not been charged for, and the price of a run."""
+        """Charge the budgets with the rest of a run that ends: its usage, except what its messages have already
+        charged, and the price of a run."""
         key = (_RUN + run_id, self._caller.owner)
         charged = tx.read_spend([key]).get(key) if self.may_be_charged else None
         before = Amount() if charged is None else charged.used
@@ -307,11 +320,15 @@ class RunAccount:
         return any(each.on_limit == "pause" for each in self._budgets.values())
 
     def keys(self, thread_id: str) -> Sequence[SpendKey]:
-        """Return the keys of the budgets that count the run."""
+        """Return the keys of the rows in the table `spend` of the budgets that count the run."""
         return [share.key for share in self.shares(thread_id)]
 
     def decide(self, rows: Mapping[SpendKey, Spend], thread_id: str, run_id: str) -> InterruptRaised | None:
-        """Return the question that pauses a run which is about to start, or None if it may start. Raises limited."""
+        """Return the question that pauses a run which is about to start, or None if its budgets let it start. Raises
+        limited.
+
+        `rows` are the used amounts of its budgets (`keys`).
+        """
         shares = list(self.shares(thread_id))
         self._check([share for share in shares if share.settings.on_limit == "refuse"], rows, is_counted=True)
         for share in shares:
@@ -340,14 +357,14 @@ class RunAccount:
                 )
 
     def note_cost(self, usage: JsonObject) -> None:
-        """Report the cost of an ended run."""
+        """Report the cost of an ended run with this usage to the observer."""
         cost = self._amount(usage).cost / MILLION + self._price.run
         if cost:
             self._observer.note_cost(self._agent, self._price.currency, cost)
 
 
 class Budgets:
-    """Budgets of one gateway."""
+    """Budgets of one gateway, which opens an account for each run."""
 
     def __init__(
         self,
@@ -356,8 +373,8 @@ class Budgets:
         clock: Clock,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the budgets. `budgets` returns the current setting `budgets`, and `find_price` the prices of an agent,
-        or None if it has none."""
+        """Create the budgets. `budgets` returns the current setting `budgets`. `find_price` returns the prices of an
+        agent, or None if it has none."""
         self._budgets = budgets
         self._find_price = find_price
         self._clock = clock
@@ -365,18 +382,18 @@ class Budgets:
 
     @property
     def current(self) -> Mapping[str, BudgetSettings]:
-        """The current setting `budgets`."""
+        """Current value of the setting `budgets`: the settings of each budget by its name."""
         return self._budgets()
 
     def can_count(self, agent: str) -> bool:
-        """Return True if runs of an agent may be counted."""
+        """Return True if there may be budgets or prices for runs of an agent, so that an account is needed."""
         return bool(self._budgets()) or self._find_price(agent) is not None
 
     def open_account(
         self, caller: RunCaller, agent: str, trace_id: str, max_runs: int | None = None
     ) -> RunAccount | None:
-        """Return the budgets of a run, or None if nothing counts it: no budget, no price of its agent, and no maximum
-        number of runs of its chain of calls (`max_runs`)."""
+        """Return the account of a new run. Return None if no budget counts it, its agent has no price, and `max_runs`
+        sets no maximum for its chain of calls."""
         budgets, price = self._budgets(), self._find_price(agent)
         counting = {name: each for name, each in budgets.items() if each.agent == ALL or each.has_agent(agent)}
         if not counting and price is None and max_runs is None:
@@ -386,7 +403,7 @@ class Budgets:
         )
 
     def periods(self) -> Mapping[str, BudgetPeriod]:
-        """Return the current period of each budget."""
+        """Return the current period of each budget, by name."""
         now = self._clock.now()
         return {name: BudgetPeriod.of(each.every, now) for name, each in self._budgets().items()}
 
@@ -399,7 +416,8 @@ class Budgets:
         return {share.name: (share.key, share.find_allowed(None)) for share in shares if share is not None}
 
     def find_share(self, scope: str) -> BudgetShare | None:
-        """Return the budget of a scope in its current period, or None if there is no such budget."""
+        """Return the budget of a scope such as `daily|alice` (name and value) in its current period. Return None if
+        there is no budget with this name."""
         name, _, value = scope.partition(_SEPARATOR)
         settings = self._budgets().get(name)
         if settings is None:
@@ -408,11 +426,12 @@ class Budgets:
 
 
 def trace_id_of(context: Mapping[str, str]) -> str:
-    """Return the id of the trace in which a run was created, from the headers of the trace, or an empty text."""
+    """Return the trace id in the trace headers that a run has stored, or an empty text if there is none."""
     ids = parse_traceparent(context.get("traceparent", "").encode())
     return "" if ids is None else ids[0]
 
 
 def scope_of(name: str, value: str) -> str:
-    """Return the scope of a budget in the table `spend`."""
+    """Return the scope under which the table `spend` has a budget, such as `daily|alice` for the budget `daily` and the
+    owner alice."""
     return f"{name}{_SEPARATOR}{value}"

@@ -1,7 +1,7 @@
-"""Chains of calls: how deep agents call each other through gateways, and how many runs one chain starts.
+"""Limits of chains of calls, in which agents call each other through gateways: their depth, and the number of runs.
 
 The depth is a member of `tracestate` (W3C Trace Context, 3.3), `babelgate=h:3`, which OpenTelemetry passes on in agents
-that trace their calls. An agent that drops the header begins a new chain: then only budgets end a circle.
+that trace their calls. An agent that drops the header begins a new chain: then only budgets end a circle of calls.
 """
 
 import re
@@ -20,14 +20,14 @@ _MEMBER: Final = re.compile(r"\s*babelgate\s*=")
 _MAX_MEMBERS: Final = 32
 """Maximum number of members of `tracestate` (section 3.3.1.1)."""
 _MAX_STATE: Final = 512
-"""Maximum length of `tracestate`, in characters: what section 3.3.1.5 asks to pass on at least."""
+"""Maximum length of `tracestate`, in characters: the minimum that section 3.3.1.5 requires everyone to pass on."""
 
 
 class Chains:
-    """Limit of chains of calls."""
+    """Limits of the depth of chains of calls and of their runs (`limits.chain`)."""
 
     def __init__(self, limit: Callable[[], ChainLimit | None], observer: GatewayObserver = NO_OBSERVER) -> None:
-        """Create the limit. `limit` returns the current setting `limits.chain`, or None."""
+        """Create the limits. `limit` returns the current setting `limits.chain`, or None if it is not set."""
         self._limit = limit
         self._observer = observer
         self.instance = ""
@@ -40,9 +40,11 @@ class Chains:
         return None if limit is None else limit.runs
 
     def enter(self, trace: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the headers that a run sends with its calls, which count the current request in the depth.
+        """Return the headers that a new run sends with its calls. Their depth is one more than that of the current
+        request.
 
-        `trace` has the headers of the current span; it is empty if the gateway sends no traces. Raises limited.
+        `trace` has the headers of the current span; it is empty if the gateway sends no traces. Raises limited if the
+        chain is too deep.
         """
         limit = self._limit()
         if limit is None:
@@ -67,7 +69,7 @@ class Chains:
         return {**trace, "traceparent": parent, "tracestate": state, "via": via}
 
     def refuse_circle(self) -> FaultError:
-        """Return the error for a run that would wait for its own caller, and report it."""
+        """Report a run that would wait for its own caller, and return the error that refuses it."""
         self._observer.note_limited("chain")
         return FaultError(
             FaultCode.LIMITED, f"This call would wait for the run that has caused it: {_CIRCLE}", limit="chain"
@@ -75,7 +77,7 @@ class Chains:
 
 
 def too_many_runs(runs: int, allowed: int) -> FaultError:
-    """Return the error for a run of a chain that has started the maximum number of runs."""
+    """Return the error for a run of a chain of calls that has already started the `allowed` number of runs."""
     return FaultError(
         FaultCode.LIMITED,
         f"This chain of calls has started {runs} runs, limits.chain.runs allows {allowed}: {_CIRCLE}",
@@ -86,7 +88,8 @@ def too_many_runs(runs: int, allowed: int) -> FaultError:
 
 
 def _add_depth(state: str, depth: int) -> str:
-    """Return a `tracestate` with this depth. The changed member is the first one (section 3.5)."""
+    """Return a `tracestate` in which the member `babelgate` has this depth. The changed member is the first one
+    (section 3.5)."""
     others = [member.strip() for member in state.split(",") if member.strip() and not _MEMBER.match(member)]
     result = f"babelgate=h:{depth}"
     for member in others[: _MAX_MEMBERS - 1]:

@@ -34,13 +34,13 @@ from babelgate.gateway.storage.transaction import Published
 log = logging.getLogger("babelgate.node")
 
 _CHECK_INTERVAL: Final = 5
-"""Heartbeats between two full checks."""
+"""Heartbeats between two full checks of this node's runs against the database. Chosen: ten seconds."""
 _MAX_RECOVERIES: Final = 16
-"""Maximum number of runs that are taken over concurrently."""
+"""Maximum number of runs of other nodes that this node takes over concurrently. Chosen."""
 _MAX_PAUSED: Final = 10_000
-"""Maximum number of remembered threads with open questions."""
+"""Maximum number of threads whose open questions this node remembers; the oldest are dropped. Chosen."""
 _PAUSED_PER_CHECK: Final = 50
-"""Threads with open questions that each full check includes, in turn, in case their notice was lost.
+"""Maximum number of threads with open questions that each full check includes, in case another node's notice was lost.
 
 Chosen: one query each, every ten seconds.
 """
@@ -79,7 +79,8 @@ class Cluster:
         self._is_checking = False
         self._recovering: set[tuple[int, str]] = set()
         self._unattended: set[tuple[int, str, int]] = set()
-        """Attempts of this node's runs that nothing here was executing at the last full check."""
+        """Attempts that the database assigns to this node but that it did not execute at the last full check: key of
+        the thread, run id, number of the attempt."""
         self._paused: OrderedDict[int, set[tuple[str, str]]] = OrderedDict()
         """Owner and id of the tasks that have asked a question on this node, by thread key."""
         self._changed_paused: set[int] = set()
@@ -97,7 +98,7 @@ class Cluster:
         self.nodes.adopts = False
 
     async def leave(self, seconds: float = STOPPING) -> None:
-        """Leave the cluster within `seconds`. The other nodes take over what has not ended."""
+        """Leave the cluster within `seconds`. The other nodes take over the runs and webhooks that have not ended."""
         await self._tasks.stop(seconds / 2)
         await self.nodes.leave(seconds / 2)
 
@@ -132,7 +133,7 @@ class Cluster:
             self._lead(self._beats_as_leader - 1)
 
     async def _take_over(self, adopted: Adopted) -> None:
-        """Continue the runs and webhooks that this node has adopted. The next full check retries what fails."""
+        """Continue the runs and webhooks that this node has adopted. The next full check retries those that fail."""
         if not adopted:
             return
         try:
@@ -215,7 +216,8 @@ class Cluster:
             self._is_checking = False
 
     async def _check_paused(self) -> None:
-        """Discard the paused agents of tasks that another node has continued."""
+        """Discard the paused calls that agents in this process keep for tasks that another node has continued or
+        ended."""
         try:
             while self._changed_paused:
                 await self._check_paused_thread(self._changed_paused.pop())
@@ -281,7 +283,11 @@ class Cluster:
         await self._recover_all(unattended)
 
     async def _check_pumps(self, pumps: Sequence[Pump], own_runs: Sequence[LiveRun]) -> None:
-        """Compare the running agents with this node's runs in the database, and stop or detach those that differ."""
+        """Compare the agents that run here with this node's runs in the database.
+
+        Detach an agent whose run another node has taken over or ended, and stop one whose run was erased or is being
+        cancelled.
+        """
         running = {
             (run_row.pk, run_row.run.run_id): run_row for run_row in own_runs if run_row.run.status is RunStatus.RUNNING
         }

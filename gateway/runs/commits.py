@@ -12,10 +12,10 @@ from babelgate.gateway.storage.transaction import Published
 
 
 class CommitHandler:
-    """Passes commits to those parts of the hub that follow them.
+    """Distributor of commits to the parts of the hub that react to them.
 
-    The journal needs the handler before the parts exist, because they need the journal: `connect` comes before the
-    journal is opened.
+    The journal needs the handler before the parts exist, because the parts need the journal. So `connect` sets the
+    parts, before the journal is opened.
     """
 
     def __init__(self) -> None:
@@ -45,6 +45,7 @@ class CommitHandler:
         self._reads.trim()
 
     def handle_remotes(self, remotes: Sequence[Remote]) -> None:
-        """Handle what other nodes have committed."""
+        """Pass the commits of other nodes to the cluster, which applies them to this node's runs. Do nothing without a
+        cluster."""
         if self._cluster is not None:
             self._cluster.handle_remotes(remotes)

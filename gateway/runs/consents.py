@@ -1,7 +1,8 @@
 """Authorizations by users: the gateway asks for one as a question of the run, and the user answers it at the identity
-provider (authorization code with PKCE: RFC 6749, 4.1 and RFC 7636).
+provider.
 
-The parameter `state` is random and is found once. It is bound to the owner, the task and the question.
+The protocol is the authorization code flow with PKCE (RFC 6749, 4.1 and RFC 7636). The parameter `state` is random and
+is accepted once. It is bound to the owner, the task and the question.
 """
 
 import asyncio
@@ -34,20 +35,24 @@ from babelgate.gateway.storage.agent_tokens import AgentTokenStore, Consent, Gra
 log = logging.getLogger("babelgate.tokens")
 
 CALLBACK: Final = "/oauth/callback"
-"""Path to which the provider sends the browser back."""
+"""Path of the gateway to which the identity provider redirects the browser (`redirect_uri`)."""
 _STATE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _CODE_LENGTH: Final = 4096
-"""Maximum length of a code, in characters. Chosen: providers use JSON Web Tokens at most."""
+"""Maximum length of an authorization code, in characters. Chosen: the longest codes of providers are JSON Web
+Tokens."""
 _LOOK: Final = 60.0
 """Maximum seconds between two checks for questions that have expired. Chosen: another node may have asked them."""
 
 RedeemCode = Callable[[str, TokenExchange, Mapping[str, str], Callable[[JsonObject], None]], Awaitable[GrantedTokens]]
-"""Function (agent, settings, form, check of the identity token's claims) → tokens. Raises unavailable if the provider
-does not answer, and forbidden if it refuses."""
+"""Function that exchanges an authorization code for tokens. Arguments: agent, settings, form of the request, check of
+the identity token's claims.
+
+Raises unavailable if the provider does not answer, and forbidden if it refuses.
+"""
 
 
 class Consents:
-    """Questions for authorizations, and the answers to them."""
+    """Service that asks users for authorizations, and that handles their return from the identity provider."""
 
     def __init__(
         self,
@@ -59,9 +64,12 @@ class Consents:
         issuer_url: Callable[[str], str | None],
         clock: Clock,
     ) -> None:
-        """Create the service. `find` returns the settings of an agent. `redeem` exchanges a code for tokens.
-        `public_url` and `key` return settings of the current generation, and `issuer_url` the URL of an issuer by its
-        name."""
+        """Create the service.
+
+        `find` returns the settings of an agent. `redeem` exchanges a code for tokens. `public_url` and `key` return the
+        settings `public_url` and `secrets_key` of the current generation. `issuer_url` returns the URL of a trusted
+        token issuer by its name.
+        """
         self.store = store
         self._find = find
         self._redeem = redeem
@@ -75,7 +83,7 @@ class Consents:
         self._failures = Failures("the expiry of authorizations")
 
     def start(self, answer: Callable[[str, Answers], Awaitable[object]]) -> None:
-        """Start to end questions that have expired. `answer` is `Submissions.resume`."""
+        """Start the background task that declines questions which have expired. `answer` is `Submissions.resume`."""
         self._answer = answer
         self._tasks.spawn(self._expire(), "expiry of authorizations")
 
@@ -85,8 +93,12 @@ class Consents:
     # The question
 
     async def ask(self, start: StartedRun, settings: AgentSettings, scopes: Sequence[str]) -> InterruptRaised:
-        """Return the question by which a run asks its user for an authorization. `scopes` are those that the agent's
-        server requires in addition. Raises forbidden if the settings do not allow the question."""
+        """Return the question by which a run asks its user for an authorization, with the link to the identity
+        provider.
+
+        `scopes` are those that the agent's server requires in addition. Raises forbidden if the settings do not allow
+        the question.
+        """
         exchange = None if settings.auth is None else settings.auth.exchange
         if exchange is None or exchange.consent is None or self._public_url() is None or self._key() is None:
             raise FaultError(FaultCode.FORBIDDEN, f"Agent {start.task.agent} needs an authorization by its user.")
@@ -137,7 +149,8 @@ class Consents:
         return f"{(self._public_url() or '').rstrip('/')}{CALLBACK}"
 
     def _verifier(self, state: str) -> str:
-        """Return the code verifier of a question (RFC 7636, 4.1). It follows from the key, so nothing stores it."""
+        """Return the PKCE code verifier for a `state` (RFC 7636, 4.1). It is derived from `secrets_key`, so it need not
+        be stored."""
         return _encode(hmac.digest((self._key() or "").encode(), f"pkce:{state}".encode(), "sha256"))
 
     # The answer
@@ -173,7 +186,9 @@ class Consents:
         return "You have agreed. Close this page, and call the agent again."
 
     async def _keep(self, consent: Consent, code: str, state: str) -> None:
-        """Exchange a code for tokens, and store them. Raises forbidden, not_found, unavailable."""
+        """Exchange an authorization code for tokens, and store them for the caller and the agent. Raises forbidden if
+        another user has agreed, not_found if the agent no longer exists, and unavailable if the provider or the
+        database cannot be reached."""
         settings = self._find(consent.agent)
         exchange = None if settings is None or settings.auth is None else settings.auth.exchange
         if exchange is None or exchange.consent is None:
@@ -195,8 +210,11 @@ class Consents:
         await self.store.write(consent.subject, consent.agent, exchange.purpose, tokens)
 
     def _check_user(self, consent: Consent, claims: JsonObject) -> None:
-        """Check that the user who has agreed is the caller of the run, as far as the identity token shows. Otherwise a
-        caller could send the link to another user, and would get that user's tokens. Raises forbidden."""
+        """Check that the user who has agreed is the caller of the run, if the identity token shows the user. Raises
+        forbidden if it shows another user.
+
+        Otherwise a caller could send the link to another user, and would get that user's tokens.
+        """
         kind, _, rest = consent.subject.partition(":")
         issuer, _, user = rest.partition(":")
         is_comparable = kind == "user" and claims.get("iss") == self._issuer_url(issuer)
@@ -250,11 +268,12 @@ class Consents:
 
 
 _SETTLED: Final = frozenset({FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED, FaultCode.NOT_FOUND})
-"""Faults of an answer to a question that another caller has ended."""
+"""Faults of an answer to a question that is no longer open, because it was answered or its task was ended or erased."""
 
 
 def check_agreed(origin: Origin, agent: str) -> None:
-    """Raise forbidden or expired if the user has not agreed to what a run needs. Raises forbidden, expired."""
+    """Check that the user has not declined the authorization that a run needs. Raises forbidden after a refusal, and
+    expired if there was no answer in time."""
     if origin.answer.action != "decline":
         return
     if isinstance(origin.answer.value, dict) and origin.answer.value.get("reason") == "expired":

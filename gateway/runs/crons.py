@@ -47,11 +47,11 @@ Submit = Callable[[str, Cron, str], Awaitable[object]]
 """Function that submits a run of a cron. Arguments: owner, cron, run id."""
 
 _MAX_WAIT: Final = 60.0
-"""Longest time between two checks for due crons, in seconds: the system clock may have been set."""
+"""Longest time between two checks for due crons, in seconds. Chosen: the system clock may be set meanwhile."""
 
 
 class CronScheduler:
-    """Scheduler and storage of crons."""
+    """Scheduler of crons, and commands that store them."""
 
     def __init__(
         self,
@@ -149,7 +149,8 @@ class CronScheduler:
             write_cron(tx, owner, self._schedule(stored))
 
     def _schedule(self, cron: Cron) -> Cron:
-        """Return the cron with the time of its next run. Raises invalid."""
+        """Return the cron with the time of its next run, which is None if it is disabled or has ended. Raises invalid
+        for a wrong schedule or time zone."""
         next_run = find_next(cron.schedule, cron.timezone, self._clock.now())
         has_ended = next_run is None or (cron.end_time is not None and next_run >= cron.end_time)
         return cron.replace(next_run=None if has_ended or not cron.enabled else next_run)
@@ -168,8 +169,8 @@ class CronScheduler:
         return await self._journal.query(read_cron, owner, cron_id)
 
     async def change(self, owner: str, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None) -> Cron:
-        """Change a cron and return it. A new `webhook` URL is checked, too. Raises not_found, and invalid if the
-        changed cron is not valid."""
+        """Change fields of a cron, and return the changed cron. `changes` maps names of fields to new values. A new
+        `webhook` URL is checked, too. Raises not_found, and invalid if the changed cron is not valid."""
         assert changes.keys() <= CHANGEABLE
         stored = await self.get(owner, cron_id)
         if stored is None:

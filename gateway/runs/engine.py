@@ -54,20 +54,22 @@ log = logging.getLogger("babelgate.engine")
 _RETRYABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.LIMITED})
 """Faults of a server that may answer later."""
 _MIN_RETRY_DELAY: Final = 0.5
-"""First pause between two tries to reach such a server, in seconds. It doubles each time. Chosen, not measured."""
+"""First pause before the gateway calls an unreachable agent's server again, in seconds. It doubles each time. Chosen,
+not measured."""
 _MAX_RETRY_DELAY: Final = 10.0
-"""Longest pause between two tries to reach such a server, in seconds. Chosen, not measured."""
+"""Longest pause before the gateway calls an unreachable agent's server again, in seconds. Chosen, not measured."""
 _WITHDRAW_TIMEOUT: Final = 3600.0
 """Seconds during which the cancel of an ended run is retried on its agent's server. Chosen, not measured."""
 _SUSPECT_DELAYS: Final = (5.0, 60.0)
-"""Seconds that a suspect runs before the next one starts, on its second and its third attempt.
+"""Seconds for which a run that may have crashed the gateway is observed before the next such run starts: after its
+first crash, and after its second.
 
 Chosen: long enough to notice an immediate crash, and short enough for a hundred runs.
 """
 
 
 class Engine:
-    """Run engine of one gateway process."""
+    """Run engine of one gateway process: starts, stops and recovers runs, and stores their ends."""
 
     def __init__(
         self,
@@ -98,10 +100,10 @@ class Engine:
         self._budgets = budgets
         self._consents = consents
         self.callers = RunCallers() if consents is None else RunCallers(store=consents.store)
-        """Callers whose tokens their runs may need."""
+        """Callers' tokens, for runs whose agents are called with the caller's identity."""
         self.slots = Slots(find, self._start_next, find_owner_limit=lambda: rules().owner_concurrency)
         self.exchanges = RunExchanges()
-        """Exchanges of runs with the servers of their agents."""
+        """Recorded HTTP exchanges of runs with the servers of their agents."""
         self._pumps: dict[RunKey, Pump] = {}
         self._by_thread: dict[int, Pump] = {}
         """Pumps by thread key: at most one run of a thread is active."""
@@ -119,7 +121,8 @@ class Engine:
         self._tasks.spawn(self._claim(owner, thread_id, agent), f"start {thread_id}")
 
     async def _claim(self, owner: str, thread_id: str, agent: str) -> None:
-        """Start the thread's next run in a slot that was already taken for it."""
+        """Start a thread's next run if `agent` executes it, in a slot that was already taken. Otherwise release the
+        slot, and queue the thread for the agent that executes its next run."""
         REQUEST.set(None)  # that of the run which has released the slot
         try:
             claimed = await self._write_until_stored(lifecycle.start, owner, thread_id, agent)
@@ -139,7 +142,8 @@ class Engine:
 
     @property
     def active(self) -> Sequence[StartedRun]:
-        """Active runs of this node, without those whose pumps were abandoned (`pumps`)."""
+        """Active runs of this node. A run that has ended or continues elsewhere is left out, even if its agent still
+        runs here."""
         return [pump.start for pump in self.pumps()]
 
     async def idle(self) -> None:
@@ -166,7 +170,7 @@ class Engine:
         task.add_done_callback(lambda _: self._finish(pump))
 
     def stop_run(self, pk: int, run_id: str, reason: RunReason = RunReason.CALLER) -> None:
-        """Cancel a running run of the thread with this key.
+        """Cancel a running run of the thread with the key `pk`.
 
         If its agent does not end within the grace period, the run ends without it. The slot stays taken until the agent
         has ended, and later events of the agent are dropped.
@@ -213,13 +217,13 @@ class Engine:
         return None if pump is None or pump.abandoned else pump
 
     def find_run(self, task: "asyncio.Task[Any]") -> RunContext | None:
-        """Return the run whose agent runs in a task, or None if the task runs no agent. The caller is a thread that
-        watches the event loop."""
+        """Return the context of the run whose agent runs in an asyncio task, or None if the task runs no agent. It is
+        called by the thread that watches the event loop."""
         pump = next((pump for pump in list(self._pumps.values()) if pump.task is task), None)
         return None if pump is None else _context_of(pump.start)
 
     def is_attending(self, pk: int, run_id: str) -> bool:
-        """Return True if this node runs, ends or will recover the run."""
+        """Return True if this node executes the run, is storing its end, or will recover it."""
         pump = self._pumps.get((pk, run_id))
         is_known = (pk, run_id) in self._ending or (pk, run_id) in self._suspects
         return is_known or (pump is not None and not pump.detached)
@@ -230,7 +234,8 @@ class Engine:
             self._tasks.spawn(self._end(pump, outcome), f"abandon {pump.start.run.run_id}")
 
     async def _drive(self, pump: Pump, past: Past | None) -> RunOutcome:
-        """Store the agent's events until it ends, record its exchanges, and return the outcome of the run."""
+        """Execute a run as `_run_agent` does, with its caller's token and the recorder of its exchanges in context
+        variables. Return the outcome of the run."""
         start, wire, has_failed = pump.start, pump.rules.wire, False
         RUN_CALLER.set(self.callers.find(start))
         RECORDER.set(self.exchanges.open(start, wire))
@@ -275,8 +280,11 @@ class Engine:
         return RunOutcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
     async def _ask_user(self, pump: Pump, scopes: Sequence[str]) -> RunOutcome:
-        """Ask the user for an authorization, and return the outcome of the run, which pauses. `scopes` are those that
-        the agent's server requires."""
+        """Make the question by which the gateway asks the user for an authorization, and return the outcome that pauses
+        the run with it. The outcome is a failure if the user cannot be asked.
+
+        `scopes` are those that the agent's server requires.
+        """
         start = pump.start
         try:
             settings = self._find(start.task.agent).settings
@@ -336,8 +344,8 @@ class Engine:
         return registered
 
     async def _find_origin(self, start: StartedRun) -> Origin | None:
-        """Return the run that a run continues after an authorization by the user, or None if it continues none. Raises
-        not_found, and forbidden or expired if the user has not agreed."""
+        """Return the run that `start` continues after an authorization by the user, or None if it continues no other
+        run. Raises not_found, and forbidden or expired if the user has not agreed."""
         settings = self._find(start.task.agent).settings
         if settings is None or settings.consent is None or start.run.cause != "answer":
             return None
@@ -349,8 +357,11 @@ class Engine:
     async def _admit(
         self, budgets: Budgets, start: StartedRun, origin: Origin | None, *, is_new: bool
     ) -> RunAccount | None:
-        """Return the budgets that count a run, or None. A new run must be within them, unless an operator has approved
-        it or it continues another one, its `origin`. Raises limited, BudgetReached."""
+        """Return the budgets that count a run, or None if none does.
+
+        A run that is not recovered (`is_new`) must be within its budgets, unless an operator has approved it or it
+        continues another run (`origin`). Raises limited, BudgetReached.
+        """
         if not budgets.can_count(start.task.agent):
             return None
         first = start if origin is None else origin.start
@@ -393,14 +404,14 @@ class Engine:
             pause = min(2 * pause, _MAX_RETRY_DELAY)
 
     def _expire(self, pump: Pump, seconds: float) -> None:
-        """Cancel a run that exceeded its time limit."""
+        """Cancel a run that has exceeded its time limit of `seconds`."""
         fault = Fault(code=FaultCode.AGENT_TIMEOUT, message=f"The agent did not end within {seconds:g} seconds")
         self._cut_off(pump, RunOutcome(RunStatus.TIMEOUT, RunReason.FAULT, fault))
 
     def _cut_off(self, pump: Pump, outcome: RunOutcome) -> None:
-        """Cancel a run that ends with this outcome, unless it is being cancelled.
+        """Cancel the agent of a run that is to end with `outcome`, unless the run is already being cancelled.
 
-        If its agent does not end within the grace period, the run ends without it.
+        If the agent does not end within the grace period, the run ends without it.
         """
         if pump.reason is not None or pump.expired is not None or pump.task is None:
             return
@@ -411,7 +422,7 @@ class Engine:
         pump.timer = asyncio.get_running_loop().call_later(pump.rules.cancel_grace, self._abandon, pump, pump.expired)
 
     async def end_runs_of(self, agents: Sequence[Agent], drain: float) -> None:
-        """End the runs of agents that are about to be closed, because a reload has removed them `drain` seconds ago."""
+        """End the runs of agents that a reload removed `drain` seconds ago, before these agents are closed."""
         closing = {id(agent) for agent in agents}
         pumps = [pump for pump in self.pumps() if id(pump.agent) in closing and pump.task is not None]
         text = f"The agent was removed from the configuration, and the run did not end within {drain:g} seconds"
@@ -424,7 +435,7 @@ class Engine:
     def _cancel_outcome(self, pump: Pump) -> RunOutcome:
         """Return the outcome of a run whose agent raised `CancelledError`.
 
-        Re-raises the cancellation if the run is to be detached.
+        Raises CancelledError again if the run was detached, so that no end is stored.
         """
         stopped = pump.stop_outcome
         if stopped is not None:
@@ -460,7 +471,8 @@ class Engine:
     async def _end(self, pump: Pump, outcome: RunOutcome, releases: str | None = None) -> None:
         """Store the remaining events and the end of a run, and queue its thread's next run.
 
-        `releases` is the agent whose slot is released afterwards; None if the run has no slot.
+        `releases` is the agent whose slot is released afterwards; None if the slot stays taken, because the agent is
+        still running.
         """
         start = pump.start
         later: Later | None = None
@@ -489,7 +501,7 @@ class Engine:
         self.slots.offer_next(start.owner, start.thread_id, later)
 
     async def _close_log(self, start: StartedRun) -> list[Entry]:
-        """Return the events that end all messages, parts, tools and steps that are open in the log."""
+        """Return the events that end all messages, parts, tools and steps that a run has open in the log."""
         validator = EventValidator(start.task.agent, self._rules().event_limit)
         records, _ = await self._invocations.of_run(start)
         validator.replay(records)
@@ -506,7 +518,7 @@ class Engine:
     # Stop and recovery
 
     async def drain(self) -> None:
-        """Start no more runs, and wait until no run is running and all ends are stored."""
+        """Start no more runs, and wait until all runs have ended and their ends are stored."""
         self._draining = True
         self.slots.close()
         await self._recoveries.stop()
@@ -514,8 +526,8 @@ class Engine:
             await asyncio.wait(running)
 
     async def stop(self, seconds: float = STOPPING) -> None:
-        """Detach from every run, and leave it to the next start. Waits for the agents and the journal for at most
-        `seconds`."""
+        """Detach from every run, so that the next start of the gateway recovers it. Wait at most `seconds` for the
+        agents and the journal."""
         self._draining = self._stopping = True
         self.slots.close()
         await self._recoveries.stop(seconds / 10)
@@ -568,7 +580,7 @@ class Engine:
             return None
 
     def recover_suspects(self) -> None:
-        """Recover the runs that may have crashed the process, one at a time and after all others.
+        """Recover the runs that may have crashed the process, one at a time and after all other runs.
 
         So a run that crashes the process again does not affect other runs.
         """
@@ -626,9 +638,9 @@ class Engine:
             self._withdrawals.spawn(self._withdraw(lost), f"withdraw {lost.run.run_id}")
 
     async def _withdraw(self, lost: StartedRun) -> None:
-        """Cancel a run on its agent's server, where it continues although it has ended here.
+        """Cancel a run on its agent's server, where it continues although it has ended in the log.
 
-        Retries while the server does not answer.
+        Retries for an hour while the server does not answer.
         """
         RUN_CALLER.set(self.callers.find(lost))
         again = replace(lost, run=lost.run.replace(attempt=lost.run.attempt + 1))
@@ -651,7 +663,7 @@ class Engine:
             pause = min(2 * pause, _MAX_RETRY_DELAY)
 
     async def _attach_and_leave(self, start: StartedRun, registered: RegisteredAgent) -> None:
-        """Attach to a run on its server again, and cancel it by closing its events."""
+        """Read a run's events from the agent's server again, and stop reading, which cancels the run on the server."""
         events = cast("Reattachable", registered.agent).reattach(await self._invocations.make(start, registered.info))
         try:
             async with asyncio.timeout(self._rules().cancel_grace):
@@ -670,13 +682,13 @@ def _make_attempt(pump: Pump, past: Past | None) -> AttemptFilter:
 
 
 def _with_message_id(question: InterruptRaised) -> InterruptRaised:
-    """Return a question of the gateway whose message has an id."""
+    """Return a question of the gateway with a new id for its message."""
     assert question.message is not None
     return question.replace(message=question.message.replace(message_id=new_id()))
 
 
 def _context_of(start: StartedRun) -> RunContext:
-    """Return the context of the log lines of a run."""
+    """Return the ids of a run that its log lines name."""
     task = start.task
     return RunContext(start.owner, task.protocol, task.agent, start.thread_id, task.task_id, start.run.run_id)
 
@@ -689,7 +701,7 @@ def _is_bound(lost: StartedRun) -> bool:
 def _may_attach(registered: RegisteredAgent) -> bool:
     """Return True if the rest of a run can be read from the agent's server.
 
-    This includes a server that does not answer now and is retried.
+    This includes a server that does not answer at the moment, because the gateway retries to connect to it.
     """
     return isinstance(registered.agent, Reattachable) or (registered.agent is None and registered.detect is not None)
 
@@ -708,12 +720,14 @@ def _restart_message(node: str | None = None) -> str:
 
 
 def _keep_trying(act: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-    """Repeat a read or write until the database is available, so that no run stays open or waits without end."""
+    """Repeat a read or write of the database until it succeeds, so that no run stays open while the database is
+    unavailable."""
     return keep_trying(act, Unstored, Unreachable, longest=10.0, note=_warn)
 
 
 def _note_release(write: "asyncio.Future[Any]") -> None:
-    """Log that the release of running runs could not be stored. This stop then counts as a crash of these runs."""
+    """Log a warning if the release of running runs could not be stored: the next start counts this stop as a crash of
+    these runs."""
     if not write.cancelled() and (error := write.exception()) is not None:
         log.warning("release of active runs not stored error=%s", error)
 

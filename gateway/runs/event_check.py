@@ -1,4 +1,4 @@
-"""Event validation: `EventValidator` makes what an agent yields fit for the log.
+"""Event validation: `EventValidator` checks and completes the events of an agent before they are stored in the log.
 
 It fills in missing ids, and ends parts, messages, tools and steps that the agent left open. It refuses events that a
 log cannot hold:
@@ -54,7 +54,7 @@ AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 _FREE = (LossNoted, UpstreamBound, Custom, Native)
 _GROWING = ("text", "reasoning", "refusal", "tool_call")
-"""Parts that deltas can add to."""
+"""Types of parts to which deltas can add text."""
 
 
 @dataclass(slots=True)
@@ -84,28 +84,31 @@ class EventValidator:
         self.output_limit = output_limit
         """Maximum size of all events of the run together, in bytes."""
         self._size = 0
-        """Size of the events so far, in bytes."""
+        """Size of the run's events so far as JSON, in bytes."""
         self.ended: RunEnded | None = None
         self._new_id = new_id
         self._messages: dict[str, _Message] = {}
         self._growing: tuple[_Message, int] | None = None
-        """Newest message and the index of its newest open part. None if it has not been looked up."""
+        """Newest message and the index of its newest open part, cached for deltas. None if it has not been looked up
+        since the last other event."""
         self._steps: dict[str, StepStarted] = {}
         self._tools: dict[str, ToolStarted] = {}
         self._artifacts: set[str] = set()
         self._asked: set[str] = set()
         self._saved: dict[tuple[str, ...], tuple[str, JsonObject]] = {}
-        """Id and values of the last state for which the agent chose no id, by namespace."""
+        """Id and values of the last state for which the gateway chose the id, by namespace of the graph."""
 
     def replay(self, records: Iterable[Record]) -> None:
-        """Take over the open items and the size of an earlier attempt of the same run."""
+        """Continue from the records of an earlier attempt of the run: count their size, and note the messages, parts,
+        tools and steps that they leave open."""
         for record in records:
             self._size += len(encode_event(record.event))
             if isinstance(record.event, _AGENT_EVENTS):
                 self._keep(self._fill_ids(record.event))
 
     def record(self, event: Event) -> tuple[Event, bytes] | None:
-        """Return the event for the log, and its JSON. Return None for RunEnded, which only the hub uses.
+        """Return an agent's event as the log stores it, and its JSON. Return None for `RunEnded`, which is kept in
+        `ended` for the engine.
 
         Raises:
             FaultError: agent_invalid.
@@ -127,8 +130,8 @@ class EventValidator:
         return (None if is_named else self._shorten_state(entry[0])) or entry
 
     def _shorten_state(self, saved: Event) -> tuple[Event, bytes] | None:
-        """Return a state as its difference from the last one of its namespace in the run, with its JSON. Return None
-        for other events, and if the difference is not shorter.
+        """Return a saved state as its difference from the last one of its namespace in the run, with its JSON. Return
+        None for other events, and if the difference is not shorter.
 
         Called only for states whose ids the agent did not choose, because an agent may use an id twice. The values were
         read back from JSON, so the agent may change its own object.
@@ -153,11 +156,12 @@ class EventValidator:
         return entry
 
     def add_text(self, event: PartDelta) -> tuple[Event, bytes] | None:
-        """Return what `record` returns for a delta that only adds text to the newest part. Return None for any other.
+        """Return a delta for the log with its JSON, as `record` does, but only if it just adds text to the newest part.
+        Return None for any other event, which `record` may accept or refuse.
 
-        Nearly all deltas are like that. Everything except the text comes from the gateway then, and text that can be
-        encoded can be decoded. This takes 0.8 µs, and the checks for any event take 1.8 to 2.2 µs (Python 3.11.7,
-        msgspec 0.22.0, 2026-11-26). If this returns None, `record` may still refuse the delta.
+        This is a fast path for nearly all deltas. Everything except their text then comes from the gateway, and text
+        that can be encoded can be decoded. It takes 0.8 µs, and the checks for any event take 1.8 to 2.2 µs (Python
+        3.11.7, msgspec 0.22.0, 2026-11-26).
         """
         growing = self._growing or self._find_growing()
         if growing is None or self.ended is not None:
@@ -191,7 +195,9 @@ class EventValidator:
         return self._growing
 
     def _end(self, event: RunEnded) -> RunEnded:
-        """Return the end of the run for the log. The agent chooses the status, but not the reason."""
+        """Return the agent's `RunEnded` for the log. The agent chooses the status, and the gateway derives the reason
+        from it. Raises agent_invalid for `paused` without an open question, and for a status that does not end a
+        run."""
         event, _ = self._validate(event)
         fault = event.fault
         match event.status:
@@ -209,9 +215,10 @@ class EventValidator:
         return event.replace(reason=reason, fault=fault)
 
     def close(self, messages: Collection[str] | None = None) -> list[tuple[Event, bytes]]:
-        """Return events that end the open parts, messages, tools and steps.
+        """Return the events that end the open parts, messages, tools and steps, each with its JSON.
 
-        `messages` = ids of the messages to end, with their parts. None = all.
+        `messages` are the ids of the messages to end, with their parts; None ends all messages. Tools and steps are
+        ended in any case.
         """
         closing: list[Event] = []
         for message in [each for each in self._messages.values() if messages is None or each.message_id in messages]:
@@ -231,10 +238,12 @@ class EventValidator:
         return [(event, encode_event(event)) for event in closing]
 
     def _validate(self, event: AnyEvent) -> tuple[AnyEvent, bytes]:
-        """Return the event as it will be read from the log, and its JSON.
+        """Return the event as readers of the log will decode it, and its JSON. Raises agent_invalid for an event that
+        violates the model, is not JSON, or exceeds a size limit.
 
-        It is decoded again at once: an event that was changed past the checks of its model could be stored, and would
-        make the log unreadable. For a token, this takes 0.3 of 0.73 µs (Python 3.11.7, msgspec 0.22.0, 2026-11-26).
+        The JSON is decoded again at once: an event that was changed past the checks of its model could be stored, and
+        would make the log unreadable. For a token, this takes 0.3 of 0.73 µs (Python 3.11.7, msgspec 0.22.0,
+        2026-11-26).
         """
         try:
             if isinstance(event, PartDelta):  # `_delta` has checked its size
@@ -265,7 +274,8 @@ class EventValidator:
         return event, body
 
     def _check_size(self, event: Event) -> None:
-        """Check the size before the event is encoded, which takes longer. Raises agent_invalid."""
+        """Check that an event is within the size limit before it is encoded, because encoding takes longer. Raises
+        agent_invalid if it is larger."""
         try:
             check_size(self.limit, event)
         except FaultError as error:
@@ -275,7 +285,8 @@ class EventValidator:
             ) from error
 
     def _fill_ids(self, event: Event) -> Event:
-        """Return the event with its ids. Raises agent_invalid if it may not follow the earlier events."""
+        """Return the event with the ids that the agent has left out. Raises agent_invalid if the event may not follow
+        the earlier ones."""
         match event:
             case PartDelta():
                 return self._delta(event)[0]
@@ -331,7 +342,7 @@ class EventValidator:
         return event.replace(interrupt_id=interrupt_id, message=message, node=node or self.node)
 
     def _keep(self, event: Event) -> None:
-        """Update the open items for an event that goes into the log."""
+        """Note the messages, parts, tools and steps that an event opens or ends. The event has its ids."""
         if isinstance(event, PartDelta):
             self._messages[event.message_id or ""].open_parts[event.index or 0] += len(event.text)
             return
@@ -442,7 +453,8 @@ def _kind(event: object) -> str:
 
 
 def _check_event(event: Event) -> None:
-    """Raise if a field of any type does not contain JSON, because it would be stored as something else."""
+    """Check that all fields that may have any JSON value contain JSON: the encoder would store other objects in another
+    form. Raises agent_invalid if a field contains anything else."""
     match event:
         case PartAdded():
             _check_part(event.part)

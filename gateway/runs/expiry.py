@@ -1,6 +1,6 @@
 """Expiry of threads: ephemeral threads soon after their tasks have ended, others after their time to live (TTL).
 
-One timer is set to the thread that is due first. A thread that is then still busy, or still read, is checked again
+One timer is set to the thread that is due first. If that thread is still busy or still read then, it is checked again
 later. After a restart, all threads that can expire are checked.
 """
 
@@ -26,7 +26,7 @@ from babelgate.gateway.storage.transaction import Published, Transaction
 log = logging.getLogger("babelgate.expiry")
 
 _RETRY_DELAY: Final = 60_000_000
-"""Microseconds until the next check of a thread that could not be erased."""
+"""Microseconds until the next check of a thread that could not be erased. Chosen: a minute."""
 
 
 class Expiry:
@@ -45,9 +45,10 @@ class Expiry:
     ) -> None:
         """Create the timer.
 
-        `limits` returns the current limits; a thread keeps the time with which its timer was set. `erase` takes a
-        thread, its key, and the seq of its newest record. It returns False and erases nothing if the thread has a newer
-        record by then. `prune` takes an owner and the id of a thread.
+        `limits` returns the current limits; a check that is already scheduled keeps its time when they change. `erase`
+        takes a thread, its key, and the seq of its newest record. It returns False and erases nothing if the thread has
+        a newer record by then. `prune` takes an owner and the id of a thread, and deletes all revisions except the
+        newest.
         """
         self._journal = journal
         self._limits = limits
@@ -151,7 +152,8 @@ class Expiry:
                 self._schedule_check(pk, _RETRY_DELAY)
 
     async def _end(self, pk: int) -> None:
-        """Erase the thread if it has expired. An open question that expires fails its task first."""
+        """Erase a thread if it has expired, or prune it if its newest state is to be kept. A thread that waits for an
+        answer is not erased yet: its open question expires first, and fails its task."""
         row = await self._journal.query(listing.thread_by_key, pk)
         if row is None or pk not in self._changed:
             self._changed.pop(pk, None)
@@ -176,7 +178,7 @@ class Expiry:
             await self._erase_now(thread, pk, seq)
 
     async def _is_used(self, pk: int) -> bool:
-        """Return True if the log is being read, or a webhook delivery that waits for a retry needs it."""
+        """Return True if a caller reads the thread's log, or a webhook has not received all of it yet."""
         return self._journal.channels.get(pk).readers > 0 or await self._journal.query(has_due_webhook, pk)
 
     async def _erase_now(self, thread: Thread, pk: int, seq: int) -> None:
@@ -206,7 +208,7 @@ class Expiry:
 
 
 def _expire(tx: Transaction, owner: str, thread_id: str, pk: int) -> None:
-    """Fail the tasks of a thread whose questions were not answered in time."""
+    """Fail the tasks of a thread that wait for an answer, because the questions were not answered in time."""
     state = tx.need_thread(owner, thread_id)
     if state.pk != pk:
         return

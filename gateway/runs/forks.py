@@ -17,18 +17,19 @@ from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 
 class Base(NamedTuple):
-    """A state of one thread, from which a run on another one starts."""
+    """State of one thread, from which a run on another thread starts."""
 
     thread_id: str
     revision: Revision
     origin: dict[str, str]
-    """Value of `StateSaved.origin`."""
+    """Ids of the upstream's run that ended with this state, to be stored as `StateSaved.origin` of the copy; empty if
+    unknown."""
     seq: int
-    """Seq of the newest record of the thread that starts from it; 0 if that thread has to be created."""
+    """Seq of the newest record of the thread on which the run starts; 0 if that thread has to be created."""
 
 
 async def find_base(reads: JournalReads, owner: str, ask: Submission) -> tuple[Submission, Base | None]:
-    """Resolve the fork of a submission.
+    """Find the state from which the fork of a submission starts. A submission without a fork is returned with None.
 
     If the fork is on the same thread, return the submission with the checkpoint that its run starts from, and None.
     Otherwise return the submission and the state that its thread begins with.
@@ -61,9 +62,12 @@ async def find_base(reads: JournalReads, owner: str, ask: Submission) -> tuple[S
 
 
 def _origin(history: StateHistory, revision: Revision) -> dict[str, str]:
-    """Return the ids of the run on the agent's own server that a copy of the revision continues, with the agent's name
-    under `ORIGIN_AGENT`. Return an empty dict if the server does not have exactly this state. A copy of a copy keeps
-    the ids of the first original."""
+    """Return the ids by which the agent's own server knows the run that ended with a revision, and the agent's name
+    under `ORIGIN_AGENT`.
+
+    Return an empty dict if the server does not have exactly this state. A copy of a copy keeps the ids of the first
+    original.
+    """
     if revision.origin:
         return dict(revision.origin)
     task = history.task(revision.task_id)
@@ -122,8 +126,11 @@ async def _need_unused(reads: JournalReads, owner: str, thread_id: str) -> int:
 
 
 def check_unused(state: ThreadState | None, base: Base | None) -> None:
-    """Raise conflict if the thread has changed since `find_base` has read it. The state is None if the thread does not
-    exist yet, and the base is None if the submission has none: then there is no conflict."""
+    """Check that the thread has not changed since `find_base` has read it. Raises conflict if it has.
+
+    `state` is None if the thread does not exist yet, and `base` is None if the submission is no fork to another thread.
+    In both cases there is no conflict.
+    """
     if base is not None and state is not None and state.seq != base.seq:
         raise FaultError(FaultCode.CONFLICT, "The thread has changed meanwhile: try again.")
 
@@ -131,8 +138,9 @@ def check_unused(state: ThreadState | None, base: Base | None) -> None:
 def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str, *, has_history: bool) -> str | None:
     """Append the state of another thread as the first state of a thread.
 
-    Return its checkpoint id if a graph in this process has to start from it, else None. `has_history` is true if the
-    submission adds a history that the agent's server does not know. Raises not_found.
+    If the state is the checkpoint of a graph in this process, copy it and return its id: the run starts from it.
+    Otherwise return None. `checkpoint_id` is the id of a state that is no such checkpoint. `has_history` is true if the
+    submission adds messages that the agent's server does not know. Raises not_found.
     """
     owner, revision = state.thread.owner, base.revision
     tx.need_thread(owner, base.thread_id)
@@ -160,8 +168,8 @@ def put_state(
 ) -> str:
     """Append a revision that changes members of the state from which a run will start, and return its checkpoint id.
 
-    The changed state is that of the checkpoint `parent`, or the newest one if it is None. `as_node` is the node that
-    the change is attributed to, if any. Raises conflict while another run is active.
+    The changed state is that of the checkpoint `parent`, or the thread's newest state if `parent` is None. `as_node` is
+    the node that the change is attributed to, if any. Raises conflict while another run is active.
     """
     if state.runs:
         raise FaultError(

@@ -1,7 +1,7 @@
-"""Runs that the gateway has paused because a budget is used up: they continue once the budget has room again.
+"""Runs that the gateway has paused because a budget is used up: they continue when the budget is no longer used up.
 
-A budget gets room by a reload, by the administration API, or when its period begins again. A run also continues when a
-caller approves it (`babelgate.gateway.runs.submission`).
+This happens when the budget is raised by a reload or by the administration API, or when its next period begins. A run
+also continues when a caller approves it (`babelgate.gateway.runs.submission`).
 """
 
 import asyncio
@@ -25,19 +25,19 @@ from babelgate.gateway.storage.spend import list_questions, read_spend
 log = logging.getLogger("babelgate.budgets")
 
 _INTERVAL: Final = 60.0
-"""Seconds between two checks for budgets that have begun again. Chosen."""
+"""Seconds between two checks for budgets whose next period has begun. Chosen."""
 _PRUNE_INTERVAL: Final = 3600.0
-"""Seconds between two removals of old amounts. Chosen."""
+"""Seconds between two removals of old rows from the table `spend`. Chosen."""
 _KEPT: Final = 400 * 86_400_000_000
 """Time for which the amounts of past periods are kept, in microseconds. Chosen: a year, and a month to compare."""
 _KEPT_OF_RUNS: Final = 7 * 86_400_000_000
 """Time for which amounts of single runs and chains of calls are kept, in microseconds. Chosen: no run is longer."""
 _GONE: Final = (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED, FaultCode.NOT_FOUND)
-"""Faults of a run that was answered, cancelled or erased meanwhile."""
+"""Faults of an answer to a question that was answered, or whose task was cancelled or erased, meanwhile."""
 
 
 class HeldRuns:
-    """Background task that lets paused runs continue."""
+    """Background task that continues paused runs when their budgets are no longer used up."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class HeldRuns:
         clock: Clock,
         leads: Callable[[], bool],
     ) -> None:
-        """Create the task. `resume` answers the question of a run, without a check of its caller. `leads` returns True
-        on the node of a cluster that checks for periods that have begun again."""
+        """Create the task. `resume` answers the question of a paused run, without a check of a caller. `leads` returns
+        True on the node of a cluster that checks for new periods."""
         self._journal = journal
         self._budgets = budgets
         self._resume = resume
@@ -67,7 +67,7 @@ class HeldRuns:
         await self._tasks.stop(seconds)
 
     def wake(self) -> None:
-        """Check all paused runs now, because a budget may have more room."""
+        """Check all paused runs now, because a budget may have been raised."""
         self._changed.set()
 
     async def _check_forever(self) -> None:
@@ -98,7 +98,7 @@ class HeldRuns:
         return any(each.on_limit == "pause" for each in self._budgets.current.values())
 
     async def check(self) -> int:
-        """Let the runs continue whose budgets have room, and return their number."""
+        """Continue the paused runs whose budgets are no longer used up, and return their number."""
         resumed = 0
         for owner, question in await self._journal.query(list_questions, QUESTION_PREFIX):
             if is_budget_question(question) and await self._has_room(question):
@@ -114,7 +114,8 @@ class HeldRuns:
         return resumed
 
     async def _has_room(self, question: Interrupt) -> bool:
-        """Return True if the budget of a question has room, or was removed."""
+        """Return True if the budget of a question is no longer used up, was removed, or does not pause runs any
+        more."""
         scope = as_object(question.value).get("scope")
         share = self._budgets.find_share(scope) if isinstance(scope, str) else None
         if share is None or share.settings.on_limit == "refuse":

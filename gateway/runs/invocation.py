@@ -1,4 +1,4 @@
-"""Invocations: builds the call of an agent for one activation from the log."""
+"""Construction of an agent's `Invocation` for one run, from the log of its thread."""
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -37,18 +37,19 @@ S = TypeVar("S", bound=Snapshot)
 class ThreadTranscript:
     """Messages of a thread in conversation order, which is the order in which its runs started.
 
-    In the log, an input that waited precedes the answers that it waited for. An input that still waits is not part of
-    the conversation yet.
+    The log has a queued input before the answers that are given while it waits. An input that still waits is not part
+    of the conversation yet.
     """
 
     def __init__(self, thread_id: str, owner: str) -> None:
         self.fold = Fold(thread_id, owner)
         self.branches = False
-        """True if the thread has revisions or branches that callers created."""
+        """True if callers have created revisions of the thread, or started runs from earlier ones."""
         self.started: dict[str, int] = {}
-        """Seq of the first start of each run, by run id."""
+        """Seq of the record with which each run started first, by run id."""
         self._turns: list[tuple[str | None, str]] = []
-        """Run id and "" for a run, None and the message id for a message outside of any run; in conversation order."""
+        """Turns of the conversation in order: run id and "" for a run, None and the message id for a message outside of
+        runs."""
 
     @property
     def seq(self) -> int:
@@ -81,7 +82,8 @@ class ThreadTranscript:
                 pass
 
     def messages_except(self, but: frozenset[str]) -> tuple[Message, ...]:
-        """Return all inputs and answers, except those of some runs."""
+        """Return all inputs and answers of the conversation, without progress messages, and without the messages of the
+        runs whose ids are in `but`."""
         by_run = self.fold.messages_by_run()
         outside_runs = {message.message_id: message for message in by_run.get(None, ())}
         messages: list[Message] = []
@@ -95,17 +97,17 @@ class ThreadTranscript:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The run that another one continues after the gateway has asked its user for an authorization."""
+    """Run that another run continues. It was paused because the gateway asked its user for an authorization."""
 
     start: StartedRun
     answer: InterruptAnswered
-    """Answer of the user."""
+    """Answer of the user to the gateway's question."""
     has_output: bool
-    """True if the run is known to the agent's server, so that the rest of it can be read there."""
+    """True if the agent's server has assigned an id to the paused run, so that the rest of it can be read there."""
 
 
 class Invocations:
-    """Builder of invocations, and reader of the records that a run needs."""
+    """Builder of invocations, and reader of the log records that the engine needs for a run."""
 
     def __init__(self, journal: Journal, blobs: Blobs, reader: LogReader) -> None:
         self._journal = journal
@@ -113,7 +115,8 @@ class Invocations:
         self._blobs = blobs
 
     async def make(self, start: StartedRun, info: AgentInfo) -> Invocation:
-        """Return the invocation of a run's agent, with its files, its history, and the ids of its upstream."""
+        """Return the invocation of a run's agent, with loaded files, the earlier messages, and the ids that the agent's
+        server uses for the thread, task and run."""
         task, run = start.task, start.run
         created = start.created or await self.read_input(start)
         held = [run async for run in self._held_runs(start, created)]
@@ -164,8 +167,10 @@ class Invocations:
         return call
 
     async def find_origin(self, start: StartedRun) -> Origin | None:
-        """Return the run that a run continues after an authorization. Return None if the run answers a question of the
-        agent."""
+        """Return the paused run that `start` continues after the gateway has asked its user for an authorization.
+
+        Return None if the run answers no question, or a question of the agent.
+        """
         records = await self.span(start.pk, start.task.first_seq - 1)
         of_task = without_voided(record for record in records if record.task_id == start.task.task_id)
         fold = Fold(start.thread_id, start.owner, of_task)
@@ -191,14 +196,15 @@ class Invocations:
         return Origin(origin, first, _is_known(fold, run_id))
 
     async def find_input(self, start: StartedRun, created: RunCreated) -> RunCreated:
-        """Return the event with the input that a run executes: its own, or that of the run that it resumes."""
+        """Return the event with the input that a run executes. A run that continues a run which the gateway had paused
+        executes the input of that run."""
         async for _, origin in self._held_runs(start, created):
             created = origin
         return created
 
     async def _held_runs(self, start: StartedRun, created: RunCreated) -> AsyncGenerator[tuple[str, RunCreated]]:
-        """Yield the runs that were paused before their agent began, and whose input this run executes, the last one
-        first."""
+        """Yield the runs that the gateway paused before their agent began, and whose input this run executes, each as
+        its id and the event that created it. The newest is the first."""
         while created.resumes:
             run_id = created.resumes
             run = await self._journal.row(Run, start.owner, run_id)
@@ -208,7 +214,7 @@ class Invocations:
             yield run_id, created
 
     async def _bound_runs(self, start: StartedRun) -> Sequence[Run]:
-        """Return the agent's runs on the thread that have ids of the upstream.
+        """Return the agent's runs on the thread to which its server has assigned ids.
 
         Skips the query if the whole log is in memory and this is the thread's only run.
         """
@@ -275,13 +281,13 @@ class Invocations:
         return await self._reader.snapshot(start.owner, start.thread_id, name, empty, until=until)
 
     async def of_run(self, start: StartedRun) -> tuple[list[Record], int]:
-        """Return the records of a run that are not void, and the seq up to which the log was read."""
+        """Return the records of a run that are not void, and the seq of the newest record that was read."""
         records = await self.span(start.pk, start.run.first_seq - 1)
         seq = records[-1].seq if records else 0
         return without_voided(record for record in records if record.run_id == start.run.run_id), seq
 
     async def span(self, pk: int, after: int = 0) -> list[Record]:
-        """Return all records of a thread behind a seq."""
+        """Return all records of the thread with the key `pk` whose seq is greater than `after`."""
         records: list[Record] = []
         while page := await self._journal.page(pk, after, 2048):
             records += page
@@ -289,7 +295,7 @@ class Invocations:
         return records
 
     async def read_input(self, start: StartedRun) -> RunCreated:
-        """Return the event that created a run."""
+        """Return the event that created a run, which has its input."""
         return await self._read_created(start, start.run)
 
     async def _read_created(self, start: StartedRun, run: Run) -> RunCreated:
@@ -314,7 +320,8 @@ class Invocations:
         return [await self._with_input(record) for record in hide_gateway_questions(of_task)]
 
     async def _with_input(self, record: Record) -> Record:
-        """Return a record with the files of its input loaded, because an agent that starts over needs them again."""
+        """Return a record of a run, with loaded files if it has the run's input, because an agent that is started again
+        needs them."""
         if not isinstance(record.event, RunCreated) or not record.event.messages:
             return record
         messages = await self._load_all(record.event.messages)
@@ -340,19 +347,20 @@ def _is_known(fold: Fold, run_id: str) -> bool:
 
 
 def _is_first(start: StartedRun, runs: Sequence[Run]) -> bool:
-    """Return True if this is the agent's first run on the thread, so that it remembers no earlier message."""
+    """Return True if this is the agent's first run on the thread, so that its server knows no earlier message."""
     return all(run.run_id == start.run.run_id or run.started_at is None or run.removed for run in runs)
 
 
 def _is_since(seq: int, start: StartedRun, runs: Sequence[Run]) -> bool:
-    """Return True if a seq is later than the creation of the agent's last other run on the thread."""
+    """Return True if the record `seq` is newer than the creation of the agent's previous run on the thread."""
     return seq > max((run.first_seq for run in runs if run.run_id != start.run.run_id), default=0)
 
 
 def upstream_of(runs: Sequence[Run], task_id: str) -> dict[str, str]:
-    """Return the upstream's ids that an agent's runs on a thread were bound to.
+    """Return the ids that an agent's server has assigned on a thread, by kind: `thread`, `task` or `run`.
 
-    The ids of the thread come from its last run, the ids of the task and the run from the task's last run.
+    The id of the thread comes from the last of the agent's `runs`, the ids of the task and the run from the last run of
+    the task.
     """
     ids: dict[str, str] = {}
     for run in runs:
@@ -363,7 +371,8 @@ def upstream_of(runs: Sequence[Run], task_id: str) -> dict[str, str]:
 
 
 def _answers(fold: Fold) -> tuple[InterruptAnswered, ...]:
-    """Return the answers to all questions of the task's last pause."""
+    """Return the answers to the questions with which the task's agent last paused. Questions of the gateway about
+    budgets are left out."""
     answered = [
         question
         for question in fold.interrupts.values()

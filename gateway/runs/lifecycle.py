@@ -33,27 +33,29 @@ from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 
 class StartedRun(msgspec.Struct, frozen=True):
-    """A run that was started. A pump executes it after the commit."""
+    """Run that was started by a command. The engine executes it after the commit."""
 
     owner: str
     thread_id: str
     task: Task
     run: Run
-    """The run after its start. `run.attempt` fences the events that the pump appends."""
+    """Row of the run after its start. Events that a pump appends with an older `run.attempt` are refused."""
     pk: int
-    """Key of the thread."""
+    """Database key of the thread."""
     created: RunCreated | None = None
-    """The run's input, or None if the command that started it did not have it in memory."""
+    """Event that created the run, with its input; None if the command that started the run did not have it in
+    memory."""
     last_edit_seq: int = 0
-    """Value of `Thread.last_edit_seq`."""
+    """Seq of the newest record by which a caller changed messages of the thread (`Thread.last_edit_seq`); 0 if there is
+    none."""
     changed_values: int = 0
-    """Value of `Thread.changed_values`."""
+    """Seq of the newest revision of the thread that a caller made (`Thread.changed_values`); 0 if there is none."""
     crashes: int = 0
-    """Number of processes that ended while they ran it, without releasing it first."""
+    """Number of gateway processes that ended while they executed the run, without releasing it first."""
 
 
 class Later(msgspec.Struct, frozen=True):
-    """A thread's next run that cannot start now: another agent executes it, or it is not due yet."""
+    """Next run of a thread that the command could not start: another agent executes it, or it is not due yet."""
 
     agent: str
     wait: int
@@ -61,7 +63,7 @@ class Later(msgspec.Struct, frozen=True):
 
 
 class RunOutcome(msgspec.Struct, frozen=True):
-    """Result of an activation, as the pump observed it. A success with open questions becomes a pause."""
+    """Result of an activation, as the engine observed it. A success with open questions is stored as a pause."""
 
     status: RunStatus = RunStatus.SUCCESS
     reason: RunReason = RunReason.DONE
@@ -69,26 +71,27 @@ class RunOutcome(msgspec.Struct, frozen=True):
     output: Json = None
     usage: JsonObject | None = None
     question: InterruptRaised | None = None
-    """Question of the gateway itself, which pauses the run before its agent begins."""
+    """Question of the gateway itself, which pauses the run; None if the gateway asks none."""
 
 
 class TakenOver(FaultError):
-    """Conflict: another node considered this one dead and runs the run."""
+    """Conflict: another node considered this node dead, and now executes the run."""
 
 
 class Moved(FaultError):
-    """Conflict: the log has more records than when the command was decided, so the decision may be wrong."""
+    """Conflict: the log has new records since the caller of the command read it, so its decision may be wrong."""
 
 
 _CHANGING: Final = frozenset((RunStarted, InterruptRaised))
-"""Events of an agent that need more than an append: they close questions, or may get a new id."""
+"""Events of an agent that need more than an append: `RunStarted` closes questions, and `InterruptRaised` may get a new
+id."""
 
 
 def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> StartedRun | Later | None:
-    """Start the thread's next run if `agent` executes it.
+    """Start the thread's next run if it is due and `agent` executes it.
 
-    If another agent executes it, or it is not due yet, return when to start it and with which agent. Return None if no
-    run can start, or if the end of the running run will start the next one.
+    Otherwise return the agent that executes the next run, and the time until it is due. Return None if no run waits, or
+    if the end of the running run will start the next one.
     """
     state = tx.thread(owner, thread_id)
     if state is None:
@@ -102,8 +105,8 @@ def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> StartedRun
 def begin(
     tx: Transaction, state: ThreadState, run: Run, created: RunCreated | None = None, *, resumed: bool = False
 ) -> StartedRun:
-    """Append the start of a run's next attempt. `created` is the event that created the run, if the caller has it.
-    `resumed` is true if the start continues a lost attempt."""
+    """Append the start of a run's next attempt, and return the started run. `created` is the event that created the
+    run, if the caller has it. `resumed` is true if the start continues a lost attempt."""
     task = state.tasks[run.task_id]
     attempt = run.attempt + 1
     started = RunStarted(attempt=attempt, node=task.agent, resumed=resumed)
@@ -118,10 +121,10 @@ def begin(
 
 
 def next_pending(tx: Transaction, state: ThreadState) -> Run | None:
-    """Return the run that starts next: the oldest one that is due and whose task has no open question. Return None if
-    there is no such run, or if a run is running.
+    """Return the run of the thread that starts next: the oldest one that is due and whose task has no open question.
+    Return None if there is no such run, or if a run is running.
 
-    An answer precedes the other inputs of its task: these were sent before the agent asked its question.
+    An answer precedes other inputs of its task, which were sent before the agent asked its question.
     """
     if state.running is not None:
         return None
@@ -200,7 +203,7 @@ def _renumber_question(tx: Transaction, owner: str, task_id: str, question: Inte
 
 
 def _fence_attempt(tx: Transaction, start: StartedRun) -> ThreadState:
-    """Return the thread of a running attempt. Raises conflict if the attempt is no longer the running one."""
+    """Return the state of the thread of an attempt. Raises conflict if the attempt is no longer the running one."""
     state = tx.thread(start.owner, start.thread_id)
     if state is not None and state.pk != start.pk:  # erased, and created again with the same ids
         state = None
@@ -213,7 +216,7 @@ def _fence_attempt(tx: Transaction, start: StartedRun) -> ThreadState:
 
 
 def _check_unmoved(state: ThreadState, seq: int | None) -> None:
-    """Raise `Moved`, a conflict, if the log has grown past `seq`."""
+    """Check that the log has no records after `seq`. Raises `Moved`, which is a conflict. None checks nothing."""
     if seq is not None and state.seq != seq:
         raise Moved(FaultCode.CONFLICT, f"Thread {state.thread.thread_id} has been written to")
 
@@ -230,8 +233,9 @@ def end(
     """End an activation, and change the state of its task accordingly. Return the thread's next run, or None if no run
     waits.
 
-    `closing` are the remaining events with their JSON, and `files` the files in them. If `seq` is not None, the
-    activation ends only if the log still ends there. `account` has the budgets of the run, if any counts it.
+    `closing` are the remaining events with their JSON, and `files` the files in them. `account` has the budgets of the
+    run, if any counts it. If `seq` is not None, raises `Moved` if the log has a record after it. Raises conflict if the
+    attempt is no longer the running one.
     """
     state = _fence_attempt(tx, start)
     _check_unmoved(state, seq)
@@ -269,7 +273,8 @@ def _charge_end(
     closing: Sequence[tuple[Event, bytes]],
     account: RunAccount,
 ) -> None:
-    """Charge the budgets of a run for its end. A run that the gateway has paused is not counted until it continues."""
+    """Charge the budgets of a run for its end: its usage, and the price of a run. A run that the gateway has paused
+    with a question is not counted until it continues."""
     account.charge_events(tx, start.thread_id, start.run.run_id, closing)
     if outcome.question is not None:
         if not account.is_resumed:  # otherwise it is not counted yet
@@ -280,9 +285,9 @@ def _charge_end(
 
 
 def _cancel_reason(state: ThreadState, run: Run) -> RunReason:
-    """Return why a run was cancelled, derived from its task and the waiting inputs.
+    """Return why a run was cancelled: a rollback of its task, a newer input that supersedes it, or its caller.
 
-    The log is the only source after a restart.
+    The reason is derived from the log, because nothing else is known after a restart.
     """
     if state.tasks[run.task_id].rollback:
         return RunReason.ROLLED_BACK
@@ -293,8 +298,8 @@ def _cancel_reason(state: ThreadState, run: Run) -> RunReason:
 
 
 def _settle_task(tx: Transaction, state: ThreadState, task_id: str, status: RunStatus, fault: Fault | None) -> None:
-    """Append the task's new state after one of its runs has ended. `fault` is the reason of a failure; None if it did
-    not fail."""
+    """Append the new state of a task after one of its runs has ended with `status`, unless the run succeeded and others
+    are active. `fault` is the reason of a failure; None if the run did not fail."""
     if status is RunStatus.PAUSED:
         tx.append(state, TaskChanged(state=waiting_state(state, task_id)), task_id=task_id)
         return
@@ -365,7 +370,7 @@ def drop_waiting(tx: Transaction, state: ThreadState, task_id: str, reason: RunR
 
 def drop_pending(tx: Transaction, state: ThreadState, run: Run, reason: RunReason, fault: Fault | None = None) -> None:
     """End a run that never started, and its task if it has no open question and no other active run. They fail with
-    `fault`, or are cancelled if it is None."""
+    `fault`, or are cancelled if `fault` is None."""
     status = RunStatus.CANCELLED if fault is None else RunStatus.ERROR
     tx.append(state, RunEnded(status=status, reason=reason, fault=fault), task_id=run.task_id, run_id=run.run_id)
     task = state.tasks.get(run.task_id)
@@ -381,10 +386,10 @@ def live_of(state: ThreadState, task_id: str) -> list[Run]:
 
 
 def restart(tx: Transaction, lost: StartedRun, seq: int | None = None) -> StartedRun:
-    """Start the next attempt of a run whose process has ended.
+    """Start the next attempt of a run whose gateway process has ended.
 
     The attempt continues where the lost one stopped, unless its agent produces other events than before. If `seq` is
-    given, the attempt starts only if the log still ends there.
+    not None, raises `Moved` if the log has a record after it.
     """
     state = _fence_attempt(tx, lost)
     _check_unmoved(state, seq)
@@ -395,9 +400,9 @@ def restart(tx: Transaction, lost: StartedRun, seq: int | None = None) -> Starte
 
 
 def release(tx: Transaction, starts: Sequence[StartedRun]) -> None:
-    """Record that this process stops, and that these runs did not crash it.
+    """Record that this process stops, and that the runs `starts` did not crash it.
 
-    Decrements the number of crashes, because `restart` will count one.
+    Decrements the number of crashes of each run, because `restart` will increment it.
     """
     for start in starts:
         count_crashes(tx, start.owner, start.run.run_id, start.pk, -1)

@@ -25,21 +25,22 @@ from babelgate.gateway.runs.schema_check import StepLimitExceeded, find_error, i
 log = logging.getLogger("babelgate.output")
 
 _MAX_SCHEMA_SIZE: Final = 256 * 1024
-"""Maximum size of a schema, in bytes."""
+"""Maximum size of a schema, in bytes. Chosen."""
 _MAX_LOCAL_SIZE: Final = 4 * 1024
-"""Maximum size of a value that is checked in this process, in bytes."""
+"""Maximum size of a value that is checked in the gateway's process, in bytes. Larger ones are checked in a subprocess.
+Chosen."""
 _MAX_LOCAL_STEPS: Final = 5_000
-"""Maximum number of validation steps in this process. A check that needs more runs in a subprocess."""
+"""Maximum number of validation steps in the gateway's process. A check that needs more runs in a subprocess. Chosen."""
 _SUBPROCESS_TIMEOUT: Final = 4.0
-"""Time limit of a check in a subprocess, in seconds."""
+"""Time limit of a check in a subprocess, in seconds. Chosen."""
 _pool: Final = ThreadPoolExecutor(2, thread_name_prefix="babelgate-schema")
 """Threads that wait for the subprocesses, one thread each."""
 _CACHE_SIZE: Final = 256
-"""Maximum number of schemas in the cache."""
+"""Maximum number of schemas in the cache. Chosen."""
 
 
 class _Unchecked(Exception):
-    """The reason why a value could not be checked against a schema."""
+    """Reason why a value could not be checked against a schema, for example that the schema is invalid."""
 
 
 async def schema_error(info: AgentInfo, output: Json) -> Fault | None:
@@ -60,7 +61,8 @@ async def schema_error(info: AgentInfo, output: Json) -> Fault | None:
 async def find_mismatch(schema: Json, value: Json, what: str) -> str | None:
     """Return a message about the first mismatch between a value and an agent's schema.
 
-    Return None if the value matches, or if the schema cannot be used. `what` names the value in the log.
+    Return None if the value matches, or if the schema cannot be used, which is logged. `what` describes the value in
+    the log, such as `output of agent weather`.
     """
     try:
         return await _find_error(await _schema(to_json(schema)), value)
@@ -81,7 +83,7 @@ async def find_schema_error(schema: Json, value: Json) -> str | None:
 
 
 _schemas: Final[OrderedDict[bytes, Json]] = OrderedDict()
-"""Cache of parsed schemas, by their JSON text. None marks a text that is not a valid schema."""
+"""Cache of parsed schemas, by their JSON text. The value None marks a text that is not a valid schema."""
 
 
 async def _schema(text: bytes) -> Any:
@@ -113,8 +115,10 @@ async def _find_error(schema: Any, value: Json, *, trusted: bool = False) -> str
 
 
 def _find_error_in_process(request: bytes) -> str | None:
-    """Return what `find_error` returns (None: no error), from a subprocess that is killed after
-    `_SUBPROCESS_TIMEOUT`."""
+    """Return a message about the first mismatch, or None, from a subprocess that is killed after `_SUBPROCESS_TIMEOUT`.
+
+    `request` is the JSON of the schema and the value. Raises `_Unchecked` if the subprocess fails or is killed.
+    """
     program = (sys.executable, "-I", schema_check.__file__)
     try:
         process = subprocess.run(program, input=request, capture_output=True, timeout=_SUBPROCESS_TIMEOUT, check=False)

@@ -1,6 +1,6 @@
-"""Backpressure between an agent and the log.
+"""Backpressure between an agent and the log: the pump of a run reads the agent's events and stores them in batches.
 
-A pump reads an agent's events and stores them in batches. It stops reading while the journal is behind.
+The pump stops reading while the journal is behind.
 
 Only the pump uses the agent's iterator, so cancelling the pump's task cancels the agent. The engine decides when a run
 starts and how it ends.
@@ -36,21 +36,23 @@ run can have the same id, and so can a run on a thread that was created after th
 """
 
 _MAX_BATCH = 128
-"""Maximum number of events that a pump reads from an agent that never waits before it yields to the event loop.
+"""Maximum number of events that a pump reads before it yields to the event loop, if the agent never waits.
 
-Measured: compared with 64, and prepared together, 0.94 of the CPU time over A2A and 0.79 over chat completions
+Measured against a maximum of 64: 0.94 times the CPU time over A2A, 0.79 times over chat completions
 (docs/performance.md).
 """
 _MAX_BATCH_SIZE = 4 * 2**20
-"""Maximum size of these events as JSON, in bytes. They are stored in one commit, and all other writes wait for it."""
+"""Maximum size of the events in a pump's buffer as JSON, in bytes. They are stored in one commit, for which all other
+writes wait. Chosen."""
 
 _WITH_FILES = (PartAdded, ArtifactAdded, InterruptRaised)
-"""Events that may contain files."""
+"""Types of events that may contain files."""
 
 
 @dataclass(slots=True, eq=False)
 class Pump:
-    """Task of one active run that reads the events of its agent and stores them."""
+    """Reader of one active run's agent, which buffers its events and stores them. It holds the state of one asyncio
+    task."""
 
     journal: Journal
     blobs: Blobs
@@ -58,40 +60,44 @@ class Pump:
     channel: Channel
     rules: RunRules = field(default_factory=RunRules)
     agent: Agent | None = None
-    """Agent that executes the run; None until it was found."""
+    """Agent that executes the run; None until the registry has returned it."""
     task: "asyncio.Task[RunOutcome] | None" = None
     attempt: AttemptFilter | None = None
     account: RunAccount | None = None
-    """Budgets that count the run; None if there is none, or if it was not admitted yet."""
+    """Budgets that count the run; None if no budget does, or if they were not checked yet."""
     reason: RunReason | None = None
-    """Reason for which the run is being stopped."""
+    """Reason for which the run is being cancelled; None if it is not."""
     buffer: list[Entry] = field(default_factory=list[Entry])
     size: int = 0
-    """Size of the events in the buffer, in bytes."""
+    """Size of the events in the buffer as JSON, in bytes."""
     files: list[FilePart] = field(default_factory=list[FilePart])
     window: Window = field(default_factory=lambda: Window(0))
     flushing: bool = False
-    """True if a flush is due as soon as the agent waits for something."""
+    """True if the buffer will be stored as soon as the agent waits for something."""
     delayed: bool = False
-    """True if a flush is due at the end of the commit window."""
+    """True if the buffer will be stored at the end of the commit window."""
     urgent: bool = False
     """True if the buffer contains events other than deltas, which do not wait for the end of the window."""
     flushed_at: float = 0.0
-    """Time of the last flush, on the loop's clock."""
+    """Time at which events were last passed to the journal, on the loop's clock; 0 before the first."""
     storing: "asyncio.Future[None] | None" = None
-    """Pending append. There is one at a time: if it is refused, no later event is stored."""
+    """Pending append of events to the journal; None if there is none. There is one at a time: if it is refused, no
+    later event is stored."""
     has_output: bool = False
-    """True if the agent has sent an event. `LossNoted` does not count, because a client creates it before the call."""
+    """True if the agent has sent an event. `LossNoted` does not count, because the adapter creates it before it calls
+    the agent."""
     refused: FaultError | None = None
-    """Fault with which the journal refused an append."""
+    """Fault with which the journal refused to append events; None if it did not."""
     ended: bool = False
-    """True if the remaining events are stored together with the end of the run."""
+    """True once the run's end is being stored: the events that are still in the buffer are then stored with it."""
     abandoned: bool = False
-    """True if the run has ended without its agent, or continues on another node."""
+    """True if the run has ended although its agent still runs, or continues on another node. Later events are
+    dropped."""
     detached: bool = False
-    """True if the run is left to the next start of the gateway, or to another node."""
+    """True if the agent is stopped here without an end of the run, which the next start of the gateway or another node
+    continues."""
     expired: RunOutcome | None = None
-    """Outcome of a run that exceeded its time limit."""
+    """Outcome of a run that exceeded its time limit or whose agent was removed by a reload; None for any other run."""
     timer: asyncio.TimerHandle | None = None
     """Timer of the run's time limit, or of the grace period after a cancel."""
 
@@ -101,7 +107,7 @@ class Pump:
 
     @property
     def is_silent(self) -> bool:
-        """True if the agent has produced no event yet that the log does not have."""
+        """True if the agent has produced no event that is new in the log."""
         return not self.buffer and not self.flushed_at
 
     @property
@@ -110,7 +116,8 @@ class Pump:
 
     @property
     def stop_outcome(self) -> RunOutcome | None:
-        """Outcome of a run that was stopped; None if it was not."""
+        """Outcome of a run that was cancelled, exceeded its time limit, lost its agent by a reload, or whose events
+        were refused. None for any other run."""
         if self.reason is not None:
             return RunOutcome(RunStatus.CANCELLED, self.reason)
         if self.expired is None and self.refused is not None:
@@ -119,7 +126,8 @@ class Pump:
         return self.expired
 
     async def take(self, attempt: AttemptFilter, events: AsyncIterator[Event]) -> None:
-        """Store the agent's events until it ends. Raises agent_invalid."""
+        """Read the agent's events and store them, until the agent ends. Raises agent_invalid for an event that the
+        validator refuses."""
         repeated = 0
         async for event in events:
             if self.abandoned:
@@ -144,10 +152,10 @@ class Pump:
         self._put(attempt.end())
 
     async def take_rest(self) -> tuple[list[Entry], list[FilePart]] | None:
-        """Return the events that precede the end of the run, and their files.
+        """Return the events to store with the end of the run, and their files.
 
-        These are the unstored events, and the ends of everything that is open. Return None if an append was refused:
-        then the log decides what is open.
+        These are the events in the buffer, and the ends of open messages, parts, tools and steps. Return None if an
+        append was refused: then the caller has to read from the log what is open.
         """
         while self.storing is not None:
             await asyncio.wait((self.storing,))
@@ -158,10 +166,10 @@ class Pump:
         return closing, files
 
     def _schedule(self, *, may_wait: bool) -> None:
-        """Schedule a flush of the buffer.
+        """Schedule the storing of the buffer.
 
-        It happens soon, unless `may_wait`: if the buffer has only deltas and the last flush was in this commit window,
-        it happens at the end of the window.
+        Normally it is stored as soon as the agent waits for something. With `may_wait`, which is set for deltas, it is
+        stored at the end of the commit window if the last events were stored in this window.
         """
         self.urgent = self.urgent or not may_wait
         if not self.urgent and (self.delayed or self.window.is_open(self.flushed_at)):
@@ -180,7 +188,7 @@ class Pump:
         self._flush_soon()
 
     def _put(self, entries: Iterable[Entry]) -> bool:
-        """Add entries to the buffer. Return True if there were any."""
+        """Add entries to the buffer. Return True if there was at least one."""
         is_any = False
         for entry in entries:
             if isinstance(entry[0], _WITH_FILES):
@@ -235,12 +243,14 @@ class Pump:
         self.storing.add_done_callback(partial(self._finish_flush, events, files))
 
     def give_up_storing(self) -> None:
-        """Stop retrying a failed append when the gateway stops. Its events are lost, and the next start has the run."""
+        """Stop retrying a failed append, because the gateway stops. Its events are lost, and the next start recovers
+        the run."""
         if isinstance(self.storing, asyncio.Task):
             self.storing.cancel()
 
     def _finish_flush(self, events: list[Entry], files: list[FilePart], append: "asyncio.Future[None]") -> None:
-        """Handle the result of an append: retry it if the database is unavailable, stop the agent if it was refused."""
+        """Handle the result of an append: retry it if the database is unavailable, or stop the agent if the journal
+        refused it."""
         if append.cancelled():
             self.storing, self.refused = None, Unstored()
             return
@@ -265,7 +275,7 @@ class Pump:
 
 
 async def close_events(events: AsyncIterator[Event], *, detach: bool) -> None:
-    """Close an agent's events, which need not be a generator.
+    """Close the iterator over an agent's events, which need not be a generator.
 
     With `detach`, raise `CancelledError(DETACH)` inside the generator first: a plain close would cancel the run.
     """

@@ -1,7 +1,8 @@
-"""Rate limits: how many runs may start in a time, by key, owner or agent.
+"""Rate limits: how many runs may start within a period, by key, owner or agent.
 
-The algorithm is GCRA: one number for each caller and rule, the time at which its earlier runs are used up (`tat`, the
-theoretical arrival time). Each run moves it by `every / runs`. A run is refused if it would be too far in the future.
+The algorithm is GCRA. It stores one number for each caller and rule: the theoretical arrival time (`tat`), at which the
+earlier runs no longer count. Each run moves it by `every / runs`. A run is refused if it would move `tat` too far into
+the future.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,41 +27,44 @@ _PERIODS: Final[Mapping[float, str]] = {
 }
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _MAX_KEYS: Final = 100_000
-"""Number of keys in memory at which those that limit nothing now are dropped. Chosen: 20 MB."""
+"""Number of times `tat` in memory above which those in the past are removed. Chosen: 20 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunCaller:
-    """The caller of a run."""
+    """Caller of a run, as limits and budgets count it."""
 
     subject: str
-    """`babelgate.canonical.principal.Principal.subject`."""
+    """Name of the caller (`babelgate.canonical.principal.Principal.subject`), such as `key:alice`."""
     owner: str
     """Owner of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateDemand:
-    """Demand of one run under one rule."""
+    """Amount by which one run uses one rate limit."""
 
     key: str
-    """Key of what is counted: the rule, and the caller, owner or agent."""
+    """Key under which the time `tat` is stored: the rule, and the caller, owner or agent that it counts."""
     cost: float
-    """Time by which the run moves `tat`, in seconds."""
+    """Time by which the run moves `tat` into the future, in seconds."""
     depth: float
-    """Maximum distance of `tat` from now, in seconds."""
+    """Maximum time from now until `tat`, in seconds."""
 
 
 class RateStore(Protocol):
-    """Storage of the times `tat`."""
+    """Storage of the GCRA times `tat` of all callers and rules."""
 
     async def take(self, demands: Sequence[RateDemand]) -> tuple[bool, Sequence[float]]:
-        """Charge a run to all keys if every one has room for it. Return whether it was charged, and the distance of
-        each `tat` from now, in seconds, without this run. Raises unavailable."""
+        """Charge a run to all keys if every rule has room for it. Return whether it was charged, and the seconds from
+        now until each `tat`, without this run.
+
+        Raises unavailable if the storage does not answer.
+        """
         ...
 
     async def give_back(self, demands: Sequence[RateDemand]) -> None:
-        """Take back what `take` has charged, because the run was not created."""
+        """Take back the charge of a run by `take`, because the run was not created."""
         ...
 
     async def stop(self, seconds: float) -> None:
@@ -69,7 +73,7 @@ class RateStore(Protocol):
 
 
 class MemoryRates:
-    """Storage of the times `tat` in this process."""
+    """Storage of the GCRA times `tat` in this process."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         """Create an empty storage. `now` is a steady clock, in seconds."""
@@ -97,10 +101,10 @@ class MemoryRates:
 
 
 class RateRule:
-    """One rule of `limits.rate`."""
+    """One rule of the setting `limits.rate`."""
 
     def __init__(self, limit: RateLimit, name: str) -> None:
-        """Prepare a rule. `name` is unique among all rules, and the name of its policy in headers."""
+        """Prepare a rule. `name` is unique among all rules; headers name the rule by it."""
         self._limit = limit
         self._has_agent: dict[str, bool] = {}
         self._cost = limit.every / limit.runs
@@ -110,10 +114,12 @@ class RateRule:
         self._prefix = f"{limit.per} {limit.agent} {limit.runs}/{limit.every:g}/{self._burst} "
         self._name = name
         self.policy = f'"{name}";q={limit.runs};w={ceil(limit.every)}'
-        """The rule in the header `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11, section 3)."""
+        """Value that describes the rule in the header `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11,
+        section 3)."""
 
     def find_demand(self, caller: RunCaller, agent: str) -> RateDemand | None:
-        """Return the demand of a caller's run, or None if the rule does not count the runs of this agent."""
+        """Return by how much a caller's run uses the rule, or None if the rule does not count the runs of this
+        agent."""
         is_counted = self._has_agent.get(agent)
         if is_counted is None:
             is_counted = self._has_agent[agent] = self._limit.has_agent(agent)
@@ -123,30 +129,36 @@ class RateRule:
         return RateDemand(self._prefix + value, self._cost, self._depth)
 
     def find_wait(self, demand: RateDemand, used: float) -> float:
-        """Return the seconds until there is room for a run, if `used` is the distance of `tat` from now."""
+        """Return the seconds until a run has room. `used` is the time from now until `tat`, in seconds."""
         return max(0.0, used + demand.cost - demand.depth)
 
     def encode_state(self, used: float) -> str:
-        """Return the rule in the header `RateLimit` (section 4): the runs that may start now, and the seconds until all
-        of them may start again."""
+        """Return the value for the header `RateLimit` (section 4): the runs that may start now, and the seconds until
+        all may start again.
+
+        `used` is the time from now until `tat`, in seconds.
+        """
         return f'"{self._name}";r={max(0, int((self._depth - used) / self._cost))};t={ceil(used)}'
 
     def describe(self, caller: RunCaller, agent: str) -> str:
-        """Return the rule as the beginning of a sentence."""
+        """Return a clause for error texts such as "The owner alice may start 60 runs a minute"."""
         limit = self._limit
         runs = "1 run" if limit.runs == 1 else f"{limit.runs} runs"
         of_agents = "" if limit.agent == ALL or limit.per == "agent" else f" of {limit.agent}"
         return f"{_describe_scope(limit.per, caller, agent)} may start {runs}{of_agents} {_describe(limit.every)}"
 
     def refuse(self, caller: RunCaller, agent: str, wait: float, now: int) -> FaultError:
-        """Return the error for a run that must wait. `now` is in microseconds since 1970, UTC."""
+        """Return the error for a run that has to wait for `wait` seconds. `now` is in microseconds since 1970, UTC.
+
+        The details `used` and `allowed` count the runs that may start at once, all of which have been used.
+        """
         seconds = max(1, ceil(wait))
         return FaultError(
             FaultCode.LIMITED,
             f"{self.describe(caller, agent)}; the next in {describe_seconds(seconds)}.",
             limit="rate",
             used=self._burst,
-            allowed=self._limit.runs,
+            allowed=self._burst,
             retry_after=seconds,
             resets_at=format_time(now + seconds * 1_000_000),
         )
@@ -154,13 +166,13 @@ class RateRule:
 
 @dataclass(frozen=True, slots=True)
 class RateCharge:
-    """A run that was charged to the rules that count it."""
+    """Charge of one run to all rules that count it, so that it can be undone."""
 
     demands: Sequence[RateDemand]
 
 
 class RateLimiter:
-    """Rate limits of one gateway."""
+    """Limiter of how many runs may start at one gateway (`limits.rate`)."""
 
     def __init__(
         self,
@@ -178,13 +190,14 @@ class RateLimiter:
 
     @property
     def is_active(self) -> bool:
-        """True if there is a limit."""
+        """True if the settings have a rate limit."""
         return bool(self._limits())
 
     async def take(self, caller: RunCaller, agent: str) -> RateCharge | None:
-        """Charge a run to all rules that count it. Return None if none does. Raises limited, and unavailable.
+        """Charge a run to all rules that count it, and return the charge. Return None if no rule counts it. Raises
+        limited, and unavailable.
 
-        The response to the current request gets the headers of the rules.
+        The headers of these rules are added to the response to the current request.
         """
         rules = self._find_rules()
         if not rules:
@@ -209,7 +222,7 @@ class RateLimiter:
         raise counted[longest][0].refuse(caller, agent, waits[longest], self._clock.now())
 
     async def give_back(self, charge: RateCharge | None) -> None:
-        """Take back a charge, because the run was not created."""
+        """Take back the charge of a run, because the run was not created. Do nothing for None."""
         if charge is not None:
             await self._store.give_back(charge.demands)
 
@@ -217,7 +230,7 @@ class RateLimiter:
         await self._store.stop(seconds)
 
     def _find_rules(self) -> Sequence[RateRule]:
-        """Return the current rules. They are prepared once for each setting."""
+        """Return the rules for the current setting. They are prepared once for each value of the setting."""
         limits = self._limits()
         if limits is not self._compiled[0]:
             self._compiled = limits, name_rules(limits)
@@ -225,7 +238,7 @@ class RateLimiter:
 
 
 def name_rules(limits: Sequence[RateLimit]) -> Sequence[RateRule]:
-    """Return the rules of the setting `limits.rate`, each with a unique name: `key`, `key-2`, `agent`."""
+    """Return the rules of the setting `limits.rate`, each with a unique name: `key`, `key-2`, `agent`, for example."""
     counts: dict[str, int] = {}
     rules: list[RateRule] = []
     for limit in limits:
@@ -243,7 +256,7 @@ def _describe_scope(per: str, caller: RunCaller, agent: str) -> str:
 
 
 def describe_caller(subject: str) -> str:
-    """Return a caller as the beginning of a sentence."""
+    """Return the subject of a principal as the beginning of a sentence: `The key alice` for `key:alice`."""
     kind, _, name = subject.partition(":")
     if kind in ("key", "user", "owner") and name:
         return f"The {kind} {name}"
@@ -251,12 +264,12 @@ def describe_caller(subject: str) -> str:
 
 
 def _describe(every: float) -> str:
-    """Return a period as in "60 runs a minute"."""
+    """Return a period in seconds as words after "60 runs", such as "a minute" or "in 5 minutes"."""
     return _PERIODS.get(every) or f"in {describe_seconds(ceil(every))}"
 
 
 def describe_seconds(seconds: int) -> str:
-    """Return a duration in its largest whole unit, such as `5 minutes`."""
+    """Return a duration as text in its largest whole unit, such as `5 minutes`."""
     size, name = next(unit for unit in _UNITS if seconds % unit[0] == 0)
     count = seconds // size
     return f"{count} {name}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Readiness of the gateway: whether a run could be stored now."""
+"""Readiness of the gateway: whether a new run could be stored now."""
 
 import asyncio
 from shutil import disk_usage
@@ -13,15 +13,17 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.transaction import write_meta
 
 MIN_FREE: Final = 16 * 2**20
-"""Minimum free space of a disk, in bytes: less than one large run needs."""
+"""Minimum free space of a disk, in bytes, below which the gateway is not ready. Chosen: less than one large run
+needs."""
 _TIMEOUT: Final = 2.0
-"""Seconds within which `check` answers, even if the database hangs: load balancers have timeouts, too. Chosen."""
+"""Seconds within which `check` answers, even if the database hangs. Chosen: load balancers have timeouts, too."""
 _PROBE_VALIDITY: Final = 5.0
-"""Seconds for which a successful test write stays valid: anyone may call the health check."""
+"""Seconds after a successful test write in which no other one is made, because anyone may call the health check.
+Chosen."""
 
 
 class Readiness:
-    """Check of the disks, the store of files and the database."""
+    """Health check of the disks, the file store and the database."""
 
     def __init__(self, journal: Journal, blobs: Blobs, clock: Clock) -> None:
         self._journal = journal
@@ -33,7 +35,8 @@ class Readiness:
         self._tasks = Tasks()
 
     async def check(self) -> str | None:
-        """Return why nothing can be stored, or None if the database and the store of files accept writes.
+        """Return why nothing can be stored, as one line for the response. Return None if the database and the file
+        store accept writes.
 
         An almost full disk counts as full, so that callers are refused before a run cannot be stored.
         """
@@ -50,7 +53,7 @@ class Readiness:
         return None if self._probe_task.cancelled() else self._probe_task.result()
 
     async def _probe(self) -> str | None:
-        """Write to the database. Return why nothing can be stored, or None."""
+        """Test the file store and write to the database. Return why nothing can be stored, or None after a success."""
         if (failure := await self._blobs.find_failure()) is not None:
             return failure
         try:

@@ -17,7 +17,8 @@ log = logging.getLogger("babelgate.recovery")
 
 
 class RunRecovery:
-    """Recovery of runs and webhooks, at startup and after a takeover."""
+    """Recovery of runs and webhooks of other processes: at startup those of the earlier process, later those of dead
+    nodes."""
 
     def __init__(
         self, journal: Journal, engine: Engine, deliverer: Deliverer, find: Callable[[str], RegisteredAgent]
@@ -28,7 +29,7 @@ class RunRecovery:
         self._find = find
 
     async def take_up(self, live: Sequence[LiveRun]) -> None:
-        """Continue runs of an earlier process.
+        """Continue the runs in `live`, which an earlier process left pending or running.
 
         Pending runs keep their order in the queue. Running runs are reattached, started again, or ended with a fault
         that states the reason. Raises the faults of the journal.
@@ -54,9 +55,10 @@ class RunRecovery:
         self._engine.slots.offer(run_row.owner, run_row.thread_id, run_row.agent)
 
     def deliver(self, webhooks: Sequence[Due], *, adopted: bool = False) -> None:
-        """Continue to deliver to webhooks.
+        """Continue to deliver events to webhooks.
 
-        `adopted` is true if another node delivered to them before, so that this node's state of them is outdated.
+        `adopted` is true if another node delivered to them before, so that this node's state of them in memory is
+        outdated.
         """
         for due in webhooks:
             if adopted:
@@ -65,5 +67,5 @@ class RunRecovery:
 
 
 def start_of(run_row: LiveRun) -> StartedRun:
-    """Return the start of a running run, from its row."""
+    """Return a `StartedRun` for a run that is running according to its database row."""
     return StartedRun(run_row.owner, run_row.thread_id, run_row.task, run_row.run, run_row.pk, crashes=run_row.crashes)

@@ -1,7 +1,7 @@
 """Retention: erases threads that were idle for too long, and returns the freed space to the file system.
 
-The work is divided into steps that block no one: each is a transaction of at most a few milliseconds. The pause before
-the next step is several times as long as the step.
+The work is divided into steps, so that it does not delay other writes: each is a transaction of at most a few
+milliseconds. The pause before the next step is several times as long as the step.
 """
 
 import asyncio
@@ -27,13 +27,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _PERIOD: Final = 600.0
-"""Seconds from one sweep to the next."""
+"""Seconds from one sweep to the next. Chosen."""
 _PAUSE_FACTOR: Final = 4
-"""Pause after a transaction, as a multiple of its duration."""
+"""Pause after a transaction of the sweep, as a multiple of its duration. Chosen: the sweep uses a fifth of the writer's
+time."""
 
 
 class RetentionSweep:
-    """Periodic sweep that erases what the retention policy does not keep."""
+    """Background task that periodically erases idle threads, ended webhooks and old audit records, as the retention
+    policy says."""
 
     def __init__(
         self,
@@ -46,9 +48,9 @@ class RetentionSweep:
     ) -> None:
         """Create the sweep.
 
-        `policy` returns the current policy. `woken` is set when the log of a long thread is left to erase. `erase`
-        returns False if the thread was used meanwhile, and is therefore not erased. `leads` returns True on the node of
-        a cluster that does the sweep.
+        `policy` returns the current policy. `erase` erases an idle thread; it returns False and erases nothing if the
+        thread was used meanwhile. `leads` returns True on the node of a cluster that does the sweep. `woken` is set
+        when a long thread was erased, because the rest of its log is erased by this task.
         """
         self._journal = journal
         self._policy = policy
@@ -88,7 +90,8 @@ class RetentionSweep:
                     self._woken.clear()
 
     async def sweep(self) -> int:
-        """Erase what the policy does not keep. Return the number of erased threads."""
+        """Erase what the policy does not keep: idle threads, ended webhooks, and old records of the audit log. Return
+        the number of erased threads."""
         await self._step(self._make_room)
         await self.erase_remnants()
         erased = await self._erase_idle()
@@ -103,7 +106,7 @@ class RetentionSweep:
         return erased
 
     async def erase_remnants(self) -> None:
-        """Erase the remaining logs of long threads that were erased."""
+        """Erase the rest of the logs of erased threads, which were too long to be erased in one transaction."""
         while await self._step(deletion.erase_remnant):
             pass
 
@@ -145,6 +148,7 @@ class RetentionSweep:
 
     def _cutoff(self, lifetime: float) -> int:
         """Return the time before which an item must have been used last to be erased, in microseconds since 1970.
+        `lifetime` is in seconds.
 
         If the system clock is set forward while the gateway runs, nothing expires early.
         """

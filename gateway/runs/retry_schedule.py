@@ -15,12 +15,13 @@ _REASON: Final = 200
 
 
 class RetrySchedule:
-    """Pauses between the tries of a delivery."""
+    """Pauses between the tries of a webhook delivery."""
 
     def __init__(self, pauses: Sequence[float], fraction: Callable[[], float] = random.random) -> None:
         """Create a schedule.
 
-        `pauses` are in seconds, one for each retry. `fraction` returns the part of the maximum jitter, from 0 to 1.
+        `pauses` are in seconds, one for each retry. Each is lengthened by a random jitter: `fraction` returns its part
+        of `RETRY_JITTER`, from 0 to 1.
         """
         self._pauses = tuple(pauses)
         self._fraction = fraction
@@ -60,6 +61,6 @@ def parse_retry_after(value: str | None, now: int) -> float | None:
 
 
 def shorten_reason(reason: str) -> str:
-    """Return the reason of a failed try on one line, cut to the length that is stored."""
+    """Return the reason of a failed try on one line, cut to 200 characters (`_REASON`)."""
     line = " ".join(reason.split())
     return line if len(line) <= _REASON else f"{line[: _REASON - 1]}…"

@@ -8,10 +8,10 @@ from babelgate.gateway.runs.window import Window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRules:
-    """Limits of a run. Times are in seconds, sizes in bytes."""
+    """Limits of a run, from the settings of one generation. Times are in seconds, sizes in bytes."""
 
     timeout: float = 3600
-    """Maximum duration of a run whose agent has no separate limit (`limits.run`)."""
+    """Maximum duration of a run (`limits.run`), unless its agent has its own limit."""
     cancel_grace: float = 5
     """Time that an agent has to end after a cancel (`limits.cancel_grace`)."""
     event_limit: int = 8 * 2**20
@@ -19,12 +19,13 @@ class RunRules:
     output_limit: int = 64 * 2**20
     """Maximum size of the stored output of a run (`limits.output`)."""
     attempts: int = 3
-    """Maximum number of starts of a run whose process crashes (`limits.attempts`)."""
+    """Number of process crashes after which a run is ended with a fault and not started again (`limits.attempts`)."""
     patience: float = 60
-    """Time for which the server of an interrupted run is retried (`recovery.patience`)."""
+    """Time for which the gateway tries to reach the server of a run that a restart has interrupted
+    (`recovery.patience`)."""
     owner_concurrency: int | None = None
     """Maximum number of active runs of one owner (`limits.concurrency.per_owner`); None if there is no limit."""
     wire: Literal["off", "failures", "all"] = "off"
-    """Runs whose exchanges with their servers stay in memory (`console.wire`)."""
+    """Runs whose HTTP exchanges with their agents' servers are kept in memory for the console (`console.wire`)."""
     window: Window = field(default_factory=lambda: Window(0))
-    """Commit window of tokens (`limits.window`)."""
+    """Commit window, for which tokens wait so that many are stored in one commit (`limits.window`)."""

@@ -1,4 +1,5 @@
-"""Tokens of callers whose runs have not ended, in memory only: a run that another process continues has none."""
+"""Bearer tokens of callers whose runs have not ended. They are in memory only, so a run that another process continues
+has none."""
 
 import time
 from collections import OrderedDict
@@ -11,11 +12,12 @@ from babelgate.gateway.runs.lifecycle import StartedRun
 from babelgate.gateway.storage.agent_tokens import AgentTokenStore
 
 _MAX_TOKENS: Final = 100_000
-"""Maximum number of runs with a token. Chosen: more than may wait; some 200 MB of tokens of 2 KiB."""
+"""Maximum number of runs with a token in memory. Chosen: more than may wait; some 200 MB of tokens of 2 KiB."""
 
 
 class RunCallers:
-    """Callers of the runs of one gateway process."""
+    """Tokens of the callers of runs in one gateway process, with which the gateway calls agents in the name of the
+    caller."""
 
     def __init__(
         self,
@@ -23,19 +25,21 @@ class RunCallers:
         limit: int = _MAX_TOKENS,
         store: AgentTokenStore | None = None,
     ) -> None:
-        """Create the collection. `clock` is the time since 1970, in seconds. `store` has the tokens to which callers
-        have agreed."""
+        """Create the collection. `clock` returns the time in seconds since 1970. `limit` is the maximum number of
+        tokens. `store` has the tokens that users have granted to the gateway by consent."""
         self._store = store
         self._clock = clock
         self._limit = limit
         self._tokens: OrderedDict[tuple[int, str], tuple[str, float | None]] = OrderedDict()
-        """Tokens by the key of the thread and the id of the run, each with the time at which it expires."""
+        """Tokens by the key of the thread and the id of the run, each with its expiry in seconds since 1970 (None: it
+        does not expire)."""
 
     def __len__(self) -> int:
         return len(self._tokens)
 
     def keep(self, pk: int, run_id: str, caller: Principal) -> None:
-        """Keep the token of a committed run until it ends. Callers with other credentials have none."""
+        """Store the caller's token for a committed run until it ends. A caller that has used no token, but an API key
+        for example, is ignored."""
         if caller.token is None:
             return
         self._tokens[pk, run_id] = caller.token, read_expiry(caller.token)
@@ -43,7 +47,7 @@ class RunCallers:
             self._tokens.popitem(last=False)  # also of runs that were cancelled before they started
 
     def find(self, start: StartedRun) -> DelegatingCaller:
-        """Return the caller of a run, without a token if there is none that is valid."""
+        """Return the caller of a run with its token. The token is None if the caller had none, or if it has expired."""
         token, expires_at = self._tokens.get((start.pk, start.run.run_id), (None, None))
         if expires_at is not None and expires_at <= self._clock():
             token = None

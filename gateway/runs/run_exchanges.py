@@ -1,4 +1,4 @@
-"""Exchanges of runs with the servers of their agents, in memory."""
+"""HTTP exchanges of runs with the servers of their agents, which are kept in memory for the console."""
 
 from collections import OrderedDict
 from typing import Final
@@ -13,7 +13,8 @@ _MAX_SIZE: Final = 32 * 2**20
 
 
 class RunExchanges:
-    """Recorders of runs, the oldest first. If they exceed the limit, the oldest run loses its exchanges."""
+    """Recorders of the HTTP exchanges of runs, the oldest first. If all together exceed the size limit, the oldest run
+    loses its exchanges."""
 
     def __init__(self, clock: Clock | None = None, max_size: int = _MAX_SIZE) -> None:
         self._clock = clock or Clock()
@@ -27,8 +28,8 @@ class RunExchanges:
         return self._size
 
     def open(self, start: StartedRun, wire: str) -> ExchangeRecorder | None:
-        """Return the recorder for an attempt of a run, or None if exchanges are not recorded. A later attempt
-        continues that of the earlier one."""
+        """Return the recorder for an attempt of a run, or None if the setting `wire` is `off`. All attempts of a run
+        have the same recorder."""
         if wire == "off":
             return None
         name = (start.pk, start.run.run_id)
@@ -39,7 +40,8 @@ class RunExchanges:
         return recorder
 
     def close(self, start: StartedRun, wire: str, *, has_failed: bool) -> None:
-        """Remove the exchanges of an attempt that has ended, or keep them without secrets."""
+        """End the recording of an attempt. Depending on the setting `wire`, keep the exchanges without secrets, or
+        remove them."""
         name = (start.pk, start.run.run_id)
         recorder = self._recorders.get(name)
         if recorder is None:
@@ -50,16 +52,16 @@ class RunExchanges:
             recorder.keep()
 
     def find(self, pk: int, run_id: str) -> ExchangeRecorder | None:
-        """Return the recorder of a run, or None if there is none in memory."""
+        """Return the recorder of a run, or None if there is none in memory. `pk` is the key of the run's thread."""
         return self._recorders.get((pk, run_id))
 
     def find_any(self, run_id: str) -> ExchangeRecorder | None:
-        """Return the recorder of a run of any owner, or None if there is none in memory. Of several runs with this id,
-        it is the newest."""
+        """Return the recorder of a run with this id, of any owner, or None if there is none in memory. If several runs
+        have the id, return the recorder of the newest."""
         return next((self._recorders[key] for key in reversed(self._recorders) if key[1] == run_id), None)
 
     def forget_thread(self, pk: int) -> None:
-        """Remove the exchanges of an erased thread."""
+        """Remove the exchanges of all runs of an erased thread."""
         for name in [name for name in self._recorders if name[0] == pk]:
             self._drop(name)
 

@@ -1,4 +1,5 @@
-"""Reports about runs to the observer: starts, first outputs, ends and tokens, as they are committed."""
+"""Reports about runs to the gateway's observer, which counts them in metrics: starts, first outputs, ends and
+tokens."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,18 +28,20 @@ from babelgate.gateway.storage.transaction import Published
 from babelgate.usage import normal
 
 OTHER: Final = "other"
-"""Agent and protocol of a run that this process knows nothing about."""
+"""Label of metrics in place of the agent's and protocol's name, for a run that another process has started. The name
+of the protocol is also unknown for a task that the gateway itself created."""
 _MAX_TRACKED: Final = 100_000
-"""Maximum number of tasks, and of runs, in memory. Entries leak if another node ends a run. Chosen, not measured."""
+"""Maximum number of tasks, and of runs, in memory. If another node ends a run, its entry stays until this limit removes
+it. Chosen, not measured."""
 _NO_OUTPUT: Final = frozenset(
     {TaskCreated, RunCreated, RunStarted, RunEnded, TaskChanged, LossNoted, UpstreamBound, MessageStarted}
 )
-"""Events that are not output of an agent, or do not contain any yet."""
+"""Types of events that are no output of an agent, or announce output that follows."""
 
 
 @dataclass(slots=True)
 class _Tracked:
-    """A run that this process executes. Times are in microseconds since 1970, UTC."""
+    """Run that this process executes and whose end it will report. Times are in microseconds since 1970, UTC."""
 
     agent: str
     protocol: str
@@ -47,7 +50,7 @@ class _Tracked:
 
 
 class RunReports:
-    """Reports the starts, first outputs and ends of this process's runs to the observer."""
+    """Reporter of the starts, first outputs and ends of this process's runs to the observer."""
 
     def __init__(self, observer: GatewayObserver, faults: FaultCounts | None = None) -> None:
         self._observer = observer
@@ -58,9 +61,9 @@ class RunReports:
         self._tasks: dict[tuple[int, str], tuple[str, str]] = {}
         """Agents and protocols of tasks whose creation was committed here, by key of the thread and task id."""
         self._runs: dict[tuple[int, str], _Tracked] = {}
-        """Runs by key of the thread and run id."""
+        """Runs that this process executes, by key of the thread and run id."""
         self._silent: dict[int, str] = {}
-        """Ids of the runs without output, by key of the thread: at most one run of a thread is active."""
+        """Ids of the active runs without output, by key of the thread: at most one run of a thread is active."""
         self._handlers: Mapping[type, Callable[[int, Record], None]] = {
             TaskCreated: self._note_task,
             TaskChanged: self._note_task_changed,
@@ -68,7 +71,7 @@ class RunReports:
         }
 
     def begin(self, start: StartedRun) -> None:
-        """Report that the agent of a run begins."""
+        """Report that an attempt of a run begins, and how long the run has waited if it is the first attempt."""
         run, waited = start.run, None
         if run.attempt <= 1 and run.started_at is not None:
             waited = max(0, run.started_at - _due_at(run)) / 1e6
@@ -88,17 +91,17 @@ class RunReports:
             )
 
     def forget(self, pk: int, run_id: str) -> None:
-        """Drop a run that ends elsewhere, or was erased."""
+        """Remove a run from memory that ends on another node, or was erased. Its end is not reported."""
         self._runs.pop((pk, run_id), None)
         if self._silent.get(pk) == run_id:
             del self._silent[pk]
 
     def note_fault(self, agent: str, fault: Fault) -> None:
-        """Report that a run has ended with a fault."""
+        """Count a run of an agent that has ended with a fault."""
         self._faults.note(str(fault.code), agent)
 
     def handle_commit(self, commit: Published) -> None:
-        """Report what was committed for one thread."""
+        """Report the first outputs, ends and tokens of runs that a commit contains."""
         if not self._is_active:
             return
         pk, handlers = commit.pk, self._handlers
@@ -145,7 +148,8 @@ class RunReports:
 
 
 def count_tokens(usage: JsonObject) -> dict[str, float]:
-    """Return the tokens of a run's usage by kind. Usage that is reported by model is summed."""
+    """Return the numbers of tokens in a run's usage, by `input` and `output`. Usage that is reported by model is
+    summed."""
     found = normal(usage)
     return {kind: found[f"{kind}_tokens"] for kind in ("input", "output") if f"{kind}_tokens" in found}
 
@@ -156,6 +160,6 @@ def _due_at(run: Run) -> int:
 
 
 def _trim(entries: dict[Any, Any]) -> None:
-    """Make room for one entry."""
+    """Remove the oldest entry if the dictionary has the maximum number of entries."""
     if len(entries) >= _MAX_TRACKED:
         del entries[next(iter(entries))]

@@ -19,17 +19,17 @@ _ALIASES: Final = {
     "@hourly": "0 * * * *",
 }
 _MAX_LENGTH: Final = 256
-"""Maximum length of a schedule, in characters."""
+"""Maximum length of a schedule, in characters. Chosen."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = 253_000_000_000_000_000
-"""Latest start of a search, in microseconds since 1970: later dates exceed the range of `datetime`."""
+"""Latest time from which a search may start, in microseconds since 1970: later dates exceed the range of `datetime`."""
 
 
 def find_next(schedule: str, timezone: str | None, after: int) -> int | None:
     """Return the first time of a schedule that is later than `after`, both in microseconds since 1970. `timezone` is an
     IANA name; None is UTC.
 
-    Return None if no date within decades matches. Raises invalid if the schedule or the time zone is.
+    Return None if no date within decades matches. Raises invalid if the schedule or the time zone is invalid.
     """
     # Imported on first use: a gateway without crons starts faster.
     from cronsim import CronSim, CronSimError

@@ -1,6 +1,6 @@
-"""JSON Schema validation against an untrusted schema: fetches no references, and bounds the work.
+"""JSON Schema validation against an untrusted schema: fetches no references, and limits the work.
 
-The module is also a program, for checks that cannot be bounded in the gateway's process. A `pattern`, for example, is a
+The module is also a program, for checks that cannot be limited in the gateway's process. A `pattern`, for example, is a
 single step of the interpreter that may take years. The program reads `[schema, value]` from its standard input and
 prints the result of `find_error`. It starts often, so it imports little.
 """
@@ -21,16 +21,17 @@ Keyword = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
 _EMPTY: Final[SchemaRegistry] = Registry()
 """Empty registry. Without it, jsonschema fetches the URL of a `$ref`."""
 _COSTLY: Final = frozenset({"pattern", "patternProperties", "uniqueItems"})
-"""Keywords that may take very long in a single step."""
+"""Keywords whose check may take very long in a single step, which the step limit cannot interrupt."""
 _MAX_MEMORY: Final = 2**30
-"""Memory limit of the program, in bytes: an error about a thousand alternatives quotes the value a thousand times."""
+"""Memory limit of the program, in bytes. Chosen: an error about a thousand alternatives quotes the value a thousand
+times."""
 _MAX_CPU_SECONDS: Final = 10
-"""CPU time limit of the program, in seconds, in case the process that started it has ended."""
+"""CPU time limit of the program, in seconds, in case the process that started it has ended. Chosen."""
 _remaining_steps = [0]
 
 
 class StepLimitExceeded(Exception):
-    """The check exceeds its number of steps."""
+    """Check that needs more than its maximum number of steps."""
 
 
 def _with_bound(check: Keyword) -> Keyword:

@@ -1,6 +1,7 @@
 """Signed webhooks, as specified by Standard Webhooks 1.0.
 
-Each request has an id that is the same for all tries, the time of the try, and an HMAC of both and the body.
+Each request has an id that is the same for all tries, the time of the try, and an HMAC of the id, the time and the
+body.
 """
 
 import base64
@@ -15,7 +16,7 @@ _PREFIX = "whsec_"
 
 
 class Signer:
-    """Signer of webhook requests with one secret."""
+    """Signer of webhook requests, with one secret."""
 
     def __init__(self, secret: str) -> None:
         """Create a signer. The key is the base64 text after `whsec_`, or the bytes of a secret without that prefix.
@@ -31,7 +32,8 @@ class Signer:
             self._key = secret.encode()
 
     def headers(self, message_id: str, body: bytes, at: int | None = None) -> dict[str, str]:
-        """Return the headers that sign a body. `at` is the time in seconds since 1970; None means now."""
+        """Return the headers `webhook-id`, `webhook-timestamp` and `webhook-signature` of a body. `at` is the time in
+        seconds since 1970; None means now."""
         now = int(time.time()) if at is None else at
         content = f"{message_id}.{now}.".encode() + body
         signature = base64.b64encode(hmac.digest(self._key, content, sha256)).decode()

@@ -25,7 +25,7 @@ class _AgentSlots:
     limit: int | None
     used: int = 0
     waiting: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
-    """Waiting threads by owner and id, each with the time of its arrival in seconds: owners in the order of
+    """Waiting threads by owner and thread id, each with the time of its arrival in seconds. Owners are in the order of
     their turns, threads in the order of arrival."""
 
     @property
@@ -39,14 +39,14 @@ class _AgentSlots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentQueue:
-    """State of one agent's slots."""
+    """Numbers of one agent's active runs and waiting threads, at one moment."""
 
     used: int = 0
-    """Number of active runs."""
+    """Number of active runs, each of which occupies a slot."""
     waiting: int = 0
     """Number of threads that wait for a slot."""
     oldest: float | None = None
-    """Seconds for which the first of them has waited; None if none waits."""
+    """Seconds for which the thread at the head of the queue has waited; None if none waits."""
 
 
 class Slots:
@@ -74,10 +74,11 @@ class Slots:
         self._is_closed = False
         self._is_paused = False
         self._held: set[str] = set()
-        """Agents that start no runs."""
+        """Names of the agents that start no runs, because an operator has disabled them."""
 
     def reserve(self, agent: str, owner: str) -> bool:
-        """Take a slot of the agent if one is free and no thread waits for it. Return True if it was taken."""
+        """Take a slot of the agent for a run of the owner if one is free and no thread waits for it. Return True if it
+        was taken."""
         slots = self._of(agent)
         if self._is_closed or self._is_paused or agent in self._held or slots.waiting or not slots.has_room:
             return False
@@ -91,7 +92,7 @@ class Slots:
         self._use(self._of(agent), owner)
 
     def release(self, agent: str, owner: str) -> None:
-        """Release a slot of the agent that a run of the owner had."""
+        """Release the slot of an agent that a run of the owner occupied, and start waiting runs that have room now."""
         had_room = self._has_room(owner)
         slots = self._of(agent)
         slots.used -= 1
@@ -105,7 +106,7 @@ class Slots:
                     self._serve(other, other_slots)
 
     def _has_room(self, owner: str) -> bool:
-        """Return True if the owner may have another active run."""
+        """Return True if the owner has fewer active runs than `limits.concurrency.per_owner`."""
         limit = self._find_owner_limit()
         return limit is None or self._used_by_owner[owner] < limit
 
@@ -120,8 +121,8 @@ class Slots:
         self._serve(agent, slots)
 
     def offer_next(self, owner: str, thread_id: str, later: Later | None) -> None:
-        """Queue the next run of a thread, as the journal returned it: now, or by a timer when it is due. None means
-        that no run waits."""
+        """Queue the next run of a thread, as a command returned it: now, or by a timer when it is due. None means that
+        no run waits."""
         if later is None:
             return
         if later.wait <= 0:
@@ -136,7 +137,7 @@ class Slots:
         self._timers.add(timer)
 
     def queue_of(self, agent: str) -> AgentQueue:
-        """Return the slots and the queue of an agent."""
+        """Return the number of active runs and waiting threads of an agent."""
         slots = self._by_agent.get(agent)
         if slots is None:  # it has had no runs
             return AgentQueue()
@@ -149,17 +150,17 @@ class Slots:
         return {name: slots.queue_length for name, slots in self._by_agent.items() if slots.waiting}
 
     def pause(self, *, on: bool) -> None:
-        """Stop starting runs, or start them again if `on` is False."""
+        """Stop starting runs of all agents, or start them again if `on` is False."""
         self._is_paused = on
         for agent, slots in [] if on else list(self._by_agent.items()):
             self._serve(agent, slots)
 
     def hold(self, agent: str) -> None:
-        """Stop starting runs of an agent. They wait."""
+        """Stop starting runs of one agent: they wait in its queue until `unhold`."""
         self._held.add(agent)
 
     def unhold(self, agent: str) -> None:
-        """Start runs of an agent again."""
+        """Start runs of an agent again after `hold`."""
         self._held.discard(agent)
         if (slots := self._by_agent.get(agent)) is not None:
             self._serve(agent, slots)
@@ -177,7 +178,7 @@ class Slots:
             timer.cancel()
 
     def _serve(self, agent: str, slots: _AgentSlots) -> None:
-        """Give the free slots of an agent to the owners of waiting threads, in turn and one each."""
+        """Start runs of an agent while it has free slots: owners of waiting threads get one slot each, in turn."""
         if agent in self._held:
             return
         while slots.waiting and not (self._is_closed or self._is_paused) and slots.has_room:

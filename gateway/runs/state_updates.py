@@ -1,6 +1,6 @@
-"""State updates (`update_state`): revisions that callers create.
+"""State updates (`update_state`): revisions of a thread's state that callers create.
 
-The gateway commits them, or the agent that keeps the state of the thread creates them.
+The gateway commits the revision itself, or the agent that keeps the state of the thread creates it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence, Set
@@ -36,7 +36,7 @@ class StateUpdates:
         self._reach = reach
 
     async def apply(self, owner: str, update: StateUpdate) -> str:
-        """Implement `babelgate.canonical.hub.Hub.update_state`."""
+        """Commit a revision for a caller, and return its checkpoint id (`babelgate.canonical.hub.Hub.update_state`)."""
         if update.checkpoint is not None:
             await self._reads.need_revision(owner, update.thread_id, update.checkpoint)
         if (state_owner := await self._find_state_owner(owner, update)) is not None:
@@ -47,7 +47,7 @@ class StateUpdates:
         return checkpoint_id
 
     async def _find_state_owner(self, owner: str, update: StateUpdate) -> tuple[str, Stateful] | None:
-        """Return the agent that keeps the thread's state, with its name, or None if the gateway keeps it.
+        """Return the name and the client of the agent that keeps the thread's state, or None if the gateway keeps it.
 
         This is the agent of the thread's last run, if it is stateful. On a thread without runs it is the agent that the
         update names.
@@ -92,6 +92,7 @@ class StateUpdates:
 
 
 def _find_elsewhere(runs: Sequence[Run], thread: str | None) -> Set[str]:
-    """Return the tasks that wait in a different thread of the agent's server than `thread`, whose state is changed."""
+    """Return the ids of tasks that wait for an answer on another thread of the agent's server than `thread`, whose
+    state is being changed."""
     threads = {run.task_id: run.upstream.get("task", thread) for run in runs}  # oldest first: the newest run decides
     return {task_id for task_id, task_thread in threads.items() if task_thread != thread}

@@ -53,7 +53,7 @@ from babelgate.gateway.storage.webhook_rows import insert_webhook
 
 
 class Ids(msgspec.Struct, frozen=True):
-    """Unused ids for everything that a command may have to create."""
+    """Unused ids for the thread, task, run, message and revisions that a command may have to create."""
 
     thread: str
     task: str
@@ -66,25 +66,25 @@ class Ids(msgspec.Struct, frozen=True):
 
 
 class RunStop(NamedTuple):
-    """A running run that has to be stopped, and the reason."""
+    """Running run that the engine has to stop after the commit, and the reason."""
 
     pk: int
-    """Key of the run's thread."""
+    """Database key of the run's thread."""
     run_id: str
     reason: RunReason
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """Outcome of a submission or an answer."""
+    """Outcome of a submission or an answer: the caller's receipt, and the runs to start and to stop."""
 
     receipt: Receipt
     pk: int
-    """Key of the thread."""
+    """Database key of the thread."""
     start: StartedRun | None
     stop: RunStop | None = None
-    """A running run that the multitask strategy replaces."""
+    """Running run that the multitask strategy replaces and that the engine has to stop; None if there is none."""
     idle: bool = False
-    """True if no run is running on the thread, so that the new run waits only for its agent."""
+    """True if no run is running on the thread, so that only its agent's slots delay the new run."""
 
 
 class Cancelled(msgspec.Struct, frozen=True):
@@ -107,8 +107,12 @@ def submit(
     account: RunAccount | None = None,
 ) -> Submitted:
     """Append a new run, and start it in the same commit if it is next on its thread and its agent has a free slot
-    (`may_start`). `stateful` is the value in the agent's description, and `base` the state that the thread begins with.
-    `account` has the budgets that count the run. Raises conflict if the task or run exists already, and limited."""
+    (`may_start`).
+
+    `stateful` is true if the agent keeps its own state. `base` is the state of another thread to start from, and
+    `account` has the budgets that count the run. Raises conflict if the task or run exists already, or the thread is
+    busy and the strategy refuses it; not_found, invalid, task_ended, queue_full, limited.
+    """
     if ask.task_id is not None and tx.find_task(owner, ask.task_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.task_id} exists already")
     if ask.run_id is not None and tx.find_run(owner, ask.run_id) is not None:
@@ -170,7 +174,7 @@ def _describe_run(
 
 
 def _create_task(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids, *, stateful: bool) -> str:
-    """Append the task of a submission, and return its id. `stateful` is the value in the agent's description."""
+    """Append the task of a submission, and return its id. `stateful` is true if the agent keeps its own state."""
     task_id = ask.task_id or ids.task
     created = TaskCreated(
         task_id=task_id,
@@ -187,10 +191,11 @@ def _create_task(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids,
 
 
 def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
-    """Create the thread of a submission with its history and base state, and return the rest of the submission. `base`
-    is the state of another thread to start from; None if the submission is no fork.
+    """Create the thread of a submission with its history and the state of the fork `base`, before the agent changes its
+    own state.
 
-    Raises the same faults as `submit`.
+    Return the submission without these parts, to be submitted afterwards. `base` is None if the submission is no fork.
+    Raises the faults of `submit` about threads.
     """
     existing = _thread_for(tx, owner, ask)
     check_unused(existing, base)
@@ -201,15 +206,15 @@ def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base |
 
 
 def forget(tx: Transaction, owner: str, thread_id: str) -> None:
-    """Release the id of a thread that was created for nothing."""
+    """Release the id of a thread that `prepare` has created and that was erased, because its submission failed."""
     tx.forget_erased(owner, thread_id)
 
 
 def _append_base(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids, base: Base | None) -> Submission:
-    """Append the submission's history and the state that its run starts from. `base` is the state of another thread;
+    """Append the submission's history, and the state that its run starts from. `base` is the state of another thread;
     None if the submission is no fork.
 
-    Return the submission with the checkpoint of that state.
+    Return the submission with the id of the checkpoint from which its run starts, if it starts from one.
     """
     append_messages(tx, state, ask.history)
     if base is None and not ask.state:
@@ -224,7 +229,9 @@ def _append_base(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids,
 
 
 def _thread_for(tx: Transaction, owner: str, ask: Submission) -> ThreadState | None:
-    """Return the thread that the submission names, or None if it has to be created."""
+    """Return the thread that the submission names by an id, an alias or a task. Return None if it has to be created.
+    Raises not_found for an unknown task or thread, and invalid if the task is on another thread than the one that is
+    named."""
     task_id = ask.follow_up or ask.continues
     if task_id is not None:
         task = tx.need_task(owner, task_id)
@@ -256,7 +263,8 @@ def _make_thread(tx: Transaction, owner: str, ask: Submission, ids: Ids) -> Thre
 
 
 def _with_uploads(state: ThreadState, run_input: RunInput, ids: Ids) -> RunInput:
-    """Return a run's input with the files that were uploaded for it, as parts of the caller's last message."""
+    """Return a run's input with the files that were uploaded to the thread since the last run, as parts of the caller's
+    last message."""
     uploads, messages = state.thread.uploads, run_input.messages
     if not uploads:
         return run_input
@@ -271,7 +279,7 @@ def _with_uploads(state: ThreadState, run_input: RunInput, ids: Ids) -> RunInput
 def _append_uploads(tx: Transaction, state: ThreadState, run_input: RunInput, run_id: str) -> None:
     """Append an artifact for each file that was uploaded in the same request as the messages.
 
-    So the log shows them like files that were uploaded earlier.
+    So the log has the same records as for a file that was uploaded before the request.
     """
     if not run_input.uploaded:
         return
@@ -299,7 +307,8 @@ def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
 
 
 def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> RunStop | None:
-    """Apply the multitask strategy to the active runs, and return the running run that has to stop, or None."""
+    """Apply the submission's multitask strategy to the active runs. Return the running run that has to stop, or None.
+    Raises conflict if the strategy is `reject` and the thread is busy."""
     active = list(state.runs.values())
     if active and ask.strategy == "reject":
         raise FaultError(FaultCode.CONFLICT, "The thread is busy: a run on it has not ended", reason=BUSY)
@@ -426,8 +435,11 @@ def _continue_task(
     *,
     starts: bool,
 ) -> StartedRun | None:
-    """Apply the run of an answer to its task, and return the run if its agent starts now. `held` is the question of the
-    gateway itself, if the answer is to it."""
+    """Continue a task with the run of an answer, and return the run if its agent starts now (`starts`).
+
+    If the answer leaves questions open, the run ends at once as paused. `held` is the question of the gateway about a
+    budget, if the answer is to it: a refusal fails the task.
+    """
     task_id, run_id = task.task_id, created.run_id
     values = answers.values or {}
     if held is not None and not (answers.action == "answer" and is_approval(values.get(held.interrupt_id))):
@@ -443,8 +455,8 @@ def _continue_task(
 
 
 def _find_held(questions: Sequence[Interrupt], answers: Answers) -> Interrupt | None:
-    """Return the question by which the gateway itself has paused a run, or None. Raises forbidden if the caller may not
-    answer it."""
+    """Return the open question by which the gateway has paused the run because of a budget, or None. Raises forbidden
+    if the caller may not answer it."""
     held = next(filter(is_budget_question, questions), None)
     if held is None or answers.may_raise:
         return held
@@ -458,8 +470,8 @@ def _find_held(questions: Sequence[Interrupt], answers: Answers) -> Interrupt | 
 
 
 def _answer_created(state: ThreadState, answers: Answers, ids: Ids, run_id: str, held: Interrupt | None) -> RunCreated:
-    """Return the event that creates the run of an answer. An answer to the gateway itself (`held`) has no input: the
-    agent gets that of the paused run."""
+    """Return the event that creates the run of an answer. If the answer is to the gateway's question about a budget
+    (`held`), it has no input: the agent gets that of the paused run."""
     if held is None:
         run_input, resumes = _with_uploads(state, answers.input, ids), ""
     else:
@@ -475,7 +487,7 @@ def _answer_created(state: ThreadState, answers: Answers, ids: Ids, run_id: str,
 
 
 def _end_held(tx: Transaction, state: ThreadState, task_id: str, run_id: str, held: Interrupt) -> None:
-    """End a paused run, because a caller has refused to let it continue beyond a budget."""
+    """Fail a task that the gateway has paused, because a caller has refused to let it continue beyond its budget."""
     name = as_object(held.value).get("budget")
     fault = Fault(
         code=FaultCode.LIMITED,
@@ -491,7 +503,7 @@ def _end_held(tx: Transaction, state: ThreadState, task_id: str, run_id: str, he
 def cancel_run(tx: Transaction, owner: str, run_id: str, *, rollback: bool) -> Cancelled:
     """Cancel the task of a run that has not ended, and remove the run afterwards if `rollback` is true.
 
-    Raises not_found, task_ended.
+    Raises not_found, and task_ended if the run has ended.
     """
     run_and_thread = tx.find_run(owner, run_id)
     if run_and_thread is None or run_and_thread[0].removed:

@@ -1,6 +1,7 @@
-"""Inputs of callers: new runs, answers to questions, and cancels.
+"""Commands of callers about runs: submit an input, answer a question, and cancel.
 
-Each is checked, committed to the journal, and then dispatched. A committed run starts even if its caller disconnects.
+Each is checked, committed to the journal, and then passed to the engine. A committed run starts even if its caller
+disconnects.
 """
 
 import asyncio
@@ -37,11 +38,12 @@ from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.size import check_size
 
 _MAX_DELAY: Final = 2**62
-"""Maximum delay of a start, in microseconds. Added to the time of the day it still fits a column of a database."""
+"""Maximum delay of a start, in microseconds. Chosen: the sum of now and this delay fits a 64-bit column of the
+database."""
 
 
 LIMITED: Final[Mapping[str, str]] = {"messages": "input", "config": "input", "data": "data", "metadata": "metadata"}
-"""Fields of a `RunInput` with a limit, and the group of fields that it counts."""
+"""Fields of a `RunInput` whose size is limited, each with the group of fields that are measured together."""
 UNLIMITED: Final[Mapping[str, str]] = {
     "uploaded": "a number",
     "checkpoint": "an id that is looked up",
@@ -50,14 +52,15 @@ UNLIMITED: Final[Mapping[str, str]] = {
     "assistant": "a name that was looked up",
     "extra": "members of the request, whose body is limited",
 }
-"""Fields of a `RunInput` without a limit, each with the reason."""
+"""Fields of a `RunInput` whose size needs no limit, each with the reason."""
 
 
 def check_input(limits: Limits, run_input: RunInput, *, history: Sequence[Message] = (), values: object = None) -> None:
-    """Check the sizes of a run's whole input, and of what comes with it. Raises too_large.
+    """Check the sizes of a run's whole input, and of the values that arrive with it. Raises too_large if one of them
+    exceeds `limits.input` or `limits.metadata`.
 
-    `history` are earlier messages, and `values` are answers. Data and answers are counted apart from messages, because
-    most protocols repeat the messages there.
+    `history` are earlier messages, and `values` are answers. Data and answers are measured apart from messages, because
+    most protocols repeat the messages in them.
     """
     groups: dict[str, list[object]] = {"input": [history], "data": [], "metadata": []}
     for name, group in LIMITED.items():
@@ -92,11 +95,13 @@ class Submissions:
     ) -> None:
         """Create the commands.
 
-        `find_agent` and `reach_agent` raise not_found; the second one reconnects to a broken agent first.
-        `check_url` raises invalid for a webhook's URL that may not be called. `limits` returns the current limits.
-        `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for the name
-        of an agent that is disabled. `rates` limits how many runs may start in a time, and `budgets` what
-        they may cost. `chains` limits how deep agents call each other.
+        `find_agent` and `reach_agent` return an agent and raise not_found; the second one reconnects to a broken agent
+        first. `check_url` raises invalid for a webhook's URL that may not be called. `limits` returns the current
+        limits. `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for
+        the name of an agent that is disabled.
+
+        `rates` limits how many runs may start within a period, and `budgets` their cost. `chains` limits how deep
+        agents call each other.
         """
         self._journal = journal
         self._reads = reads
@@ -116,7 +121,8 @@ class Submissions:
         self._traces = traces
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
-        """Implement `babelgate.canonical.hub.Hub.submit`. Raises invalid, shutting_down, unavailable."""
+        """Commit a new run and start it when its turn comes (`babelgate.canonical.hub.Hub.submit`). Raises the faults
+        of that method, shutting_down, and unavailable if the agent is disabled or the database cannot be written."""
         self._check_accepting()
         limits = self._limits()
         check_input(limits, submission.input, history=submission.history)
@@ -133,7 +139,8 @@ class Submissions:
             raise
 
     async def _is_repeat(self, owner: str, submission: Submission) -> bool:
-        """Return True if the task or run that a caller names exists already, so that no run will be created."""
+        """Return True if a task or run with the id that the caller has chosen exists already, so that the submission
+        will create none."""
         task_id, run_id = submission.task_id, submission.run_id
         if task_id is not None and await self._journal.row(Task, owner, task_id) is not None:
             return True
@@ -179,8 +186,11 @@ class Submissions:
         return await self._await_dispatch(owner, agent, submission, is_reserved, commit)
 
     def _check_circle(self, owner: str, thread_id: str | None, trace_id: str) -> None:
-        """Check that a run would not wait on its thread for a run of the same chain, which waits for it. ACP hands the
-        session on to the agent's server, so a circle of agents comes back to it. Raises limited."""
+        """Check that the new run would not wait for its own caller. Raises limited if it would.
+
+        This happens if an agent's call comes back to the thread on which the agent is running, as ACP passes the
+        session on to agents' servers. Both runs then have the same trace id.
+        """
         for start in self._engine.active if thread_id is not None and trace_id else ():
             created = start.created
             is_on_thread = (start.owner, start.thread_id) == (owner, thread_id)
@@ -188,7 +198,7 @@ class Submissions:
                 raise self._chains.refuse_circle()
 
     async def _submit_with_state(self, owner: str, submission: Submission, base: Base | None) -> Receipt:
-        """Change the state that the agent keeps itself, on an existing thread, and then submit the rest. `base` is the
+        """Let the agent change the state that it keeps itself, and then submit the rest on that thread. `base` is the
         state of another thread to start from; None if the submission is no fork."""
         alias = submission.alias or ""
         thread_id = submission.thread_id or await self._reads.thread_of(
@@ -229,7 +239,8 @@ class Submissions:
         return True
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
-        """Implement `babelgate.canonical.hub.Hub.answer`. Raises shutting_down, unavailable."""
+        """Commit answers and continue the task (`babelgate.canonical.hub.Hub.answer`). Raises the faults of that
+        method, shutting_down, and unavailable if the agent is disabled or the database cannot be written."""
         self._check_accepting()
         limits = self._limits()
         check_input(limits, answers.input, values=[answers.values, answers.bare])
@@ -243,7 +254,8 @@ class Submissions:
             raise
 
     async def resume(self, owner: str, answers: Answers) -> Receipt:
-        """Answer a question for the gateway itself, which no limit counts. Raises the faults of `answer`."""
+        """Answer a question in the name of the gateway itself, without the rate limits of callers. Raises the faults of
+        `answer`."""
         return await self._answer(owner, answers, await self._reads.task(owner, answers.task_id))
 
     async def _answer(self, owner: str, answers: Answers, task: Task) -> Receipt:
@@ -261,7 +273,7 @@ class Submissions:
         return await self._await_dispatch(owner, task.agent, answers, is_reserved, commit)
 
     def _open_account(self, owner: str, subject: str, agent: str, run_input: RunInput) -> RunAccount | None:
-        """Return the budgets that count a run, or None."""
+        """Return the account with the budgets that count a run, or None if none does."""
         max_runs = self._chains.max_runs
         if max_runs is None and not self._budgets.can_count(agent):
             return None
@@ -269,7 +281,8 @@ class Submissions:
         return self._budgets.open_account(caller, agent, trace_id_of(run_input.trace), max_runs)
 
     async def check_answers(self, owner: str, answers: Answers) -> None:
-        """Implement `babelgate.canonical.hub.Hub.check_answers`."""
+        """Check answers against the schemas of their questions, and commit nothing
+        (`babelgate.canonical.hub.Hub.check_answers`)."""
         await self._reads.task(owner, answers.task_id)
         await fit_answers(await self._reads.open_interrupts(owner, answers.task_id), answers)
 
@@ -281,8 +294,11 @@ class Submissions:
             return None
 
     async def _store_input(self, registered: RegisteredAgent | None, run_input: RunInput) -> RunInput:
-        """Return the input as the log keeps it: files in the store, only the headers that the agent may get, and the
-        context of the current trace. An agent that is not registered (None) gets no headers. Raises limited."""
+        """Return the input as the log stores it: with references to files in the blob store, only the headers that the
+        agent may get, and the current trace.
+
+        An agent that is not registered (None) gets no headers. Raises limited if the chain of calls is too deep.
+        """
         headers = _forwarded_headers(registered, run_input.headers)
         trace: Mapping[str, str] = {} if self._traces is None else self._traces.read_context()
         trace = self._chains.enter(trace)
@@ -297,9 +313,10 @@ class Submissions:
         is_reserved: bool,
         commit: "asyncio.Future[Submitted]",
     ) -> Receipt:
-        """Return the receipt of a commit. The committed run starts even if the caller disconnects.
+        """Wait for a commit and return its receipt. The committed run starts even if the caller disconnects.
 
-        `command` is what was committed. `is_reserved` is True if a slot of the agent is reserved for the run.
+        `command` is the submission or answer that is committed. `is_reserved` is True if a slot of the agent is
+        reserved for the run.
         """
         commit.add_done_callback(partial(self._dispatch, owner, agent, command, is_reserved))
         return (await asyncio.shield(commit)).receipt
@@ -328,13 +345,13 @@ class Submissions:
             self._engine.slots.offer(owner, submitted.receipt.thread_id, agent)
 
     async def cancel(self, owner: str, task_id: str) -> Task:
-        """Implement `babelgate.canonical.hub.Hub.cancel`."""
+        """Cancel a task and stop its running run (`babelgate.canonical.hub.Hub.cancel`)."""
         commit = self._journal.write(command.cancel, owner, task_id)
         commit.add_done_callback(self._stop_run)
         return (await asyncio.shield(commit)).task
 
     async def cancel_run(self, owner: str, run_id: str, *, rollback: bool) -> Run:
-        """Implement `babelgate.canonical.hub.Hub.cancel_run`."""
+        """Cancel the task of a run, and return the run (`babelgate.canonical.hub.Hub.cancel_run`)."""
         commit = self._journal.write(command.cancel_run, owner, run_id, rollback=rollback)
         commit.add_done_callback(self._stop_run)
         await asyncio.shield(commit)
@@ -346,8 +363,8 @@ class Submissions:
 
 
 def _forwarded_headers(registered: RegisteredAgent | None, headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the headers of a request that the agent's settings pass on to its server; none if the agent is not
-    registered (None)."""
+    """Return those headers of the caller's request that the agent's settings pass on to its server. An agent that is
+    not registered (None) gets none."""
     if not headers or registered is None:
         return {}
     return {name: value for name, value in headers.items() if name in registered.forward}
@@ -358,5 +375,5 @@ def _ids() -> Ids:
 
 
 def _fork_ids() -> Ids:
-    """Return ids with those of the revisions that a run may begin with."""
+    """Return unused ids for a submission, including those of the revisions that a fork or a state change creates."""
     return Ids(new_id(), new_id(), new_id(), new_id(), base=new_id(), state=new_id())

@@ -1,4 +1,4 @@
-"""Sweep of files that no event names, and of expired items of the store."""
+"""Periodic removal of files that no event refers to, and of expired items of the store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,16 +12,17 @@ from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
 
 _INTERVAL: Final = 3600
-"""Seconds between sweeps, and minimum age of an unnamed file that is removed."""
+"""Seconds between sweeps, and minimum age of an unused file that is removed. Chosen."""
 
 
 class Sweeper:
-    """Background task that removes unnamed files and expired items, in turn."""
+    """Background task that alternately removes unused files and expired items of the store."""
 
     def __init__(
         self, journal: Journal, blobs: Blobs, store: items.ItemStore, clock: Clock, leads: Callable[[], bool]
     ) -> None:
-        """Create the task. `leads` returns True on the node of a cluster that sweeps."""
+        """Create the task. `leads` returns True on the node of a cluster that sweeps. On the other nodes the task does
+        nothing."""
         self._journal = journal
         self._blobs = blobs
         self._store = store
@@ -56,7 +57,8 @@ class Sweeper:
             self._failures.note(error)
 
     async def sweep_files(self) -> int:
-        """Remove the files that no event names, and return their number. Young files may be about to get a name."""
+        """Remove the files that no event refers to, and return their number. Young files stay, because their event may
+        not be committed yet."""
         # Files are dated by the system's clock. If it was set forward since the last sweep, they are not older for it.
         now = self._clock.now()
         older = min(self._swept, now - _INTERVAL * 1_000_000)

@@ -1,6 +1,6 @@
-"""Kill switches of agents: which agents are disabled, and what happens to their runs.
+"""Kill switches of agents: which agents an operator has disabled, and what happens to their runs.
 
-A disabled agent starts no runs. New ones are refused with the reason, and queued ones wait. Running ones end as usual
+A disabled agent starts no runs. New runs are refused with the reason, and queued ones wait. Running ones end as usual
 (`drain`), or are cancelled (`cancel`). Each node cancels the runs that it executes.
 """
 
@@ -17,7 +17,7 @@ log = logging.getLogger("babelgate.engine")
 
 
 class Switches:
-    """Kill switches of all agents."""
+    """Kill switches of all agents: refuses, holds or cancels the runs of disabled agents."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -26,12 +26,13 @@ class Switches:
         self._tasks = Tasks()
 
     def start(self, administration: AdministeredState, cancel: Callable[[str, str], Awaitable[object]]) -> None:
-        """Follow the administration. `cancel` cancels a task, given by its owner and its id."""
+        """Apply the kill switches that are stored in the database, now and after each change. `cancel` cancels a task,
+        given its owner and its id."""
         self._cancel = cancel
         administration.add_listener(self.apply)
 
     def check(self, agent: str) -> None:
-        """Raise unavailable if the agent is disabled. Raises unavailable."""
+        """Raise unavailable, with the operator's reason, if the agent is disabled."""
         disabled = self._disabled.get(agent)
         if disabled is not None:
             raise FaultError(
@@ -41,11 +42,12 @@ class Switches:
             )
 
     def find(self, agent: str) -> DisabledAgent | None:
-        """Return how an agent is disabled, or None if it is not."""
+        """Return how and why an agent is disabled, or None if it is not."""
         return self._disabled.get(agent)
 
     def apply(self, administration: Administration) -> None:
-        """Hold the queues of disabled agents, release the others, and cancel runs."""
+        """Hold the queues of disabled agents, release those of all others, and cancel the runs of agents that are
+        disabled with `cancel`."""
         before, self._disabled = self._disabled, {each.name: each for each in administration.disabled}
         for name in self._disabled.keys() - before.keys():
             self._engine.slots.hold(name)

@@ -30,7 +30,7 @@ from babelgate.gateway.storage.size import check_size
 from babelgate.gateway.storage.transaction import ThreadState, Transaction, need_idle_thread
 
 _NO_LIMIT: Final = 2**31
-"""Page size that no log reaches, to read a log to its end."""
+"""Page size that is larger than any log, to read a log to its end."""
 
 
 def create(
@@ -56,7 +56,8 @@ def create(
 
 
 def change(tx: Transaction, owner: str, thread_id: str, requested: ThreadChange, most: int) -> Thread:
-    """Apply a caller's change to a thread. Raises too_large if its metadata would exceed `most` bytes in total."""
+    """Apply a caller's change to a thread, and return the thread. Raises not_found, and too_large if its metadata would
+    exceed `most` bytes in total."""
     state = tx.need_thread(owner, thread_id)
     if requested.metadata:
         check_size(most, {**state.thread.metadata, **requested.metadata})
@@ -91,7 +92,7 @@ def _change_event(change: ThreadChange) -> ThreadChanged:
 def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, after: int | None = None) -> Record:
     """Append an upload and return its record.
 
-    If `after` is given, the log behind this seq is searched first. If it already has the artifact, return that record.
+    If `after` is given, return the record of the same artifact instead if the log already has it after this seq.
     """
     state = tx.need_thread(owner, thread_id)
     if after is not None:
@@ -106,7 +107,8 @@ def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, af
 
 
 def update(tx: Transaction, owner: str, update: StateUpdate, checkpoint_id: str) -> None:
-    """Append the messages of a state update, and then its revision. Raises not_found, conflict."""
+    """Append the messages of a state update, and then a revision with the id `checkpoint_id`. Raises not_found for an
+    unknown thread, and conflict if a run is active."""
     state = need_idle_thread(tx, owner, update.thread_id)
     append_messages(tx, state, update.messages)
     saved = StateSaved(
@@ -133,11 +135,12 @@ def save(
 ) -> None:
     """Append a revision that was created by the agent that keeps the thread's state.
 
-    `shorter` is the same revision as a difference to another one. It is used if `seq` is still the newest record, so
-    that its base has not changed.
+    `shorter` is the same revision, stored as a difference. It is used if `seq` is still the newest record, so that the
+    revision to which it is a difference is unchanged.
 
     The open questions of `agent` refer to the previous state, so their tasks are cancelled. This excludes the tasks in
-    `elsewhere`, which belong to another state of the agent's server. Raises not_found, conflict.
+    `elsewhere`, which belong to another state of the agent's server. Raises not_found for an unknown thread, and
+    conflict if a run is active.
     """
     state = need_idle_thread(tx, owner, thread_id)
     chosen = saved if shorter is None or state.seq != seq else shorter
@@ -148,7 +151,7 @@ def save(
 
 
 def append_messages(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> None:
-    """Append messages that belong to no run, such as those of a conversation held elsewhere."""
+    """Append messages that belong to no run, such as the history of a conversation that the gateway did not see."""
     for message in messages:
         for event in whole_message(message):
             tx.append(state, event)
@@ -160,8 +163,8 @@ def copy(
 ) -> Thread:
     """Create a thread with the metadata of another one and copies of `revisions`, which are oldest first.
 
-    `names` maps the old checkpoint ids to new ones. Checkpoints that a graph keeps are copied under their old ids,
-    because the graph looks them up by these.
+    `names` maps the old checkpoint ids to new ones. Checkpoints of a graph in this process are copied under their old
+    ids, because the graph finds them by these.
     """
     source = tx.need_thread(owner, thread_id).thread
     extra = source.extra

@@ -24,14 +24,15 @@ from babelgate.gateway.storage.size import check_size
 
 
 class PausedCalls(Protocol):
-    """An agent in this process, which keeps its call while a question of it is open."""
+    """Agent in this process that keeps a paused call in memory while its question is open."""
 
     def forget(self, owner: str, task_id: str) -> None:
-        """Drop the paused call of a task that has ended."""
+        """Drop the paused call of a task that has ended, if there is one."""
 
 
 class ThreadCommands:
-    """Commands on threads. What a commit changes in memory is done even if the caller disconnects."""
+    """Commands of callers on threads. Caches and running agents are updated after a commit even if the caller
+    disconnects."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class ThreadCommands:
         """Create the commands.
 
         `in_process_agents` and `limits` return those of the current generation. `long_thread_erased` is set when a
-        thread's log is left for the sweep of retention.
+        thread was erased whose log is so long that the retention sweep has to erase the rest.
         """
         self._journal = journal
         self._reads = reads
@@ -61,12 +62,12 @@ class ThreadCommands:
     async def create(
         self, owner: str, change: ThreadChange, thread_id: str | None, if_exists: Literal["raise", "return"]
     ) -> Thread:
-        """Implement `babelgate.canonical.hub.Hub.create_thread`."""
+        """Create a thread without a run (`babelgate.canonical.hub.Hub.create_thread`)."""
         self._check_change(change)
         return await self._journal.write(thread_commands.create, owner, thread_id, new_id(), change, if_exists)
 
     async def change(self, owner: str, thread_id: str, change: ThreadChange) -> Thread:
-        """Implement `babelgate.canonical.hub.Hub.change_thread`."""
+        """Change the metadata and settings of a thread (`babelgate.canonical.hub.Hub.change_thread`)."""
         self._check_change(change)
         return await self._journal.write(thread_commands.change, owner, thread_id, change, self._limits().metadata)
 
@@ -75,23 +76,25 @@ class ThreadCommands:
         check_size(self._limits().input, change.config, change.extra)
 
     async def copy(self, owner: str, thread_id: str) -> Thread:
-        """Implement `babelgate.canonical.hub.Hub.copy_thread`."""
+        """Create a thread with the metadata and revisions of another one
+        (`babelgate.canonical.hub.Hub.copy_thread`)."""
         history = await self._reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
         revisions = history.all()[::-1]
         names = {revision.checkpoint_id: new_id() for revision in revisions}
         return await self._journal.write(thread_commands.copy, owner, thread_id, new_id(), revisions, names)
 
     async def update_state(self, owner: str, update: StateUpdate) -> str:
-        """Implement `babelgate.canonical.hub.Hub.update_state`."""
+        """Commit a revision of a thread's state, and return its checkpoint id
+        (`babelgate.canonical.hub.Hub.update_state`)."""
         check_size(self._limits().input, update.values, update.messages)
         return await self._state_updates.apply(owner, update)
 
     async def upload(self, owner: str, thread_id: str, file: FilePart, folder: str | None, key: str | None) -> Artifact:
-        """Implement `babelgate.canonical.hub.Hub.upload`."""
+        """Store a file on a thread as an input of its next run (`babelgate.canonical.hub.Hub.upload`)."""
         return await self._uploads.add(owner, thread_id, file, folder, key)
 
     async def delete(self, owner: str, thread_id: str) -> None:
-        """Implement `babelgate.canonical.hub.Hub.delete_thread`."""
+        """Erase a thread with its log and files (`babelgate.canonical.hub.Hub.delete_thread`)."""
         await self._erase(
             owner,
             thread_id,
@@ -101,14 +104,14 @@ class ThreadCommands:
         )
 
     async def erase_expired(self, thread: Thread, pk: int, seq: int) -> bool:
-        """Erase a thread if its newest record still has the number `seq`. `pk` is the key of its row. Return True if
-        the thread was erased."""
+        """Erase a thread that has expired, if `seq` is still the number of its newest record. `pk` is the key of its
+        row. Return True if the thread was erased."""
         owner, thread_id = thread.owner, thread.thread_id
         commit = self._journal.write(deletion.erase_unchanged, pk, owner, thread_id, seq)
         return await self._erase(owner, thread_id, commit)
 
     async def erase_idle(self, idle: Idle) -> bool:
-        """Erase a thread that was not used since it was found idle. Return True if it is gone."""
+        """Erase a thread unless it was used since the sweep has read `idle`. Return True if the thread was erased."""
         commit = self._journal.write(
             deletion.erase_unchanged, idle.pk, idle.owner, idle.thread_id, idle.seq, unfinished=idle.unfinished
         )
@@ -119,7 +122,7 @@ class ThreadCommands:
         return await asyncio.shield(commit) is not None
 
     def _forget(self, owner: str, thread_id: str, commit: "asyncio.Future[deletion.Erased | None]") -> None:
-        """Close the readers of an erased thread, and stop its agent."""
+        """Remove an erased thread from memory after its commit: close its readers, and stop its agent."""
         erased = None if commit.exception() is not None else commit.result()
         if erased is None:
             return
@@ -139,12 +142,12 @@ class ThreadCommands:
         return bool(self._in_process_agents())
 
     def forget_paused(self, owner: str, task_id: str) -> None:
-        """Drop the paused calls of a task that has ended."""
+        """Drop the paused calls that agents in this process keep for a task that has ended."""
         for agent in self._in_process_agents():
             agent.forget(owner, task_id)
 
     async def prune(self, owner: str, thread_id: str) -> None:
-        """Implement `babelgate.canonical.hub.Hub.prune_thread`."""
+        """Delete all revisions of a thread except the newest (`babelgate.canonical.hub.Hub.prune_thread`)."""
         while (plan := await pruning.make_plan(self._reads, owner, thread_id)) is not None:
             commit = self._journal.write_audited(
                 audit.deletion("state", thread_id, owner), pruning.prune, owner, thread_id, plan
@@ -154,18 +157,18 @@ class ThreadCommands:
                 return
 
     async def change_run(self, owner: str, run_id: str, metadata: JsonObject) -> Run:
-        """Implement `babelgate.canonical.hub.Hub.change_run`."""
+        """Replace the metadata of an ended run (`babelgate.canonical.hub.Hub.change_run`)."""
         check_size(self._limits().metadata, metadata)
         return await self._journal.write(thread_commands.change_run, owner, run_id, metadata)
 
     async def remove_run(self, owner: str, run_id: str) -> None:
-        """Implement `babelgate.canonical.hub.Hub.remove_run`."""
+        """Hide an ended run and delete its content (`babelgate.canonical.hub.Hub.remove_run`)."""
         commit = self._journal.write_audited(audit.deletion("run", run_id, owner), deletion.remove_run, owner, run_id)
         commit.add_done_callback(self._drop_cached_log)
         await asyncio.shield(commit)
 
     def _drop_cached_log(self, commit: "asyncio.Future[int] | asyncio.Future[int | None]") -> None:
-        """Drop what readers have in memory of a log that has changed."""
+        """Drop the records of a thread that are cached in memory, after a commit that has changed old records."""
         if commit.exception() is None and (pk := commit.result()) is not None:
             self._journal.channels.get(pk).forget()
             self._reads.forget_log(pk)

@@ -20,7 +20,8 @@ from babelgate.gateway.storage.reads import JournalReads
 
 
 async def keep_messages(blobs: Blobs, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Store the files of messages, and return the messages with references to the files, each with an id."""
+    """Store the files of messages in the blob store. Return the messages with references to the files, and with an id
+    for each message that had none."""
     if not messages:
         return ()
     stored = await blobs.keep_all(messages)
@@ -28,7 +29,7 @@ async def keep_messages(blobs: Blobs, messages: Sequence[Message]) -> tuple[Mess
 
 
 class Uploads:
-    """Uploads of files to threads."""
+    """Uploads of files to threads, each stored as an artifact of the caller."""
 
     def __init__(self, journal: Journal, reads: JournalReads, blobs: Blobs) -> None:
         self._journal = journal
@@ -36,7 +37,7 @@ class Uploads:
         self._blobs = blobs
 
     async def add(self, owner: str, thread_id: str, file: FilePart, folder: str | None, key: str | None) -> Artifact:
-        """Implement `babelgate.canonical.hub.Hub.upload`."""
+        """Store a file on a thread, and return its artifact (`babelgate.canonical.hub.Hub.upload`)."""
         await self._reads.thread(owner, thread_id)  # fail before the bytes are stored
         part = await self._blobs.keep(file)
         artifact_id = new_id() if key is None else str(uuid5(NAMESPACE_OID, f"{thread_id}/upload/{key}"))

@@ -50,14 +50,16 @@ log = logging.getLogger("babelgate.webhook")
 
 P = ParamSpec("P")
 Key = tuple[str, str, str]
-"""Owner, task id and webhook id."""
+"""Key of a delivery: owner, task id and webhook id."""
 
 _MAX_POSTS: Final = 16
-"""Maximum number of concurrent posts of one owner: each uses a connection, and time of the event loop."""
+"""Maximum number of concurrent posts for one owner. Chosen: each uses a connection, and time of the event loop."""
 _DATABASE_RETRY_DELAY: Final = 5.0
-"""Pause between two reads while the database is unavailable, and longest pause between two writes, in seconds."""
+"""Pause before a failed read of the database is repeated, and longest pause before a failed write is repeated, in
+seconds."""
 _ERROR_DELAYS: Final = (5.0, 300.0)
-"""First and longest pause after an unforeseen error, in seconds. Chosen: each error costs a read of the task's log."""
+"""First and longest pause of a delivery after an unforeseen error, in seconds. Chosen: each error costs a read of the
+task's log."""
 _GIVEN_UP: Final = (
     "webhook given up webhook=%s task=%s tries=%d reason=%r. Once its receiver answers 2xx, register it again, or run "
     "babelgate webhooks --retry %s: it continues where it stopped"
@@ -68,7 +70,7 @@ _NO_DIALECT: Final = (
 )
 _GONE: Final = 410
 _OVER: Final = inf
-"""Value instead of a pause: this gateway delivers nothing more to the webhook."""
+"""Infinite pause, which means that this gateway delivers nothing more to the webhook."""
 
 
 WriterFactory = Callable[[Webhook, Task, str], WebhookWriter]
@@ -76,7 +78,7 @@ WriterFactory = Callable[[Webhook, Task, str], WebhookWriter]
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRules:
-    """Settings of one generation for deliveries."""
+    """Settings of one generation that apply to webhook deliveries."""
 
     fetcher: Fetcher
     schedule: RetrySchedule
@@ -93,19 +95,20 @@ class _Delivery:
     working: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     next_try: int | None = None
-    """Time of the next try, as stored in the database: microseconds since 1970."""
+    """Time of the next try in microseconds since 1970, as the database stores it; None if no try has failed."""
     until: float = 0.0
-    """Time of the next try, on the loop's clock."""
+    """Time of the next try on the loop's clock, in seconds."""
     sent: tuple[int, int, int] = (0, 0, 0)
-    """Key of the thread, seq of a record, and number of its bodies that the receiver has accepted."""
+    """Newest body that the receiver has accepted: key of the thread, seq of the record, and how many bodies of the
+    record are accepted."""
     errors: int = 0
-    """Number of unforeseen errors since the last delivery."""
+    """Number of unforeseen errors since a body was last accepted."""
     is_offline: bool = False
-    """True if the database could not be read."""
+    """True if the last read of the database failed, so that the failure is logged once."""
     trace: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Context of the trace of the newest run."""
+    """Trace headers of the task's newest run, to which the span of a post belongs."""
     is_outdated: bool = False
-    """True if the row may have changed since the asyncio task read it."""
+    """True if the webhook's row may have changed since the asyncio task read it: the task then starts again."""
 
     def cancel(self) -> None:
         if self.working is not None:
@@ -116,11 +119,11 @@ class _Delivery:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Failed try: a receiver did not accept a body."""
+    """Failed try: the receiver did not answer, or did not accept the body."""
 
     reason: str
     retry_after: float | None = None
-    """Pause that the receiver requested, in seconds."""
+    """Pause that the receiver requested with `Retry-After`, in seconds; None if it did not."""
     is_gone: bool = False
     """True if the receiver has ended the webhook (status 410)."""
 
@@ -140,8 +143,9 @@ class Deliverer:
     ) -> None:
         """Create the deliverer.
 
-        `rules` returns the rules of the current generation. `writers` maps a dialect to the factory of its encoder.
-        `protocols` maps it to the protocol whose alias names the thread, if that protocol has aliases.
+        `rules` returns the rules of the current generation. `writers` maps a webhook dialect, such as `a2a-1.0`, to the
+        factory of its encoder. `protocols` maps a dialect to its protocol, in which callers may know the thread by an
+        alias.
         """
         self._journal = journal
         self._reads = reads
@@ -159,7 +163,7 @@ class Deliverer:
 
     @property
     def pending(self) -> int:
-        """Number of webhooks that have not received everything yet."""
+        """Number of webhooks to which this gateway still delivers."""
         return len(self._deliveries)
 
     # Start and stop of deliveries
@@ -167,7 +171,7 @@ class Deliverer:
     def start_delivery(self, owner: str, webhook: Webhook) -> None:
         """Deliver to a new or changed webhook, from its cursor until its task ends.
 
-        A delivery that is running continues, and one that waits reads the database now.
+        If this gateway already delivers to the webhook, it reads the changed row.
         """
         delivery = self._find(owner, webhook)
         if delivery is None:
@@ -192,7 +196,7 @@ class Deliverer:
             self._arm(delivery, self._pause_until(delivery, due.next_try))
 
     def _find(self, owner: str, webhook: Webhook) -> _Delivery | None:
-        """Return the delivery to exactly this webhook, or None if there is none."""
+        """Return the delivery to a webhook, or None if there is none, or one to an earlier version of the webhook."""
         delivery = self._deliveries.get((owner, webhook.task_id, webhook.webhook_id))
         return delivery if delivery is not None and delivery.webhook == webhook else None
 
@@ -203,7 +207,7 @@ class Deliverer:
         return delivery
 
     def forget(self, owner: str, task_id: str, webhook_id: str) -> None:
-        """Stop delivering to a webhook, without changing its row."""
+        """Stop delivering to a webhook, without a change of its database row."""
         delivery = self._deliveries.pop((owner, task_id, webhook_id), None)
         if delivery is not None:
             delivery.cancel()
@@ -216,7 +220,7 @@ class Deliverer:
         await self._tasks.stop(seconds)
 
     def _pause_until(self, delivery: _Delivery, next_try: int) -> float:
-        """Return the seconds until the stored time of the next try.
+        """Return the seconds until `next_try`, the stored time of the next try in microseconds since 1970.
 
         A new time is compared with the system clock once, and the loop's clock measures the rest. If the system clock
         was set back meanwhile, the pause is at most the longest of the schedule.
@@ -289,7 +293,8 @@ class Deliverer:
         return pause
 
     async def _deliver(self, delivery: _Delivery) -> float:
-        """Deliver the records after the cursor. Return the seconds until the next try, or `_OVER`."""
+        """Deliver the task's records after the webhook's cursor. Return the seconds until the next try, or `_OVER` if
+        this gateway delivers nothing more."""
         owner, task_id, webhook_id = delivery.key
         due = await self._journal.query(due_webhook, owner, task_id, webhook_id)
         if due is None or not self._is_of_this_node(due.node):
@@ -314,7 +319,8 @@ class Deliverer:
         return await self._read_log(delivery, due, task, make(due.webhook, task, name))
 
     async def _read_log(self, delivery: _Delivery, due: Due, task: Task, writer: WebhookWriter) -> float:
-        """Follow the log and deliver its records. Return the seconds until the next try, or `_OVER`.
+        """Follow the log and deliver its records. Return the seconds until the next try, or `_OVER` if nothing more is
+        to be delivered.
 
         The writer reads the task, or its thread, from the first record, so that its snapshots are complete. Records
         that were delivered before are not posted again.
@@ -333,9 +339,10 @@ class Deliverer:
     async def _deliver_record(
         self, delivery: _Delivery, due: Due, writer: WebhookWriter, record: Record
     ) -> float | None:
-        """Post the bodies of a record and advance the cursor.
+        """Post the bodies of one record, and advance the webhook's cursor.
 
-        Return None to continue with the next record, otherwise the seconds until the next try, or `_OVER`.
+        Return None to continue with the next record, the seconds until the next try, or `_OVER` if nothing more is to
+        be delivered.
         """
         bodies = list(writer.write(record))
         if record.seq <= due.delivered_seq:
@@ -369,7 +376,10 @@ class Deliverer:
     async def _post_traced(
         self, delivery: _Delivery, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str
     ) -> _Failure | None:
-        """Post a body once, in the trace of the newest run. Return the failure, or None after a success."""
+        """Post a body once, with a span in the trace of the newest run. Return the failure, or None after a success.
+
+        `place` identifies the body within the webhook, such as `12.0`: seq of the record, number of the body.
+        """
         if self._observer.traces is None:
             return await self._post(due, headers, body, place)
         span = self._observer.traces.start_post(delivery.trace, due.webhook.url)
@@ -381,8 +391,10 @@ class Deliverer:
             span.end(None, None if failure is None else "webhook_failed")
 
     async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str) -> _Failure | None:
-        """Post a body once, and return the failure, or None after a success. `place` identifies the body within the
-        webhook."""
+        """Post a body once. Return the failure, or None after a success.
+
+        `place` identifies the body within the webhook, such as `12.0`: seq of the record, number of the body.
+        """
         turn = self._posting.setdefault(due.owner, asyncio.Semaphore(_MAX_POSTS))
         rules = self._rules()
         if rules.signer is not None:
@@ -403,7 +415,8 @@ class Deliverer:
     # Rows of the database
 
     async def _is_mine(self, due: Due) -> bool:
-        """Return False if another node has taken over the webhook, or if it was deleted or replaced there."""
+        """Return True if this node still has to deliver to the webhook. Return False if another node has taken it over,
+        or if it was deleted or replaced there."""
         if not self._journal.is_shared:
             return True
         hook = due.webhook
@@ -413,7 +426,8 @@ class Deliverer:
         return not self._journal.is_shared or node == self._journal.node
 
     async def _note_failure(self, delivery: _Delivery, due: Due, failure: _Failure) -> float:
-        """Store a failed try. Return the seconds until the next one, or `_OVER`."""
+        """Store a failed try, and whether the webhook is given up. Return the seconds until the next try, or `_OVER` if
+        there is none."""
         due.failures += 1
         reason, now = shorten_reason(failure.reason), self._clock.now()
         names = (due.webhook.webhook_id, due.webhook.task_id)
@@ -437,7 +451,7 @@ class Deliverer:
     async def _store(
         self, due: Due, command: Callable[Concatenate[Transaction, P], bool], /, *args: P.args, **named: P.kwargs
     ) -> bool:
-        """Write to the webhook's row, and retry while the database is unavailable or its disk is full.
+        """Write to the webhook's row by a command, and retry while the database is unavailable or its disk is full.
 
         Without the write, the body would be posted again. Return True if this gateway still delivers to the webhook.
         """
@@ -466,7 +480,7 @@ def _sign(signer: Signer | None, due: Due, body: bytes | LargeJson, place: str) 
 
 
 class WebhookRegistry:
-    """Commands of callers on the webhooks of a task."""
+    """Commands of callers that register and delete the webhooks of a task."""
 
     def __init__(
         self,
@@ -484,7 +498,8 @@ class WebhookRegistry:
         self._limits = limits
 
     async def set(self, owner: str, webhook: Webhook) -> None:
-        """Implement `babelgate.canonical.hub.Hub.set_webhook`. Deliver to it even if the caller disconnects."""
+        """Register or replace a webhook, and deliver to it (`babelgate.canonical.hub.Hub.set_webhook`). The delivery
+        starts even if the caller disconnects."""
         task = await self._reads.task(owner, webhook.task_id)
         await self._check_url(webhook.url)
         commit = self._journal.write(register, owner, task, webhook, self._limits())
@@ -496,7 +511,8 @@ class WebhookRegistry:
             self._deliverer.start_delivery(owner, webhook)
 
     async def delete(self, owner: str, task_id: str, webhook_id: str) -> bool:
-        """Implement `babelgate.canonical.hub.Hub.delete_webhook`."""
+        """Delete a webhook of a task, and stop delivering to it. Return False if there was none
+        (`babelgate.canonical.hub.Hub.delete_webhook`)."""
         await self._reads.task(owner, task_id)
         commit = self._journal.write(delete_webhook, owner, task_id, webhook_id)
         commit.add_done_callback(partial(self._forget, owner, task_id, webhook_id))
@@ -508,6 +524,7 @@ class WebhookRegistry:
 
 
 def register(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> None:
-    """Register a webhook for all later records of a task. Raises not_found, invalid."""
+    """Store a webhook for all later records of a task. Raises not_found for an unknown task, and invalid if the task
+    has too many webhooks."""
     state = tx.need_thread(owner, task.thread_id)
     insert_webhook(tx, state, task.task_id, hook, state.seq, limits.webhooks)

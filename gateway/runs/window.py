@@ -11,7 +11,7 @@ from math import floor
 
 
 class Window:
-    """Commit window that all runs share."""
+    """Commit window that all runs share: the time for which tokens wait before they are stored."""
 
     def __init__(self, seconds: float) -> None:
         """Create a window. A token waits for at most `seconds`; with 0 it does not wait."""

@@ -11,7 +11,7 @@ from babelgate.canonical.principal import OPERATIONS
 from babelgate.gateway.settings.fields import SettingsSection, Strings
 
 ALL: Final = "*"
-"""Word for every caller in `who`, and for every operation in `allow` and `deny`."""
+"""Wildcard of access rules: every caller in `who`, every agent in `agents`, every operation in `allow` and `deny`."""
 _WHO: Final = re.compile(r"(?:key|group|scope|owner):.+|user:[^:]+:.+", re.DOTALL)
 PATTERN: Final = re.compile(r"[a-z0-9._*?\[\]!-]+")
 _OPERATION_WORDS: Final = f"allowed operations: {', '.join(OPERATIONS)}, or {ALL} for all"
@@ -55,7 +55,7 @@ _Names = {"type": "string", "minLength": 1}
 
 
 class AccessRule(SettingsSection):
-    """One rule of `access`."""
+    """One rule of `access`: the operations that some callers may or may not call, on some agents."""
 
     who: Annotated[Strings, AfterValidator(_check_who), _words(_Names)]
     """Callers that the rule applies to: `*`, `key:NAME`, `user:ISSUER:SUBJECT`, `group:NAME`, `scope:NAME` or
@@ -85,19 +85,23 @@ class AccessRule(SettingsSection):
         return any(fnmatchcase(name, pattern) for pattern in self.agents)
 
     def names_of(self, kind: str) -> Sequence[str]:
-        """Return the names of one kind in `who`, without the kind."""
+        """Return the names of one kind of caller in `who`: for the kind `key`, `ann` of `key:ann`."""
         return [value.removeprefix(f"{kind}:") for value in self.who if value.startswith(f"{kind}:")]
 
 
 def scopes_of(rules: Sequence[AccessRule]) -> Sequence[str]:
-    """Return the scopes that rules require to allow something, each once, in the order of the rules."""
+    """Return the scopes in `who` of all rules that allow something, each once, in the order of the rules.
+
+    The gateway's metadata for OAuth clients lists them as the scopes to request."""
     return list(dict.fromkeys(scope for rule in rules if rule.allow for scope in rule.names_of("scope")))
 
 
 def find_access_doubts(
     rules: Sequence[AccessRule], *, agents: Sequence[str], keys: Sequence[str], issuers: Sequence[str]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield location and text for each rule that probably does not apply to what it was written for."""
+    """Yield a location and a text for each rule that names an agent, a key or an issuer that does not exist.
+
+    `agents`, `keys` and `issuers` are the existing names. A location is a tuple such as `("access", "0")`."""
     for number, rule in enumerate(rules):
         for pattern in rule.agents:
             if not any(fnmatchcase(agent, pattern) for agent in agents):

@@ -19,15 +19,17 @@ class AdminSettings(SettingsSection):
     agents: bool = False
     """True if agents can be created and changed over the administration API. Their URLs must be in `agent_networks`."""
     agent_networks: Networks = ()
-    """Addresses and networks in which such an agent's server must be, such as `10.0.0.0/8`."""
+    """Addresses and networks in which the servers of agents from the administration API must be, such as
+    `10.0.0.0/8`."""
     agent_secrets: Strings = ()
-    """Secrets to which the headers and the `client_secret` of such an agent may refer: names of environment variables,
-    and files such as `file:/run/secrets/planner`."""
+    """Secrets to which the headers and the `client_secret` of agents from the administration API may refer: names of
+    environment variables, and files such as `file:/run/secrets/planner`."""
     agent_providers: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(parse_list)] = ()
-    """Origins of the identity providers from which such an agent may get tokens, such as `https://login.example.com`.
-    The tokens of callers are sent to them."""
+    """Origins of the identity providers from which agents from the administration API may get tokens, such as
+    `https://login.example.com`. The tokens of callers are sent to them."""
     agent_tls_files: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(parse_list)] = ()
-    """Files that `tls` of such an agent may name, written in the same way."""
+    """Files that `tls` of agents from the administration API may name, by exactly this path, such as
+    `/etc/babelgate/client.pem`."""
 
     @field_validator("agent_providers")
     @classmethod

@@ -1,7 +1,7 @@
 """Advice on settings that are valid but probably wrong.
 
-A key can be guessed, days are written as seconds, or threads are erased before their webhooks are delivered.
-"""
+Examples are an API key that can be guessed, days that are written as seconds, and threads that are erased before their
+webhooks are delivered."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +18,16 @@ _KEY_LENGTH: Final = 16
 """Minimum length of an API key, in characters. Chosen: 16 hexadecimal digits are 64 bits, too many to guess over
 HTTP."""
 _DAYS: Final = 3650
-"""Ten years in days. A plain number up to this was probably meant as days: in seconds it is about an hour."""
+"""Number of days in ten years. A period up to this number without a unit was probably meant in days: in seconds it is
+about an hour. Chosen."""
 
 Advice = tuple[tuple[str, ...], str]
-"""Location of a key, and the problem with its value. The text never contains the value, which may be a secret."""
+"""Location of a setting, such as `("retention", "threads")`, and the problem with its value. The text never contains
+the value, which may be a secret."""
 
 
 def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
-    """Yield advice on the settings. `written` has the values as they were set, before they were parsed."""
+    """Yield advice on the settings. `written` has the values as the user wrote them, such as `30d`, before parsing."""
     for number, keys in enumerate(settings.keys.values(), 1):
         for length in (len(each.key.get_secret_value()) for each in keys if each.key is not None):
             if length >= _KEY_LENGTH:
@@ -67,7 +69,7 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
 
 
 def find_wrong_keys(settings: Settings) -> Iterator[Advice]:
-    """Yield a line for each file in `signing.keys` whose key cannot be used."""
+    """Yield advice for each file in `signing.keys` that has no usable private key."""
     if not settings.signing.keys:
         return
     # Imported late: cryptography takes longer to import than the rest of most commands.
@@ -81,8 +83,9 @@ def find_wrong_keys(settings: Settings) -> Iterator[Advice]:
 
 
 def find_bad_certificates(settings: Settings, *, is_server: bool = False) -> Iterator[Advice]:
-    """Yield advice for each file of certificates that cannot be used: with `is_server`, only for those of the gateway's
-    own port."""
+    """Yield advice for each certificate or key file in the settings that cannot be used.
+
+    With `is_server`, check only the files of the gateway's own certificate, in the section `tls`."""
     for location, files in sections_of(settings):
         if is_server and location != ("tls",):
             continue
@@ -93,8 +96,10 @@ def find_bad_certificates(settings: Settings, *, is_server: bool = False) -> Ite
 
 
 def find_missing_files(settings: Settings) -> Iterator[Advice]:
-    """Yield advice for each agent whose file does not exist, or has no keys. Relative paths start from the working
-    directory."""
+    """Yield advice for each agent whose `graph` file does not exist, and for each of its `card.keys` files without
+    public keys.
+
+    Relative paths start from the working directory."""
     for name, agent in settings.agents.items():
         yield from _find_wrong_card_keys(name, agent)
         place = (agent.graph or "").rpartition(":")[0]

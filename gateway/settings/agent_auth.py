@@ -10,7 +10,7 @@ from babelgate.gateway.settings.credentials import is_trusted_url
 from babelgate.gateway.settings.fields import TOKEN, Period, SettingsSection, check_http_url
 
 _SCOPES: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*")
-"""Scopes with one space between them (RFC 6749, 3.3)."""
+"""Pattern of OAuth scopes with one space between them (RFC 6749, 3.3)."""
 _NOT_FORWARDED: Final = frozenset(
     (
         "authorization",
@@ -26,7 +26,8 @@ _NOT_FORWARDED: Final = frozenset(
 
 
 def check_sent_headers(headers: Mapping[str, SecretStr]) -> None:
-    """Check the headers that the gateway sends to an agent. Raises ValueError."""
+    """Check the names and values of the headers that the gateway sends to an agent's server. Raises ValueError for a
+    name that is not a token, and a value that is not printable ASCII."""
     for number, (name, secret) in enumerate(headers.items(), 1):
         if not TOKEN.fullmatch(name):  # the name is not shown: `{Authorization:Bearer x}` lacks a space
             raise ValueError(f"the name of entry {number} is not the name of a header")
@@ -36,7 +37,8 @@ def check_sent_headers(headers: Mapping[str, SecretStr]) -> None:
 
 
 def check_forwarded(names: Iterable[str]) -> tuple[str, ...]:
-    """Check the names of headers to forward, and return them in lower case. Raises ValueError."""
+    """Check the names of headers to forward, and return them in lower case. Raises ValueError for a name that is not a
+    token, and for one that is never forwarded."""
     lower: list[str] = []
     for number, name in enumerate(names, 1):
         if not TOKEN.fullmatch(name):
@@ -95,13 +97,13 @@ class TokenRequest(SettingsSection):
 
     @property
     def target(self) -> Mapping[str, str]:
-        """Members of the request that name the agent's server."""
+        """Parameters of the token request that name the agent's server: `audience`, `resource`, or neither."""
         targets = {"audience": self.audience, "resource": self.resource}
         return {name: value for name, value in targets.items() if value is not None}
 
 
 class ClientCredentials(TokenRequest):
-    """A token of the gateway itself (RFC 6749, 4.4)."""
+    """Request for a token of the gateway itself, by the client credentials grant (RFC 6749, 4.4)."""
 
 
 class ConsentSettings(SettingsSection):
@@ -118,10 +120,11 @@ class ConsentSettings(SettingsSection):
 
 
 class TokenExchange(TokenRequest):
-    """A token of the caller, for which the provider exchanges the one that the caller has sent (RFC 8693)."""
+    """Request for a token of the caller, for which the provider exchanges the token that the caller has sent (RFC
+    8693)."""
 
     subject_token_type: Literal["access_token", "jwt"] = "access_token"
-    """Type by which the caller's token is sent to the provider."""
+    """Type that the request states for the caller's token (RFC 8693, 3)."""
     requested_token_type: Annotated[str, Field(min_length=1)] | None = None
     """Type of the requested token, as a URI. By default it is not sent, as some providers refuse it."""
     actor: bool = False
@@ -140,7 +143,8 @@ class TokenExchange(TokenRequest):
 
     @property
     def purpose(self) -> str:
-        """Text that identifies the provider and the server, so that tokens for another one are not sent to it."""
+        """Text that identifies the provider and the agent's server. A stored token is used only with the text for which
+        it was stored, so it is never sent to another server."""
         return " ".join((self.token_url, self.client_id, *sorted(map("=".join, self.target.items()))))
 
 
@@ -173,5 +177,5 @@ class AgentAuth(SettingsSection):
 
     @property
     def token_request(self) -> ClientCredentials | TokenExchange | None:
-        """Request for the tokens of the agent; None if its server gets none."""
+        """Settings of the token request for the agent; None if the gateway sends it no token."""
         return self.client_credentials or self.exchange

@@ -1,4 +1,4 @@
-"""Check of the files that the settings of TLS name: certificates and their keys."""
+"""Checks of the certificate and key files that the settings name."""
 
 import ssl
 import time
@@ -15,24 +15,26 @@ if TYPE_CHECKING:
     from babelgate.gateway.settings.model import Settings
 
 SOON: Final = 14 * 86_400
-"""Seconds before the end of a certificate from which on there are warnings. Chosen: certificates of ACME are renewed a
-month before."""
+"""Seconds before the end of a certificate from which on there are warnings. Chosen: ACME clients renew a certificate a
+month before its end."""
 _AUTHORITIES: Final = ("ca", "client_ca")
 _LARGEST: Final = 2**22
-"""Maximum size of a file, in bytes. Chosen: the CAs of a system have 0.3 MiB."""
+"""Maximum size of a certificate or key file, in bytes. Chosen: the CAs of a system have 0.3 MiB."""
 
 
 class CertificateError(Exception):
-    """A file that cannot be used. The message names the file and the reason, and never its content."""
+    """Error for a certificate or key file that cannot be used. The message has its path and the reason, and never its
+    content."""
 
     def __init__(self, key: str, reason: str) -> None:
-        """Create the exception. `key` is the key of the file in its section."""
+        """Create the exception. `key` is the name of the setting with the path of the file, such as `client_ca`."""
         super().__init__(reason)
         self.key = key
 
 
 def sections_of(settings: "Settings") -> Iterator[tuple[tuple[str, ...], CertificateFiles]]:
-    """Yield each section with files of certificates, and its location."""
+    """Yield the location of each section with certificate files, such as `("agents", "planner", "tls")`, and the
+    section."""
     if settings.tls is not None:
         yield ("tls",), settings.tls
     for name, agent in settings.agents.items():
@@ -41,8 +43,9 @@ def sections_of(settings: "Settings") -> Iterator[tuple[tuple[str, ...], Certifi
 
 
 def check_files(files: CertificateFiles) -> float | None:
-    """Check the files of a section. Return the time at which its certificate ends, in seconds since 1970; None if it
-    has no certificate. Raises CertificateError."""
+    """Check the files of a section, and return the time at which its certificate expires, in seconds since 1970.
+
+    Return None if the section has no certificate. Raises CertificateError for a file that cannot be used."""
     paths = files.paths
     for name in _AUTHORITIES:
         if name in paths:
@@ -51,8 +54,9 @@ def check_files(files: CertificateFiles) -> float | None:
 
 
 def find_expired(settings: "Settings", now: Callable[[], float] = time.time) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield location and text for each certificate that has expired, or that soon will. `now` is the time since 1970,
-    in seconds. Certificates with other mistakes are left out."""
+    """Yield a location and a text for each certificate that has expired, or will within `SOON` seconds.
+
+    `now` returns the time in seconds since 1970. Certificates that cannot be used for another reason are left out."""
     for location, files in sections_of(settings):
         try:
             expires_at = check_files(files)
@@ -63,7 +67,9 @@ def find_expired(settings: "Settings", now: Callable[[], float] = time.time) -> 
 
 
 def describe_end(expires_at: float, now: float) -> str | None:
-    """Return a text about a certificate that has expired, or that soon will; None if it is valid for longer."""
+    """Return a text about a certificate that has expired or will soon, or None if it is valid for longer.
+
+    Both times are in seconds since 1970."""
     if expires_at - now > SOON:
         return None
     day = datetime.fromtimestamp(expires_at, UTC).date()
@@ -74,7 +80,8 @@ def describe_end(expires_at: float, now: float) -> str | None:
 
 
 def load_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:
-    """Load a certificate and its key into a context. Raises CertificateError."""
+    """Load a certificate and its private key into an SSL context. Raises CertificateError if one of them cannot be
+    used."""
     try:
         context.load_cert_chain(cert, key, password=_refuse_passphrase)
     except OSError as error:  # among them ssl.SSLError
@@ -83,7 +90,9 @@ def load_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:
 
 
 def load_authorities(context: ssl.SSLContext, name: str, path: Path) -> None:
-    """Make a context trust the CAs in a file. `name` is the key of the file in its section. Raises CertificateError."""
+    """Add the CAs in a file to those that an SSL context trusts. Raises CertificateError if the file cannot be used.
+
+    `name` is the name of the setting with the path of the file."""
     try:
         context.load_verify_locations(cafile=path)
     except OSError as error:
@@ -92,13 +101,15 @@ def load_authorities(context: ssl.SSLContext, name: str, path: Path) -> None:
 
 
 def _refuse_passphrase() -> NoReturn:
-    """Raise OSError, because OpenSSL would ask for the passphrase on the terminal."""
+    """Raise OSError instead of returning a passphrase. Without this callback, OpenSSL would ask for one on the
+    terminal."""
     raise OSError("the key has a passphrase")
 
 
 def _check_pair(cert: Path, key: Path) -> float:
-    """Check that a key belongs to a certificate. Return the time at which the certificate ends, in seconds since 1970.
-    Raises CertificateError."""
+    """Check that a private key belongs to a certificate. Return the time at which the certificate expires.
+
+    The time is in seconds since 1970. Raises CertificateError if it does not, or if a file cannot be used."""
     # Importing it takes time that a gateway without TLS does not need.
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -123,7 +134,7 @@ def _check_authorities(name: str, path: Path) -> None:
 
 
 def _certificates(name: str, path: Path) -> "list[Certificate]":
-    """Return the certificates in a file, at least one. Raises CertificateError."""
+    """Return the certificates in a file, at least one. Raises CertificateError if it has none."""
     from cryptography.x509 import load_pem_x509_certificates
 
     content = _read(name, path)
@@ -146,7 +157,7 @@ def _read(name: str, path: Path) -> bytes:
 
 
 def file_digests(settings: "Settings") -> Mapping[Path, bytes]:
-    """Return the digests of all files of certificates when the settings were read, by their paths."""
+    """Return the SHA-256 of each certificate or key file when the settings were read, by its path."""
     return {
         path: files.digests[name]
         for _, files in sections_of(settings)

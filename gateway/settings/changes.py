@@ -1,4 +1,4 @@
-"""Comparison of settings: what a reload applies, and what needs a restart."""
+"""Comparison of two versions of the settings: which changes a reload applies, and which need a restart."""
 
 import hashlib
 import json
@@ -33,20 +33,21 @@ NEEDS_RESTART: Final = frozenset(
         "admin.listen",
     }
 )
-"""Keys of the settings that take effect only at a start, with all keys below them."""
+"""Settings, and sections with all their settings, whose changes take effect only after a restart."""
 _ON_OR_OFF: Final = frozenset({"tls"})
-"""Sections whose values can be changed by a reload, but which only a start turns on or off."""
+"""Sections whose settings a reload can change, but which only a restart can add or remove."""
 _OF_ONE_NODE: Final = frozenset({"host", "port", "node", "admin.listen", "telemetry.metrics.listen"})
-"""Keys of the settings that differ between the nodes of a cluster."""
+"""Settings that may differ between the nodes of a cluster."""
 _BY_NAME: Final = frozenset({"agents", "issuers"})
-"""Keys whose members are named one by one. The names in `keys` are not, because a key may be written as a name."""
+"""Settings whose members are reported by name, as in `agents.planner`. The members of `keys` are not: a name there may
+be a misplaced API key."""
 
 
 def compute_digest(settings: Settings) -> str:
-    """Return a digest of the settings that all nodes of a cluster should share.
+    """Return a digest of the settings that should be equal on all nodes of a cluster, in hex digits.
 
-    It is stored in the database. So it is short and slow to compute, and cannot be used to guess the secrets in it.
-    """
+    It is stored in the database. It is short and slow to compute, so that it cannot be used to guess secrets in the
+    settings."""
     for key in _OF_ONE_NODE:
         settings = _copy_key(key, Settings(), settings)
     text = json.dumps([[*settings.agents], _plain(settings)], sort_keys=True)
@@ -54,7 +55,7 @@ def compute_digest(settings: Settings) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON, with its secrets."""
+    """Convert a value of the settings to JSON types, with secrets in plain text."""
     if isinstance(value, BaseModel):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     if isinstance(value, dict):
@@ -90,12 +91,13 @@ def _compare(name: str, before: object, after: object) -> Iterator[str]:
 
 
 def is_fixed(key: str) -> bool:
-    """Return True if the change of a key takes effect only at a start."""
+    """Return True if a change of this setting takes effect only after a restart."""
     return key in _ON_OR_OFF or any(key == name or key.startswith(f"{name}.") for name in NEEDS_RESTART)
 
 
 def without_restart(before: Settings, after: Settings) -> Settings:
-    """Return the settings that apply without a restart: those of `after`, apart from what only a start can change."""
+    """Return the settings that a reload may apply: `after`, but with the values of `before` for all that needs a
+    restart."""
     for key in NEEDS_RESTART:
         after = _copy_key(key, before, after)
     for key in _ON_OR_OFF:
@@ -105,7 +107,7 @@ def without_restart(before: Settings, after: Settings) -> Settings:
 
 
 def _copy_key(key: str, before: _Model, after: _Model) -> _Model:
-    """Return a copy of `after` with the value that a key has in `before`."""
+    """Return a copy of `after` in which one setting, such as `admin.listen`, has the value that it has in `before`."""
     name, _, rest = key.partition(".")
     value = getattr(before, name)
     if rest:

@@ -29,18 +29,18 @@ _SWITCHES: Final = {"true": True, "false": False}
 
 
 def _expand(value: object) -> object:
-    """Return the section for true and false, also as the text of a variable."""
+    """Convert true and false to a section with this value of `enabled`. A variable may have them as text."""
     if isinstance(value, str):
         value = _SWITCHES.get(value.strip().lower(), value)
     return {"enabled": value} if isinstance(value, bool) else value
 
 
 class _Switchable:
-    """Schema of a section that may also be true or false."""
+    """JSON schema of a section that may be replaced by true or false."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"anyOf": [{"type": "boolean"}, handler(core)]}
 
 
 ConsoleSetting = Annotated[ConsoleSettings, BeforeValidator(_expand), _Switchable()]
-"""The setting `console`: a section, or true or false for one with this value of `enabled`."""
+"""Type of the setting `console`: a section, or true or false as a short form of a section with this `enabled`."""

@@ -43,13 +43,13 @@ class ApiKey(SettingsSection):
     expires: datetime | None = None
     """Time at which the key expires, such as `2027-03-01` or `2027-03-01T12:00:00Z`. A date is its beginning in UTC."""
     groups: Strings = ()
-    """Groups of the caller."""
+    """Groups of a caller with this key."""
     scopes: Strings = ()
-    """Scopes of the caller."""
+    """Scopes of a caller with this key."""
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 digest of the API key."""
+        """SHA-256 digest of the API key, 32 bytes."""
         if self.hash is not None:
             return bytes.fromhex(self.hash.removeprefix("sha256:"))
         assert self.key is not None
@@ -72,7 +72,8 @@ class ApiKey(SettingsSection):
 
 
 def _parse_keys(value: object) -> object:
-    """Convert the keys of one owner to a list of records. Raises ValueError, whose text contains no value."""
+    """Convert the value for one owner in `keys` to a tuple of records. Raises ValueError, whose text contains no
+    key."""
     if not isinstance(value, (list, tuple)):
         return (_parse_key(value),)
     entries = cast("Sequence[object]", value)
@@ -114,10 +115,10 @@ ApiKeys = Annotated[
 
 
 def check_distinct(keys: Mapping[str, Sequence[ApiKey]]) -> None:
-    """Raise ValueError for invalid and duplicate API keys.
+    """Raise ValueError if an API key contains characters that a header cannot have, or occurs twice.
 
-    Errors name entries by number: if key and owner are swapped, the owners' names are the keys.
-    """
+    The text names an entry by its number and not by its owner: if a user has swapped key and owner, the name is a
+    key."""
     entries: dict[bytes, int] = {}
     for number, owner_keys in enumerate(keys.values(), 1):
         for each in owner_keys:
@@ -133,7 +134,7 @@ def check_distinct(keys: Mapping[str, Sequence[ApiKey]]) -> None:
 
 
 def is_trusted_url(url: str) -> bool:
-    """Return True if a URL can be trusted to lead to its host: https, or http on this machine."""
+    """Return True if a URL leads only to its host, even on a hostile network: https, or http on this machine."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -150,8 +151,10 @@ def is_trusted_url(url: str) -> bool:
 
 
 def _issuer_url(value: str) -> str:
-    """Check the URL of an issuer and keep it as it is: it is compared character by character (OpenID Connect Core 1.0,
-    3.1.3.7)."""
+    """Return the URL of an issuer unchanged. Tokens are compared with it character by character (OpenID Connect Core
+    1.0, 3.1.3.7).
+
+    Raises ValueError unless it is an https URL, or an http URL of this machine."""
     check_http_url(value)
     if not is_trusted_url(value):
         raise ValueError("an https:// URL, or an http:// URL of this machine")
@@ -177,7 +180,9 @@ def _owner_template(value: str) -> str:
 
 
 def _key_set(value: object) -> object:
-    """Parse a key set that is written as JSON text. URLs and paths of files are returned as they are."""
+    """Parse a key set that is written as JSON text. Return a URL or the path of a file unchanged.
+
+    Raises ValueError for text that begins with a brace and is not JSON."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             return json.loads(value)
@@ -209,7 +214,7 @@ def _not_empty(values: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
 
 
 class IssuerSettings(SettingsSection):
-    """One issuer of tokens."""
+    """One issuer of tokens: how its tokens are verified, and which owner, groups and scopes they give their callers."""
 
     issuer: Annotated[str, AfterValidator(_issuer_url), Field(json_schema_extra={"format": "uri"})]
     """URL of the issuer, exactly as in the claim `iss` of its tokens."""
@@ -238,16 +243,18 @@ class IssuerSettings(SettingsSection):
 
     @property
     def claims_of_owner(self) -> Sequence[str]:
-        """Names of the claims in `owner`."""
+        """Names of the claims in the template `owner`, such as `org_id`."""
         return _CLAIM.findall(self.owner or "")
 
 
 def check_owners(
     keys: Mapping[str, object], issuers: Mapping[str, IssuerSettings], *, reserved: Sequence[str] = ()
 ) -> None:
-    """Raise ValueError if the owner of an API key may also be the default owner of a caller with a token. With `owner`
-    in the settings of the issuer, it is the operator's decision who shares data. Names in `reserved` are for callers
-    with another credential."""
+    """Raise ValueError if an owner in `keys` could also be the default owner of a caller with a token, such as
+    `google:123`.
+
+    If `owner` of the issuer is set, the operator decides who shares data, and nothing is checked. `reserved` are names
+    such as `mtls`, which replace an issuer for callers with another credential. No issuer may have such a name."""
     for name in reserved:
         if name in issuers:
             raise ValueError(f"issuers: {name} is the name for client certificates; take another name")

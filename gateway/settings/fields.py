@@ -1,4 +1,4 @@
-"""Types of the values in babelgate.yaml: sizes, periods, URLs, names, and the base class of its sections."""
+"""Types of the values in babelgate.yaml, such as sizes, periods, URLs and names, and the base class of its sections."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from babelgate.canonical.agent import AGENT_NAME
 
 _UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""Token by RFC 9110, 5.6.2."""
+"""Pattern of a token by RFC 9110, 5.6.2, such as the name of a header."""
 _HOST_NAME: Final = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+")
 _PERIODS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PERIOD: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
@@ -21,8 +21,10 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]*)")
 
 
 def parse_size(value: object) -> object:
-    """Convert a size such as 64MB to bytes. KB, MB and GB are powers of 1024, as are KiB, MiB and GiB. Raises
-    ValueError."""
+    """Convert a size such as `64MB` to bytes. A value that is no text is returned unchanged. Raises ValueError for any
+    other text.
+
+    KB, MB, GB and TB are powers of 1024, as are KiB, MiB, GiB and TiB."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value.strip().upper().replace("IB", "B"))
@@ -32,7 +34,8 @@ def parse_size(value: object) -> object:
 
 
 def parse_period(value: object) -> object:
-    """Convert a period such as 30d to seconds. Raises ValueError."""
+    """Convert a period such as `30d` to seconds. A number is returned unchanged. Raises ValueError for any other
+    text."""
     if not isinstance(value, (str, bool)):
         return value
     match = _PERIOD.fullmatch(value.strip().lower()) if isinstance(value, str) else None
@@ -42,18 +45,19 @@ def parse_period(value: object) -> object:
 
 
 _PERIOD_TEXT: Final = r"^\s*\d+(\.\d+)?\s*[smhdwSMHDW]?\s*$"
-"""Text of a period in the schema, which has no flag for the case."""
+"""Pattern of a period as text for the JSON schema, which has no flag for ignoring case."""
 
 
 def _period_schema(**number: float) -> WithJsonSchema:
-    """Return the schema of a period: a number with these limits, or a text."""
+    """Return the JSON schema of a period: a number with the limits in `number`, such as `minimum=0`, or a text."""
     return WithJsonSchema({"anyOf": [{"type": "number", **number}, {"type": "string", "pattern": _PERIOD_TEXT}]})
 
 
 Period = Annotated[
     float, BeforeValidator(parse_period), Field(gt=0, allow_inf_nan=False), _period_schema(exclusiveMinimum=0)
 ]
-"""Duration in seconds: every setting that is one has this type, or one of the next two."""
+"""Type of a setting that is a positive duration: a number of seconds, or a text such as `30d`, which is converted to
+seconds."""
 Window = Annotated[float, BeforeValidator(parse_period), Field(ge=0, le=1), _period_schema(minimum=0, maximum=1)]
 Leeway = Annotated[float, BeforeValidator(parse_period), Field(ge=0, le=600), _period_schema(minimum=0, maximum=600)]
 Size = Annotated[
@@ -67,7 +71,10 @@ Size = Annotated[
 
 
 def parse_list(value: object) -> object:
-    """Split a list from a variable: JSON, or words separated by commas. Raises ValueError."""
+    """Convert a list that an environment variable has as text: JSON, or words separated by commas. Raises ValueError
+    for a text that begins like JSON and is not.
+
+    A value that is no text is returned unchanged."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -94,7 +101,9 @@ Networks = Annotated[tuple[IPNetwork, ...], NoDecode, BeforeValidator(parse_list
 
 
 def check_http_url(value: str) -> str:
-    """Return a URL without its trailing slash. Raises ValueError for one that is not plain HTTP."""
+    """Return a URL without its trailing slash.
+
+    Raises ValueError unless it is an http or https URL without user, password, query and fragment."""
     try:
         parts = urlsplit(value)
         _ = parts.port
@@ -110,8 +119,10 @@ def check_http_url(value: str) -> str:
 
 
 def _agent_url(value: str) -> str:
-    """Check a URL and keep its trailing slash: a path that ends with a slash differs from the one without it (RFC 3986,
-    section 6.2.3)."""
+    """Check a URL like `check_http_url`, but keep its trailing slash.
+
+    A path that ends with a slash differs from the path without it (RFC 3986, section 6.2.3). Raises ValueError for a
+    text that is no such URL."""
     plain = check_http_url(value)
     return f"{plain}/" if value.endswith("/") and urlsplit(plain).path else plain
 
@@ -133,7 +144,8 @@ Origin = Annotated[str, AfterValidator(_origin)]
 
 
 def _host_name(value: str) -> str:
-    """Normalize a host name or address without a port. IPv6 addresses may have brackets."""
+    """Return a host name or address in lower case, without brackets and a trailing dot. Raises ValueError if it has a
+    port."""
     name = value.strip().lower().removeprefix("[").removesuffix("]").removesuffix(".")
     if not _HOST_NAME.fullmatch(name):
         raise ValueError("a host is a name or an address without a port: agents.example.com, *.example.com, or *")
@@ -144,7 +156,8 @@ HostName = Annotated[str, AfterValidator(_host_name)]
 
 
 def _listen(value: str) -> str:
-    """Check an address with a port. IPv6 addresses need brackets."""
+    """Return an address with a port, such as `127.0.0.1:9464`, unchanged. IPv6 addresses need brackets. Raises
+    ValueError for any other text."""
     host, _, port = value.rpartition(":")
     is_address = host.startswith("[") and host.endswith("]") if ":" in host else bool(host)
     if not is_address or not port.isascii() or not port.isdigit() or int(port) > 65535:
@@ -160,7 +173,7 @@ Listen = Annotated[
 
 
 def split_listen(value: str) -> tuple[str, int]:
-    """Return the address and the port of a `Listen`."""
+    """Return the address, without brackets, and the port of a value such as `[::1]:9464`."""
     host, _, port = value.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -1,4 +1,4 @@
-"""Settings of limits on runs: how many may start and be active, and what they may cost."""
+"""Settings of limits on runs: how many may start in a time, how many may be active, and how much they may cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ from babelgate.gateway.settings.fields import Period, SettingsSection
 RateScope = Literal["key", "owner", "agent"]
 
 _LONGEST: Final = 366 * 86400.0
-"""Longest `every` of a rate, in seconds. Chosen: a longer one is a budget."""
+"""Maximum value of `every` of a rate limit, in seconds. Chosen: a limit for a longer time is a budget."""
 
 
 def _check_pattern(value: str) -> str:
@@ -31,7 +31,7 @@ AgentPattern = Annotated[str, AfterValidator(_check_pattern)]
 
 
 class RateLimit(SettingsSection):
-    """One rule of `limits.rate`: the number of runs that may start in a time."""
+    """One rule of `limits.rate`: the number of runs that may start in a period."""
 
     per: RateScope
     """Scope of the count: `key` (the caller, which is an API key or a user with tokens), `owner` or `agent`."""
@@ -45,7 +45,7 @@ class RateLimit(SettingsSection):
     """Number of runs that may start at once after a pause. By default `runs`."""
 
     def has_agent(self, name: str) -> bool:
-        """Return True if the runs of an agent of this name are counted."""
+        """Return True if this rule counts the runs of the agent with this name."""
         return fnmatchcase(name, self.agent)
 
 
@@ -67,7 +67,7 @@ class ChainLimit(SettingsSection):
 
 _DEFAULT_CURRENCY: Final = "USD"
 Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
-"""Currency code of ISO 4217."""
+"""Type of a currency code of ISO 4217, such as `USD`."""
 Price = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 BudgetScope = Literal["key", "owner", "agent", "thread", "trace"]
 
@@ -123,7 +123,7 @@ class BudgetSettings(SettingsSection):
         return self
 
     def has_agent(self, name: str) -> bool:
-        """Return True if the runs of an agent of this name are counted."""
+        """Return True if this budget counts the runs of the agent with this name."""
         return fnmatchcase(name, self.agent)
 
 
@@ -132,8 +132,10 @@ def find_limit_doubts(
     budgets: Mapping[str, BudgetSettings],
     prices: Mapping[str, PriceSettings | None],
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield location and text for each rate and budget that probably does not do what it was written for. `prices` has
-    the prices of each agent, or None for an agent without any."""
+    """Yield a location and a text for each rate limit and budget that matches no agent, and each budget without prices.
+
+    `prices` has the prices of each agent, or None for an agent without prices. A location is a tuple such as
+    `("budgets", "month")`."""
     for number, rule in enumerate(rates):
         if not any(map(rule.has_agent, prices)):
             yield ("limits", "rate", str(number)), f"no agent matches {rule.agent}"

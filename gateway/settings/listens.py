@@ -1,4 +1,4 @@
-"""Settings with addresses of listeners besides the port of callers, such as `telemetry.metrics.listen`."""
+"""Settings with addresses of further listeners, apart from the port of callers, such as `telemetry.metrics.listen`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,12 +10,16 @@ ADMIN: Final = "admin.listen"
 
 
 def listens_of(settings: Settings) -> Mapping[str, str | None]:
-    """Return the address of each listener by the name of its setting, that of the metrics first."""
+    """Return the address of each further listener by the name of its setting, that of the metrics first.
+
+    The address is None if the setting has no value."""
     return {METRICS: settings.telemetry.metrics.listen, ADMIN: settings.admin.listen}
 
 
 def with_port(settings: Settings, name: str, port: int) -> Settings:
-    """Return settings with another port of a listener. Workers share one that the system has selected."""
+    """Return a copy of the settings in which the listener with the setting `name` has another port.
+
+    If the port is 0, the system selects one, and all worker processes then use this port."""
     host = (listens_of(settings)[name] or "").rpartition(":")[0]
     change = {"listen": f"{host}:{port}"}
     if name == ADMIN:

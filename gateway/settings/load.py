@@ -1,9 +1,8 @@
-"""Loading of settings. Flags take precedence over BABELGATE_… variables, these over the file, and the file over the
+"""Loading of the settings. Flags take precedence over BABELGATE_… variables, these over the file, and the file over the
 defaults.
 
 Each error is one line with its location (file and key, variable or flag) and the allowed values. No value is ever
-printed, because it may be a key.
-"""
+printed, because it may be an API key or a password."""
 
 import os
 import re
@@ -38,7 +37,7 @@ _VARIABLE: Final = re.compile(r"\$\$\{|\$\{file:([^}]*)(\}?)|\$\{([A-Za-z_][A-Za
 
 
 class ConfigError(Exception):
-    """Errors in the settings, one line each."""
+    """Errors in the settings. `problems` has one line of text for each."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -46,11 +45,10 @@ class ConfigError(Exception):
 
 
 def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
-    """Return the settings. `path` is the file; None means no file.
+    """Return the settings from the file at `path` (None: no file), the environment and the flags.
 
     An agent in `flags` replaces one of the same name. If `flags` contain `agents`, even an empty mapping, the demo
-    agents are not added. Raises ConfigError with all errors.
-    """
+    agents are not added. Raises ConfigError with all errors."""
     merged, place, references = _read(path, flags)
     try:
         settings = Settings.model_validate(merged).with_references(references)
@@ -70,22 +68,23 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
 
 def advise(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> list[str]:
     """Return a line for each setting that is valid but probably wrong. The parameters are those of `load`. Raises
-    ConfigError."""
+    ConfigError for invalid settings."""
     merged, place, _ = _read(path, flags)
     return [f"{place.of(loc)}: {text}" for loc, text in find_doubts(load(path, flags), merged)]
 
 
 def find_sources(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Return the source of each setting that has no default value, by its key: a flag, a variable, or the file.
+    """Return the source of each setting that is set, by its key: for example `{"port": "--port"}`.
 
-    The parameters are those of `load`. Raises ConfigError.
-    """
+    A source is a flag, a variable, or the file and the key. The parameters are those of `load`. Raises ConfigError for
+    invalid settings."""
     merged, place, _ = _read(path, flags)
     return {".".join(loc): place.of(loc) for loc in _leaves(merged, ())}
 
 
 def _leaves(value: object, loc: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the location of each value that is no section. An owner of keys, an issuer and an agent are values."""
+    """Yield the location of each value that is not a section. One agent, one issuer, or the keys of one owner are one
+    value."""
     is_value = len(loc) > (1 if loc[:1] in (("agents",), ("keys",), ("issuers",)) else 4)
     if isinstance(value, dict) and not is_value:
         for name, each in cast("JsonObject", value).items():
@@ -95,8 +94,10 @@ def _leaves(value: object, loc: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> None:
-    """Raise ConfigError with a line for each file that is missing or cannot be used: of an agent, or of TLS. The
-    parameters are those of `load`."""
+    """Raise ConfigError with a line for each file that is missing or unusable: graphs and keys of agents, and
+    certificates.
+
+    The parameters are those of `load`."""
     place, settings = _read(path, flags)[1], load(path, flags)
     mistakes = [*find_missing_files(settings), *find_bad_certificates(settings)]
     if mistakes:
@@ -104,15 +105,18 @@ def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None
 
 
 def check_certificates(settings: Settings, path: Path | None = None, flags: Mapping[str, Any] | None = None) -> None:
-    """Raise ConfigError with a line for each file of the gateway's own certificate that cannot be used. `settings` are
-    those that `load` returned for the other parameters."""
+    """Raise ConfigError with a line for each file of the gateway's own certificate that cannot be used.
+
+    `settings` is the result of `load` for `path` and `flags`."""
     if mistakes := list(find_bad_certificates(settings, is_server=True)):
         place = _read(path, flags)[1]
         raise ConfigError(*(f"{place.of(loc)}: {text}" for loc, text in mistakes))
 
 
 def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObject, SourceFinder, FileReferences]:
-    """Return the merged values, the finder of their sources, and the references to files. Raises ConfigError."""
+    """Return the merged values of all sources, a finder of the source of a value, and the references to files.
+
+    Raises ConfigError for invalid settings."""
     flag_values = dict(flags or {})
     variables, references = _variables()
     file, of_file = _read_references(path) if path is not None else ({}, FileReferences())
@@ -142,8 +146,9 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Return the value of a node, as the base class does. Raises yaml.MarkedYAMLError for a value that cannot be
-        constructed."""
+        """Return the value of a node, as the base class does.
+
+        Raises yaml.MarkedYAMLError for a value that is invalid for its YAML type, such as a date with the month 13."""
         try:
             return super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         except (ValueError, LookupError, AttributeError):  # a date of month 13, `!!int x`, `!!bool x`
@@ -151,12 +156,15 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_file(path: Path) -> JsonObject:
-    """Return the content of a file with its `${VAR}` and `${file:…}` filled in. Raises ConfigError."""
+    """Return the content of a YAML file with its `${VAR}` and `${file:…}` replaced. Raises ConfigError if the file
+    cannot be read, or a reference cannot be replaced."""
     return _read_references(path)[0]
 
 
 def _read_references(path: Path) -> tuple[JsonObject, FileReferences]:
-    """Return the content of a file like `read_file`, and the references in it. Raises ConfigError."""
+    """Return the content of a YAML file like `read_file`, and the locations and contents of its `${file:…}`.
+
+    Raises ConfigError if the file cannot be read, or a reference cannot be replaced."""
     content, filler = _read_yaml(path), _Filler()
     filled = cast("JsonObject", filler.fill(content, ()))
     if filler.missing:
@@ -165,7 +173,8 @@ def _read_references(path: Path) -> tuple[JsonObject, FileReferences]:
 
 
 def _read_yaml(path: Path) -> JsonObject:
-    """Return the content of a file as it is written. Raises ConfigError."""
+    """Return the content of a YAML file, without replacing `${VAR}` and `${file:…}`. Raises ConfigError if it cannot be
+    read, or its content is no mapping in YAML."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -196,8 +205,9 @@ def _read_yaml(path: Path) -> JsonObject:
 
 
 def _strip_quoted(problem: str) -> str:
-    """Return the parser's message without the content that it quotes from the file. Quoted single characters and token
-    names stay."""
+    """Return the YAML parser's message with `…` instead of text that it quotes from the file, which may be a secret.
+
+    Quoted single characters and names of tokens stay."""
     return _QUOTED.sub(lambda match: match[0] if len(match[0]) == 3 or match[0][1] == "<" else "…", problem)
 
 
@@ -232,14 +242,14 @@ class _Filler:
 
     def __init__(self) -> None:
         self.missing: list[tuple[tuple[str, ...], str]] = []
-        """Locations of the values that cannot be filled in, each with the reason."""
+        """Locations of the values with a reference that cannot be replaced, each with the reason."""
         self.locations: set[tuple[str, ...]] = set()
         """Locations of the values that contain a reference to a file."""
         self.contents: set[str] = set()
-        """Contents of these files."""
+        """Contents of all files to which values refer."""
 
     def fill(self, value: Any, path: tuple[str, ...]) -> Any:
-        """Return a value with its references replaced. `path` is its location."""
+        """Return a value, and all values in it, with the references replaced. `path` is its location."""
         if isinstance(value, dict):
             return {key: self.fill(each, (*path, str(key))) for key, each in cast("dict[Any, Any]", value).items()}
         if isinstance(value, list):
@@ -272,11 +282,10 @@ class _Filler:
 
 
 def list_files(path: Path | None) -> Sequence[Path]:
-    """Return the files that the settings are read from: the file at `path` (None: no file), and those that it and
-    variables name.
+    """Return the files whose change may change the settings: the file at `path`, if any, and all secret files.
 
-    Files that cannot be located are left out.
-    """
+    Secret files are those to which `${file:…}` and variables such as `BABELGATE_KEYS_FILE` refer. Files that cannot be
+    located are left out."""
     names = [name for _, _, name in file_variables(Settings.model_fields)]
     if path is not None:
         with suppress(OSError, UnicodeDecodeError):
@@ -293,7 +302,8 @@ def list_files(path: Path | None) -> Sequence[Path]:
 
 
 class _Variables(EnvSettingsSource):
-    """Variables, and those whose values are in files."""
+    """Source of settings: environment variables. A variable such as `BABELGATE_KEYS_FILE` has the path of a file with
+    the value."""
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
         files = {name.lower() for name, _, _ in file_variables(Settings.model_fields)}
@@ -302,7 +312,8 @@ class _Variables(EnvSettingsSource):
 
 
 def _variables() -> tuple[JsonObject, FileReferences]:
-    """Return the values of the variables, and the references to files among them. Raises ConfigError."""
+    """Return the values of all environment variables, and the references to files among them. Raises ConfigError if a
+    value is not JSON where JSON is expected, or its file cannot be read."""
     try:
         values: JsonObject = _Variables(Settings)()
         contents = read_variables(Settings.model_fields)

@@ -6,6 +6,7 @@ The JSON schema of the file is generated from this model, so editors show its fi
 
 import ipaddress
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
@@ -63,7 +64,7 @@ from babelgate.gateway.settings.tls import MTLS, AgentTls, TlsSettings
 from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
-"""Password in the query of a database URL."""
+"""Pattern of the password in the query of a database URL."""
 
 
 class Timeout(SettingsSection):
@@ -85,8 +86,10 @@ def _timeout(value: object) -> object:
 
 
 class _Protocols:
-    """Protocols by their names in `adapters.UPSTREAMS`. They are imported lazily: importing the web framework takes
-    longer than the rest of `babelgate validate`."""
+    """Validator of the name of an upstream protocol, for a Pydantic field.
+
+    The protocols in `adapters.UPSTREAMS` are imported lazily: importing the web framework takes longer than the rest of
+    `babelgate validate`."""
 
     @staticmethod
     def names() -> list[str]:
@@ -96,7 +99,8 @@ class _Protocols:
 
     @classmethod
     def check(cls, name: str) -> str:
-        """Return the name if there is such a protocol. Raises PydanticKnownError."""
+        """Return the name unchanged if a protocol has it. Raises PydanticKnownError, with the names that exist, if none
+        has it."""
         if name not in cls.names():
             raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, cls.names()))})
         return name
@@ -123,6 +127,21 @@ class AgentSettings(SettingsSection):
     """URL of the agent's server."""
     urls: tuple[AgentUrl, ...] = ()
     """URLs of several servers of the same agent. A thread stays with the server on which it began."""
+    process: bool = False
+    """True to run an agent of `python` in a separate process. If that crashes or blocks, only the agent's runs fail,
+    and the process is started again."""
+    command: tuple[str, ...] = ()
+    """Command that starts the agent's server at `url`, as a list of the program and its arguments. The gateway starts
+    it, waits until it answers, starts it again when it ends, and ends it at its own end."""
+    env: dict[str, SecretStr] = {}
+    """Environment variables of the command. In addition it receives `PATH`, `HOME`, the locale and a few others, and
+    none of the gateway's secrets."""
+    cwd: str | None = None
+    """Working directory of the command. By default that of the gateway."""
+    start_timeout: Period = 60.0
+    """Maximum time until a process of the agent is usable, in seconds or as text such as `2m`."""
+    memory: Size | None = None
+    """Maximum address space of a process of the agent, such as `2GiB`. By default there is no limit. Linux only."""
     protocol: Annotated[str, AfterValidator(_Protocols.check), _Protocols] | None = None
     """Protocol of the server. By default the gateway detects it."""
     options: dict[str, str] = {}
@@ -158,12 +177,13 @@ class AgentSettings(SettingsSection):
 
     @property
     def networks(self) -> tuple[IPNetwork, ...] | None:
-        """Networks in which the agent's servers must be; None for an agent of the configuration, which may be
-        anywhere."""
+        """Networks in which the addresses of the agent's servers must be. None means any, as for agents in the
+        configuration file."""
         return self._networks
 
     def restrict(self, networks: Sequence[IPNetwork]) -> "AgentSettings":
-        """Return the settings of an agent whose servers must be in these networks."""
+        """Return a copy of the settings whose servers must be in these networks. Used for agents of the administration
+        API."""
         restricted = self.model_copy()
         restricted._networks = tuple(networks)
         return restricted
@@ -192,11 +212,25 @@ class AgentSettings(SettingsSection):
             for name in ("protocol", "agent", "headers", "options", "auth", "tls"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has {configured[0]}")
+        self._check_process()
         if self.card.is_checked and (self.target is not None or self.protocol not in (None, "a2a")):
             raise ValueError("card.verify is for agents with a url whose protocol is a2a: others have no signed card")
         if self.tls is not None and not all(url.startswith("https://") for url in self.servers):
             raise ValueError("tls is for agents whose URLs begin with https://")
         return self
+
+    def _check_process(self) -> None:
+        if sys.platform == "win32" and (self.process or self.command):
+            raise ValueError("process and command need Linux or macOS")
+        if self.process and self.python is None:
+            raise ValueError("process is for agents with python: module:name")
+        if self.command and self.url is None:
+            raise ValueError("command needs url: the address at which the server that it starts answers")
+        for name in ("env", "cwd"):
+            if getattr(self, name) and not self.command:
+                raise ValueError(f"{name} is for agents with a command")
+        if self.memory is not None and not (self.command or self.process):
+            raise ValueError("memory is for agents with a command, and for those with process: true")
 
     @model_validator(mode="after")
     def _one_identity(self) -> "AgentSettings":
@@ -211,13 +245,13 @@ class AgentSettings(SettingsSection):
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """Headers to send with every request to the server."""
+        """Fixed headers to send with every request to the agent's server, from `headers` or `auth.headers`."""
         secrets = self.headers if self.auth is None or self.auth.headers is None else self.auth.headers
         return {name: secret.get_secret_value() for name, secret in secrets.items()}
 
     @property
     def consent(self) -> ConsentSettings | None:
-        """Authorization by the user; None if the agent needs none."""
+        """Settings of the user's consent in a browser; None if the agent needs no consent."""
         exchange = None if self.auth is None else self.auth.exchange
         return None if exchange is None else exchange.consent
 
@@ -228,7 +262,7 @@ class AgentSettings(SettingsSection):
 
     @property
     def target(self) -> str | None:
-        """Import target of an agent in this process."""
+        """Import path `module:name` of an agent in this process; None for an agent on a server."""
         return self.python or self.graph
 
     @property
@@ -237,7 +271,7 @@ class AgentSettings(SettingsSection):
 
 
 DEMO: Final = ("echo", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail")
-"""Names of the agents in `babelgate.gateway.demo`, which are served if no agents are configured."""
+"""Names of the agents in `babelgate.gateway.demo`, which the gateway serves if no agents are configured."""
 
 
 def _demo() -> dict[str, AgentSettings]:
@@ -384,7 +418,8 @@ Periods = Annotated[tuple[Period, ...], NoDecode, BeforeValidator(parse_list)]
 
 
 RETRY_JITTER: Final = 0.2
-"""Maximum jitter, as a fraction of the delay. Chosen: deliveries that failed together are not retried together."""
+"""Maximum random extension of a webhook's retry delay, as a fraction of the delay. Chosen: deliveries that failed
+together are not retried together."""
 
 
 class Webhooks(SettingsSection):
@@ -417,7 +452,8 @@ class TelemetrySettings(SettingsSection):
 
 
 class Settings(BaseSettings):
-    """babelgate.yaml. Every key can also be set by an environment variable: `limits.body` is BABELGATE_LIMITS__BODY."""
+    """Content of babelgate.yaml. Every key can also be set by an environment variable: `limits.body` is
+    BABELGATE_LIMITS__BODY."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -457,8 +493,9 @@ class Settings(BaseSettings):
     artifacts: Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$")] | None = (
         None
     )
-    """Location of these files in an S3-compatible store, instead of a folder: `s3://bucket/prefix`. The address, region
-    and keys of the store come from the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`…"""
+    """S3-compatible store for the files that callers and agents send, instead of a folder: `s3://bucket/prefix`. The
+    address, region and keys of the store come from the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`,
+    `AWS_ACCESS_KEY_ID`…"""
     default_agent: AgentName | None = None
     """Name of the agent for requests that name none. By default the first agent."""
     keys: dict[Owner, ApiKeys] = {}
@@ -512,11 +549,11 @@ class Settings(BaseSettings):
 
     @property
     def references(self) -> FileReferences:
-        """References to files of secrets in the configuration. What comes from them is never shown."""
+        """References to secret files in the configuration. The contents of these files are never shown."""
         return self._references
 
     def with_references(self, references: FileReferences) -> "Settings":
-        """Return these settings with other references to files."""
+        """Return a copy of these settings with other references to secret files."""
         settings = self.model_copy()
         settings._references = references
         return settings
@@ -530,7 +567,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take only the arguments of the constructor: `babelgate.gateway.settings.load` reads the environment."""
+        """Return the constructor's arguments as the only source: `babelgate.gateway.settings.load` reads the
+        environment."""
         return (init_settings,)
 
     @field_validator("keys")
@@ -626,7 +664,7 @@ class Settings(BaseSettings):
 
     @property
     def database_path(self) -> Path:
-        """Path of the SQLite file. For PostgreSQL a default from which other paths are derived."""
+        """Path of the SQLite file. For PostgreSQL `babelgate.db`, from which the default folder of files is derived."""
         is_file = self.database.startswith("sqlite:")
         return Path(self.database.removeprefix("sqlite:///") if is_file else "babelgate.db")
 
@@ -654,7 +692,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def hide_password(url: str) -> str:
-    """Return the URL of a database without its password."""
+    """Return a database URL with `***` instead of its password."""
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite":
         return url

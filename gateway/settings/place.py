@@ -1,13 +1,12 @@
-"""Redacted locations of configuration errors: where in the settings an error is, without any secret.
+"""Locations of errors in the configuration, such as `babelgate.yaml: limits.run`, without any secret.
 
-Values are never shown. A member's name is replaced by its number if it may be a misplaced value:
+Values are never shown. The name of a member is replaced by its number if it may be a misplaced value:
 
 - a name in `keys`, because key and owner are easily swapped;
 - a name that does not look like one: `{Authorization:Bearer x}` lacks a space, and is one name without a value;
 - a name without a value.
 
-Rules of `access` are numbered, as in `access, rule 2`.
-"""
+Rules of `access` are numbered, as in `access, rule 2`."""
 
 import os
 import re
@@ -25,7 +24,7 @@ _NAME: Final = re.compile(r"[\w.-]{1,63}")
 
 
 class SourceFinder:
-    """Locates the source of a wrong value: the first of flags, variables and file that has the key."""
+    """Finder of the source of a setting: the first of flags, variables and file that sets it."""
 
     def __init__(self, path: Path | None, file: JsonObject, variables: JsonObject, flags: JsonObject) -> None:
         self._path = path
@@ -48,8 +47,10 @@ class SourceFinder:
 
 
 def format_location(loc: Sequence[str], source: object, *, variable: bool = False) -> str:
-    """Return a location such as `agents.a.url`, or `AGENTS__A__URL` for a variable. A redacted member is shown as in
-    `keys, entry 2`."""
+    """Return a location as text: `agents.a.url`, or `AGENTS__A__URL` for a variable. Members may be shown as in `keys,
+    entry 2`.
+
+    `source` is the configuration in which the location is, to find the number of a redacted member."""
     text = ""
     above = ""
     for step in loc:
@@ -85,7 +86,7 @@ def _member(source: object, step: str) -> Any:
 
 
 def _depth(value: object, loc: Sequence[str]) -> int:
-    """Return how many leading steps of a path (member names and list indexes) lead to a value."""
+    """Return how many of the first steps of a location (member names and list indexes) exist in a value."""
     depth = 0
     for step in loc:
         if isinstance(value, dict) and step in value:
@@ -99,7 +100,7 @@ def _depth(value: object, loc: Sequence[str]) -> int:
 
 
 def keys_of(loc: Sequence[str]) -> Sequence[str]:
-    """Return the keys of a settings section."""
+    """Return the names of the settings in the section at a location. Empty if no section is there."""
     model: Any = Settings
     for step in loc:
         fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
@@ -110,7 +111,7 @@ def keys_of(loc: Sequence[str]) -> Sequence[str]:
 
 
 def _section_of(annotation: Any) -> Any:
-    """Return the section of a key whose value may also be None, or the type of any other key."""
+    """Return the type of a setting without its alternative None, if it has one."""
     kinds = [each for each in get_args(annotation) if each is not type(None)]
     is_optional = len(kinds) < len(get_args(annotation)) and len(kinds) == 1
     return kinds[0] if is_optional else annotation

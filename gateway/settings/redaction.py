@@ -1,8 +1,7 @@
-"""Settings without their secrets, and text without the secrets of the settings: what may leave the operator's machine.
+"""Removal of secrets from settings and text, before either leaves the operator's machine.
 
-Two barriers: `redact` shows no value that may be a secret, and `Scrubber` removes the secrets that are known from
-any text, such as log lines.
-"""
+There are two barriers: `redact` shows no value that may be a secret, and `Scrubber` removes all known secrets from any
+text, such as log lines."""
 
 import os
 import re
@@ -22,16 +21,17 @@ HIDDEN: Final = "***"
 _SECRET_NAME: Final = re.compile(
     r"token|secret|passw|authorization|credential|cookie|private|api_?key|^hash$|^key$", re.I
 )
-"""Names of members whose value may be a secret."""
+"""Pattern of the names of settings whose values may be secrets."""
 _FREE: Final = frozenset({"headers", "options"})
-"""Names of mappings whose values are free text."""
+"""Names of settings whose members have any name and any value, so all values are hidden."""
 _PUBLIC_URLS: Final = frozenset({"public_url", "issuer", "cors", "artifacts"})
-"""Names of members whose URLs are public, or have no place for a secret."""
+"""Names of settings with URLs that are public, or cannot contain a secret."""
 _SHORTEST: Final = 4
-"""Minimum length of a secret that is removed from text, in characters. A shorter one would also remove other words."""
+"""Minimum length of a secret that is removed from text, in characters. Chosen: a shorter one would also be removed from
+inside of ordinary words."""
 _LONG: Final = 16
-"""Minimum length of a path segment, or of one line of a secret, that is removed from text, in characters.
-Chosen."""
+"""Minimum length, in characters, of a path segment in a URL or a line of a secret file that is removed from text as a
+separate secret. Chosen."""
 _PATTERNS: Final = (
     re.compile(r"\bbg_[\w-]{40,}"),
     re.compile(r"\bwhsec_[\w+/=-]+"),
@@ -40,16 +40,16 @@ _PATTERNS: Final = (
     re.compile(r"(?<=://)[^/\s@]+(?=@)"),
     re.compile(r"(?<=password=)[^&\s\"']+"),
 )
-"""Patterns of API keys, secrets of webhooks, tokens, bearers and passwords in URLs."""
+"""Patterns of text that is removed because of its form: API keys, secrets of webhooks, JSON Web Tokens, bearer tokens,
+and passwords in URLs."""
 _VARIABLE: Final = re.compile(r"\$\{(?:file:([^}]*)|([A-Za-z_][A-Za-z0-9_]*))\}")
 
 
 def redact(settings: Settings) -> JsonObject:
-    """Return the settings as JSON, with `***` instead of values that may be secrets.
+    """Return the settings as JSON, with `***` instead of each value that may be a secret.
 
-    Of a URL that is not public, only scheme and host are shown: its path may be a secret. Owners of API keys are shown
-    as numbers: an owner and its key may have been swapped. What comes from a file of secrets is not shown at all.
-    """
+    URLs that are not public are cut after the host, because the path may be a secret. Owners of API keys are shown as
+    numbers, because an owner and its key may have been swapped. Values from secret files are never shown."""
     values = settings.references.hide(settings.model_dump(mode="json"), HIDDEN)
     redacted = cast("JsonObject", _redact("", values))
     redacted["keys"] = {
@@ -75,8 +75,8 @@ def _redact(name: str, value: object) -> object:
 
 
 def _origin(text: str) -> str:
-    """Return a URL without its user, password, path and query. Other text and the path of a file are returned as they
-    are."""
+    """Return only scheme, host and port of a URL, with `…` for a path. Other text, such as the path of a file, is
+    unchanged."""
     scheme, mark, rest = text.partition("://")
     if not mark or scheme == "sqlite":
         return text
@@ -85,23 +85,24 @@ def _origin(text: str) -> str:
 
 
 class Scrubber:
-    """Removal of known secrets, and of text in the form of a secret."""
+    """Filter that removes secrets from text: known ones, and all text that has the form of a secret."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         words = sorted({each for each in secrets if len(each) >= _SHORTEST}, key=len, reverse=True)
         self._words = words
-        """Secrets, the longest first: a shorter one may be a part of it."""
+        """Secrets to remove, the longest first, because a shorter one may be a part of a longer one."""
 
     @classmethod
     def of(cls, settings: Settings | None, file: Path | None, *others: str) -> "Scrubber":
-        """Return the scrubber for the secrets of the settings, for all values that `${VAR}` and `${file:…}` have in
-        their file, and for other secrets. The settings are None if they have errors, and the file is None without
-        one."""
+        """Create a filter for the secrets in the settings, the values of all `${VAR}` and `${file:…}` in the file, and
+        `others`.
+
+        `settings` is None if they have errors, and `file` is None if there is no file."""
         references = () if settings is None else settings.references.secrets
         return cls((*_secrets_of(settings), *references, *_filled_values(file), *others))
 
     def clean(self, text: str) -> str:
-        """Return the text with `***` instead of secrets."""
+        """Return the text with `***` instead of each secret."""
         for word in self._words:
             text = text.replace(word, HIDDEN)
         for pattern in _PATTERNS:

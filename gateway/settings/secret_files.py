@@ -1,4 +1,6 @@
-"""Values in files: `${file:…}` and `BABELGATE_…_FILE`. Docker, Kubernetes and systemd provide secrets in this way."""
+"""Settings whose values are in files, by `${file:…}` or a variable `BABELGATE_…_FILE`.
+
+Docker, Kubernetes and systemd provide secrets as files."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -8,16 +10,18 @@ from typing import Final
 _PREFIX: Final = "BABELGATE_"
 _SUFFIX: Final = "_FILE"
 _LARGEST: Final = 2**20
-"""Maximum size of a file, in bytes. Chosen: a key set of an issuer has at most some KiB."""
+"""Maximum size of a secret file, in bytes. Chosen: a key set of an issuer has at most some KiB."""
 
 
 class SecretFileError(Exception):
-    """A file that cannot be read. The message names the file and the reason, and never its content."""
+    """Error for a secret file that cannot be read. The message has its path and the reason, and never its content."""
 
 
 def locate(name: str) -> Path:
-    """Return the path of a file. A relative path starts from the folder of systemd's credentials. Raises
-    SecretFileError."""
+    """Return the path of a secret file. Raises SecretFileError for an empty path, and for a relative one without that
+    folder.
+
+    A relative path starts from the folder `CREDENTIALS_DIRECTORY`, which systemd sets."""
     path = Path(name)
     if path.is_absolute():
         return path
@@ -33,7 +37,8 @@ def locate(name: str) -> Path:
 
 
 def read_secret(name: str) -> str:
-    """Return the content of a file without one newline at its end. Raises SecretFileError."""
+    """Return the content of a secret file, without one newline at its end. Raises SecretFileError if the file cannot be
+    read, is too large or is not UTF-8."""
     path = locate(name)
     try:
         with path.open("rb") as file:
@@ -51,10 +56,10 @@ def read_secret(name: str) -> str:
 
 
 def file_variables(keys: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the variables such as BABELGATE_KEYS_FILE: the name, the name of the variable that it sets, and the path.
+    """Yield all variables such as `BABELGATE_KEYS_FILE`: its name, the variable that the file sets (`BABELGATE_KEYS`),
+    and its path.
 
-    `keys` are the top-level keys of the settings.
-    """
+    `keys` are the top-level keys of the settings."""
     for name, path in os.environ.items():
         upper = name.upper()
         if not (upper.startswith(_PREFIX) and upper.endswith(_SUFFIX)):
@@ -65,8 +70,9 @@ def file_variables(keys: Collection[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def read_variables(keys: Collection[str]) -> Mapping[str, str]:
-    """Return the values of the variables that files set, by the lower-case name of the variable. Raises
-    SecretFileError."""
+    """Return the contents of the files of all `file_variables`, by variable in lower case, such as `babelgate_keys`.
+
+    Raises SecretFileError if a file cannot be read, or the variable that it sets is set directly, too."""
     values: dict[str, str] = {}
     for name, target, path in file_variables(keys):
         if any(each.upper() == target for each in os.environ):

@@ -17,7 +17,7 @@ def _path_of_key(value: object) -> object:
 
 
 class SigningSettings(SettingsSection):
-    """Signatures of the gateway's agent cards (A2A 1.0)."""
+    """Signing of the agent cards that the gateway serves (A2A 1.0)."""
 
     keys: Annotated[
         tuple[Annotated[Path, BeforeValidator(_path_of_key)], ...], NoDecode, BeforeValidator(parse_list)
@@ -41,7 +41,7 @@ def _read_off(value: object) -> object:
 
 
 class CardSettings(SettingsSection):
-    """Verification of the agent card of a server (A2A 1.0)."""
+    """Verification of the agent card that an agent's server serves (A2A 1.0)."""
 
     verify: Annotated[Literal["off", "audit", "require"], BeforeValidator(_read_off)] = "off"
     """Treatment of a card that none of `keys` has signed: `off` does not check, `audit` uses it, with a warning in the
@@ -52,7 +52,7 @@ class CardSettings(SettingsSection):
 
     @property
     def is_checked(self) -> bool:
-        """True if cards are verified."""
+        """True if the gateway verifies the card."""
         return self.verify != "off"
 
     @model_validator(mode="after")

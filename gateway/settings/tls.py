@@ -11,33 +11,36 @@ from pydantic import Field, PrivateAttr, model_validator
 from babelgate.gateway.settings.fields import SettingsSection, Strings
 
 MTLS: Final = "mtls"
-"""Name that replaces an issuer: a caller with a client certificate is `user:mtls:NAME`, its owner `mtls:NAME`."""
+"""Name that is used instead of an issuer's for a caller with a client certificate: `user:mtls:NAME` in rules of access,
+and the owner `mtls:NAME`."""
 
 
 class CertificateFiles(SettingsSection):
-    """Section whose values are paths of files. A relative path starts from the working directory."""
+    """Section of settings whose values are paths of certificate and key files. Relative paths start from the working
+    directory."""
 
     _digests: Mapping[str, bytes] = PrivateAttr(default_factory=dict[str, bytes])
 
     @property
     def paths(self) -> Mapping[str, Path]:
-        """Paths of the files, by the names of their keys."""
+        """Paths of the files that are set, by the names of their settings, such as `cert`."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in values.items() if isinstance(value, Path)}
 
     @property
     def digests(self) -> Mapping[str, bytes]:
-        """Digests of the files when the settings were read, by the names of their keys. A file that could not be read
-        is like an empty one."""
+        """SHA-256 of the files when the settings were read, by the names of their settings. A file that could not be
+        read counts as empty."""
         return self._digests
 
     def note_files(self) -> None:
-        """Read the files, and keep their digests. So settings with another content are not equal."""
+        """Compute the digests of the files as they are now. Settings whose files have different contents are then
+        unequal."""
         self._digests = {name: digest_file(path) for name, path in self.paths.items()}
 
 
 def digest_file(path: Path) -> bytes:
-    """Return a digest of a file. A file that cannot be read is like an empty one."""
+    """Return the SHA-256 of a file's content. A file that cannot be read counts as empty."""
     content = b""
     with suppress(OSError):
         content = path.read_bytes()
@@ -62,7 +65,7 @@ class TlsSettings(CertificateFiles):
 
     @property
     def has_client_certificates(self) -> bool:
-        """True if callers can have certificates."""
+        """True if callers may have, or must have, a client certificate."""
         return self.client != "none"
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Setting of traces: its value, and the packages that it needs."""
+"""Type of the setting `telemetry.traces`, which checks that the packages for traces are installed."""
 
 from importlib.util import find_spec
 from typing import Annotated, Final, Literal
@@ -12,7 +12,8 @@ _HINT: Final = (
 
 
 def _check_installed(value: str | None) -> str | None:
-    """Return the value. Raises ValueError if traces are on (it is not None) and their packages are not installed."""
+    """Return the value of the setting unchanged. Raises ValueError if it is set and the OpenTelemetry SDK is not
+    installed."""
     if value is not None and not _is_installed():
         raise ValueError(_HINT)
     return value

@@ -1,4 +1,6 @@
-"""Copy of the administration in memory, which follows the database: this gateway's own changes, and those of others."""
+"""In-memory copy of the API keys and agents that operators manage.
+
+It follows the database: changes by this gateway, and changes by other gateways on the same database."""
 
 import asyncio
 import logging
@@ -15,18 +17,21 @@ from babelgate.gateway.storage.notices import ADMINISTRATION, Remote
 log = logging.getLogger("babelgate.admin")
 
 _CHECK_INTERVAL: Final = 10.0
-"""Seconds between two checks for changes whose notice was lost. Chosen: as for the listener."""
+"""Seconds between two reads of the administration's revision, in case a notice of another gateway was lost. Chosen: the
+interval in which the database's listener yields without a notice."""
 
-Listener = Callable[[Administration], None]
-"""Function that applies the administration."""
+ApplyAdministration = Callable[[Administration], None]
+"""Function that applies a new administration to a part of the gateway, such as the verifier of API keys."""
 
 
 class AdministeredState:
-    """The administration as this gateway knows it."""
+    """In-memory copy of the administration (API keys, agents and disabled agents) on this gateway.
+
+    Its listeners are called whenever this gateway or another one has changed the database."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._listeners: list[Listener] = []
+        self._listeners: list[ApplyAdministration] = []
         self._tasks = Tasks()
         self._changed = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -35,13 +40,15 @@ class AdministeredState:
         if journal.is_shared:
             journal.add_listener(self._handle_remotes)
 
-    def add_listener(self, listener: Listener) -> None:
-        """Call a function with each later administration, and with the current one now."""
+    def add_listener(self, listener: ApplyAdministration) -> None:
+        """Add a function, and call it now with the current administration, and later with each new one."""
         self._listeners.append(listener)
         self._apply(listener)
 
     async def start(self) -> None:
-        """Read the administration, and follow its changes. Raises the faults of the journal."""
+        """Read the administration, and on a shared database start a task that follows the changes of other gateways.
+
+        Raises shutting_down, and unavailable if the database cannot be reached."""
         await self.refresh()
         if self._journal.is_shared:
             self._tasks.spawn(self._follow(), "administration")
@@ -50,7 +57,10 @@ class AdministeredState:
         await self._tasks.stop(seconds)
 
     async def refresh(self) -> None:
-        """Read the administration again if it has changed, and apply it. Raises the faults of the journal."""
+        """Compare the revision in the database with the copy. If it differs, read the administration and call the
+        listeners.
+
+        Raises shutting_down, and unavailable if the database cannot be reached."""
         async with self._lock:
             if await self._journal.query(read_revision) == self.current.revision:
                 return
@@ -58,7 +68,7 @@ class AdministeredState:
             for listener in self._listeners:
                 self._apply(listener)
 
-    def _apply(self, listener: Listener) -> None:
+    def _apply(self, listener: ApplyAdministration) -> None:
         try:
             listener(self.current)
         except Exception as error:  # the failure of one must not keep the others from applying it

@@ -1,9 +1,8 @@
 """Administration in the database: API keys, agents and disabled agents. Each command writes its audit record.
 
 A command raises before it changes anything. It takes the lock of the audit log first, so that no other node changes the
-administration between its reads and its commit. It counts up the revision of the administration. So the other gateways
-on the database find out that they must read it again, also if they miss the notice.
-"""
+administration between its reads and its commit. It increments the administration's revision, a counter in the table
+`meta`. Other gateways on the database compare this counter, so they notice a change even if they miss its notice."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -20,39 +19,41 @@ from babelgate.gateway.storage.tables import AgentRow, ApiKeyRow, DisabledAgentR
 from babelgate.gateway.storage.transaction import Transaction, read_meta, write_meta
 
 Running = Literal["drain", "cancel"]
-"""Treatment of the running runs of an agent that is disabled."""
+"""Treatment of an agent's active runs when it is disabled: they may finish (`drain`), or are cancelled (`cancel`)."""
 
 _KEY, _AGENT, _DISABLED = table_of(ApiKeyRow), table_of(AgentRow), table_of(DisabledAgentRow)
 _REVISION: Final = "administration"
-"""Name in `meta` of the administration's change counter."""
+"""Key in the table `meta` of the counter that each change of the administration increments."""
 _MAX_KEYS: Final = 10_000
-"""Maximum number of keys that are not revoked. Chosen: every node holds all of them in memory, 5 MB."""
+"""Maximum number of keys that are not revoked, of all owners. Chosen: every node holds all of them in memory, 5 MB."""
 _MAX_AGENTS: Final = 1000
-"""Maximum number of agents. Chosen."""
+"""Maximum number of agents that the administration API has created. Chosen."""
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key. Times are in microseconds since 1970. The key itself is not stored."""
+    """One API key as a row stores it: a digest of its secret, its owner and its rights.
+
+    Times are in microseconds since 1970. The secret itself is not stored."""
 
     key_id: str
     owner: str
     groups: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     digest: str
-    """SHA-256 digest of the key, in hex digits."""
+    """SHA-256 digest of the key's secret, in hex digits."""
     created_at: int
     created_by: str
-    """Subject of the caller that created it."""
+    """Subject of the caller that created the key."""
     expires_at: int | None = None
     revoked_at: int | None = None
     last_used_at: int | None = None
     previous_digest: str | None = None
     previous_until: int | None = None
-    """Time until which the key before the last rotation is accepted."""
+    """Time until which the secret before the last rotation (`previous_digest`) is still accepted. None if it is not."""
 
 
 class StoredAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent of the administration API."""
+    """An agent that an operator has created through the administration API, with its settings."""
 
     name: str
     spec: JsonObject
@@ -73,7 +74,10 @@ class DisabledAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Administration(msgspec.Struct, frozen=True, kw_only=True):
-    """API keys, agents and disabled agents, for all nodes."""
+    """Content of the administration, the same for all nodes that share the database: API keys, agents and disabled
+    agents.
+
+    Operators set it through the administration API."""
 
     revision: int = 0
     keys: tuple[StoredKey, ...] = ()
@@ -86,12 +90,12 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_revision(connection: Connection) -> int:
-    """Return the number of changes of the administration."""
+    """Return the revision of the administration: the number of its changes so far."""
     return int(read_meta(connection, _REVISION) or 0)
 
 
 def read_administration(connection: Connection) -> Administration:
-    """Return the administration, without revoked keys."""
+    """Read all agents, all disabled agents and all keys that are not revoked."""
     keys = connection.execute(select(_KEY).where(_KEY.c.revoked_at.is_(None)).order_by(_KEY.c.key_id)).mappings()
     agents = connection.execute(select(_AGENT).order_by(_AGENT.c.name)).mappings()
     disabled = connection.execute(select(_DISABLED).order_by(_DISABLED.c.name)).mappings()
@@ -104,13 +108,14 @@ def read_administration(connection: Connection) -> Administration:
 
 
 def read_keys(connection: Connection, limit: int, after: str = "") -> list[StoredKey]:
-    """Return up to `limit` keys after an id, with revoked ones, in order of their ids."""
+    """Return one page of all keys, including revoked ones: up to `limit` with an id above `after`, in order of their
+    ids."""
     selected = select(_KEY).where(_KEY.c.key_id > after).order_by(_KEY.c.key_id).limit(limit)
     return list(map(_key_of, connection.execute(selected).mappings()))
 
 
 def read_key(connection: Connection, key_id: str) -> StoredKey:
-    """Return a key, also a revoked one. Raises not_found."""
+    """Return the key with an id, even if it is revoked. Raises not_found."""
     row = connection.execute(select(_KEY).where(_KEY.c.key_id == key_id)).mappings().first()
     if row is None:
         raise FaultError(FaultCode.NOT_FOUND, f"There is no API key {key_id[:100]!r}. GET /admin/keys lists them.")
@@ -130,7 +135,7 @@ def _agent_of(row: Any) -> StoredAgent:
 
 
 def create_key(tx: Transaction, key: StoredKey, origin: ActOrigin) -> StoredKey:
-    """Store a new key. Raises queue_full if there are too many."""
+    """Insert a new key. Raises queue_full if there are already `_MAX_KEYS` keys that are not revoked."""
     lock_audit(tx)
     counted = select(func.count()).select_from(_KEY).where(_KEY.c.revoked_at.is_(None))
     if tx.connection.execute(counted).scalar_one() >= _MAX_KEYS:
@@ -143,10 +148,9 @@ def create_key(tx: Transaction, key: StoredKey, origin: ActOrigin) -> StoredKey:
 
 
 def rotate_key(tx: Transaction, key_id: str, new_digest: str, grace: int, origin: ActOrigin) -> StoredKey:
-    """Replace the secret of a key. The secret before stays valid for `grace` microseconds.
+    """Replace the secret of a key. The previous secret stays valid for `grace` microseconds.
 
-    Raises not_found, and conflict if the key is revoked or has expired.
-    """
+    Raises not_found, and conflict if the key is revoked or has expired."""
     lock_audit(tx)
     key = _need_valid(tx, key_id)
     changed = msgspec.structs.replace(
@@ -162,7 +166,8 @@ def rotate_key(tx: Transaction, key_id: str, new_digest: str, grace: int, origin
 
 
 def revoke_key(tx: Transaction, key_id: str, origin: ActOrigin) -> StoredKey:
-    """End the validity of a key. Does nothing if it is revoked already. Raises not_found."""
+    """End the validity of a key, and return the key with its time of revocation. A revoked key is unchanged. Raises
+    not_found."""
     lock_audit(tx)
     key = read_key(tx.connection, key_id)
     if key.revoked_at is not None:
@@ -175,7 +180,9 @@ def revoke_key(tx: Transaction, key_id: str, origin: ActOrigin) -> StoredKey:
 
 
 def note_use(tx: Transaction, key_id: str, at: int) -> None:
-    """Store the time at which a key was used. It is no change of the administration: no node needs to read it."""
+    """Store the time at which a key was last used, in microseconds since 1970.
+
+    The administration's revision stays the same, because no other node needs to read this time."""
     later = _KEY.c.last_used_at.is_(None) | (_KEY.c.last_used_at < at)
     tx.touched += 1
     tx.connection.execute(update(_KEY).where(_KEY.c.key_id == key_id, later).values(last_used_at=at))
@@ -203,7 +210,7 @@ def _note_key(tx: Transaction, action: str, before: StoredKey | None, after: Sto
 
 
 def disable_agent(tx: Transaction, disabled: DisabledAgent, origin: ActOrigin) -> None:
-    """Disable an agent, or change how it is disabled."""
+    """Disable an agent. If it is already disabled, replace the reason and the treatment of its active runs."""
     lock_audit(tx)
     before = _find(tx, _DISABLED, disabled.name)
     tx.connection.execute(delete(_DISABLED).where(_DISABLED.c.name == disabled.name))
@@ -221,7 +228,7 @@ def disable_agent(tx: Transaction, disabled: DisabledAgent, origin: ActOrigin) -
 
 
 def enable_agent(tx: Transaction, name: str, origin: ActOrigin) -> bool:
-    """Enable an agent. Return False if it was not disabled."""
+    """Remove the mark with which an operator disabled an agent. Return False if the agent was not disabled."""
     lock_audit(tx)
     before = _find(tx, _DISABLED, name)
     if before is None:
@@ -238,10 +245,11 @@ def enable_agent(tx: Transaction, name: str, origin: ActOrigin) -> bool:
 def put_agent(
     tx: Transaction, name: str, spec: JsonObject, subject: str, origin: ActOrigin, *, expected: Sequence[int] | None
 ) -> StoredAgent:
-    """Create an agent, or replace it. `expected` are the revisions that it may have; 0 means that it must not exist.
+    """Create an agent, or replace its settings (`spec`). `subject` is the operator.
 
-    Raises conflict with the reason `revision` if it has another one, and queue_full if there are too many.
-    """
+    `expected` lists acceptable current revisions, from the request's If-Match: 0 means that the agent must not exist,
+    and -1 any existing revision. None skips the check. Raises conflict with the reason `revision` if none matches, and
+    queue_full if there are already `_MAX_AGENTS` agents."""
     lock_audit(tx)
     row = _find(tx, _AGENT, name)
     before = None if row is None else _agent_of(row)
@@ -262,8 +270,9 @@ def put_agent(
 
 
 def delete_agent(tx: Transaction, name: str, origin: ActOrigin, *, expected: Sequence[int] | None) -> None:
-    """Delete an agent. `expected` are the revisions of which it must have one; None accepts any. Raises not_found, and
-    conflict with the reason `revision`."""
+    """Delete an agent of the administration API. `expected` lists acceptable current revisions, as in `put_agent`.
+
+    Raises not_found, and conflict with the reason `revision` if the agent has another revision."""
     lock_audit(tx)
     row = _find(tx, _AGENT, name)
     if row is None:
@@ -305,7 +314,8 @@ def _digest(value: msgspec.Struct | None) -> str:
 
 
 def _note_change(tx: Transaction, act: Act) -> None:
-    """Record an act in the audit log, count up the revision, and announce the change."""
+    """Record an act in the audit log, increment the administration's revision, and notify the other nodes after the
+    commit."""
     record_act(tx, act)
     write_meta(tx.connection, _REVISION, str(read_revision(tx.connection) + 1))
     tx.announce_administration()

@@ -1,8 +1,7 @@
-"""Tokens for agents to which users have agreed, encrypted, and the questions that wait for their agreement.
+"""Encrypted storage of the access tokens with which users let agents act for them, and of open requests for consent.
 
-A token is bound to its user, its agent and its purpose: the provider and the server. In another row, or after a change
-of the settings, it cannot be decrypted.
-"""
+A token is bound to its user, its agent and its purpose, which names the provider and the server. After a change of that
+provider or server in the settings, or in the row of another user or agent, it cannot be decrypted."""
 
 import hashlib
 import logging
@@ -32,19 +31,20 @@ _NONCE: Final = 12
 
 
 class Sealer:
-    """Encryption with a key from the settings: AES-256-GCM."""
+    """Authenticated encryption of stored tokens: AES-256-GCM with a key that is derived from the settings."""
 
     def __init__(self, key: str) -> None:
         derive = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"babelgate agent tokens")
         self._cipher = AESGCM(derive.derive(key.encode()))
 
     def seal(self, content: bytes, context: str) -> bytes:
-        """Return a content encrypted for a context."""
+        """Return `content` encrypted. Only `open` with the same `context` can decrypt the result."""
         nonce = secrets.token_bytes(_NONCE)
         return nonce + self._cipher.encrypt(nonce, content, context.encode())
 
     def open(self, sealed: bytes, context: str) -> bytes | None:
-        """Return a content decrypted. Return None if it has another key or another context, or was changed."""
+        """Return the content that `seal` has encrypted. Return None if `seal` used another key or context, or `sealed`
+        was changed."""
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context.encode())
         except (InvalidTag, ValueError):
@@ -52,47 +52,53 @@ class Sealer:
 
 
 class GrantedTokens(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens to which a user has agreed."""
+    """Access token, and refresh token if any, that a provider issued after a user's consent."""
 
     access_token: str
     refresh_token: str | None = None
     expires_at: float | None = None
-    """Time at which the access token expires, in seconds since 1970, UTC. None if that is not known."""
+    """Time at which the access token expires, in seconds since 1970, UTC. None if the provider did not state it."""
 
     def __repr__(self) -> str:
         return f"GrantedTokens(expires_at={self.expires_at})"
 
 
 class Consent(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that waits for a user's agreement."""
+    """An open request for a user's consent to an agent: the question of a task, and the login that would answer it."""
 
     state: str
-    """SHA-256 digest of the parameter `state`, in hex digits."""
+    """SHA-256 digest, in hex digits, of the OAuth parameter `state` of the login."""
     owner: str
     subject: str
     agent: str
     task_id: str
     interrupt_id: str
     expires_at: int
-    """Time in microseconds since 1970, UTC."""
+    """Time at which the request expires, in microseconds since 1970, UTC."""
 
 
 def digest_state(state: str) -> str:
-    """Return the digest by which a consent is found. The parameter itself is not stored here."""
+    """Return the SHA-256 digest of an OAuth parameter `state`, in hex digits. It is the key of a stored `Consent`.
+
+    The parameter itself is not stored, so a reader of the database cannot complete a login."""
     return hashlib.sha256(state.encode()).hexdigest()
 
 
 class AgentTokenStore:
-    """Stored tokens of all users for all agents (`babelgate.gateway.run_caller.TokenShelf`)."""
+    """Database of the tokens of all users for all agents. Implements `babelgate.gateway.run_caller.TokenShelf`.
+
+    It also stores the open requests for consent."""
 
     def __init__(self, journal: Journal, key: Callable[[], str | None]) -> None:
-        """Create the store. `key` returns the key of the current settings, or None if they have none."""
+        """Create the store. `key` returns the current encryption key of the settings, or None if no key is set."""
         self._journal = journal
         self._key = key
         self._sealer: tuple[str, Sealer] | None = None
 
     async def read(self, subject: str, agent: str, purpose: str) -> GrantedTokens | None:
-        """Return the tokens of a user for an agent, or None if there are none that can be used."""
+        """Return the tokens of a user for an agent.
+
+        Return None if none are stored, if the settings have no key, or if the stored ones cannot be decrypted."""
         sealer = self._current_sealer()
         body = None if sealer is None else await self._journal.query(_read_token, subject, agent)
         if sealer is None or body is None:
@@ -103,7 +109,8 @@ class AgentTokenStore:
         return None if content is None else msgspec.json.decode(content, type=GrantedTokens)
 
     async def write(self, subject: str, agent: str, purpose: str, tokens: GrantedTokens) -> None:
-        """Store the tokens of a user for an agent. They replace earlier ones."""
+        """Store the tokens of a user for an agent, encrypted. They replace earlier ones. Without a key, store
+        nothing."""
         sealer = self._current_sealer()
         if sealer is not None:
             body = sealer.seal(msgspec.json.encode(tokens), _context(subject, agent, purpose))
@@ -114,7 +121,9 @@ class AgentTokenStore:
         await self._journal.write(_delete_token, subject, agent)
 
     async def note_exchange(self, subject: str, owner: str, agent: str, error: str = "") -> None:
-        """Record an exchange of the caller's token in the audit log. `error` is empty for a success."""
+        """Record in the audit log that the gateway exchanged a caller's token for one of the agent.
+
+        `error` is the reason of a failure; empty for a success."""
         target = ActTarget("agent", agent, agent=agent)
         origin = ActOrigin(subject=subject, owner=owner)
         outcome = "error" if error else "allow"
@@ -133,27 +142,31 @@ class AgentTokenStore:
     # Questions
 
     async def add(self, consent: Consent) -> None:
-        """Store a question."""
+        """Store an open request for consent."""
         await self._journal.write(_add, consent)
 
     async def find(self, state: str) -> Consent | None:
-        """Return the question of a parameter `state`, or None."""
+        """Return the open request for consent whose login has this OAuth parameter `state`, or None."""
         return await self._journal.query(_find, digest_state(state))
 
     async def take(self, consent: Consent, action: str) -> Consent | None:
-        """Remove a question, and record the `action` in the audit log: `consent.grant`, `consent.decline` or
-        `consent.expire`. Return None if another call has removed it."""
+        """Remove a request for consent, record the `action` in the audit log, and return the request.
+
+        The action is `consent.grant`, `consent.decline` or `consent.expire`. Return None if another call has already
+        removed the request, so only one call acts on it."""
         origin = ActOrigin(subject=consent.subject, owner=consent.owner)
         target = ActTarget("task", consent.task_id, agent=consent.agent, owner=consent.owner)
         act = Act(action=action, target=target, origin=origin)
         return consent if await self._journal.write_audited(act, _take, consent.state) else None
 
     async def list_expired(self, now: int) -> Sequence[Consent]:
-        """Return questions that have expired at a time in microseconds."""
+        """Return up to 100 requests for consent that had expired at `now`, in microseconds since 1970, the oldest
+        first."""
         return await self._journal.query(_list_expired, now)
 
     async def next_expiry(self) -> int | None:
-        """Return the time at which the next question expires, in microseconds, or None if there is none."""
+        """Return the time at which the next request for consent expires, in microseconds since 1970, or None if there
+        are no requests."""
         return await self._journal.query(_next_expiry)
 
 

@@ -30,12 +30,13 @@ _ROW, _VERSION = table_of(AssistantRow), table_of(AssistantVersionRow)
 
 class AssistantStore:
     def __init__(self, journal: Journal, clock: Clock, limits: Callable[[], Limits]) -> None:
-        """Create a store over a journal. `limits` returns the current limits."""
+        """Create a store over a journal. `limits` returns the current limits of the settings."""
         self._journal = journal
         self._clock = clock
         self._limits = limits
         self._owners: set[str] = set()
-        """Owners that have assistants. For other owners, `get` needs no query, unless gateways share the database."""
+        """Owners that may have assistants. For all other owners `get` answers without a query, unless gateways share
+        the database."""
 
     async def start(self) -> None:
         self._owners = await self._journal.query(_owners)
@@ -195,9 +196,9 @@ def _get_version(connection: Connection, owner: str, assistant_id: str, version:
 # Lists
 
 _Match = tuple[Any, str, int]
-"""Sort key, id, and size of the body in bytes."""
+"""One result of a search: the value to sort by, the assistant's id, and the size of its stored body in bytes."""
 _DEFAULT_SIZE: Final = 1000
-"""Assumed size of an assistant that every owner has, in bytes. Chosen: it is in memory and has no stored body."""
+"""Assumed size, in bytes, of a default assistant in a list. Chosen: it has no stored body to measure."""
 
 
 def _search(connection: Connection, owner: str, query: AssistantQuery) -> list[tuple[str, int]]:

@@ -1,12 +1,11 @@
-"""Audit log: one row per act that changed the gateway, or that it refused. Rows are never changed.
+"""Audit log: one row per change of the gateway, and one per refused call. Rows are never changed.
 
-The row is written in the transaction of the act, so neither exists without the other. Each row contains a hash of
-itself and of the row before it. `verify` finds a row that was changed, inserted or removed later. It cannot find the
-removal of the newest rows, so keep the last hash in another place.
+The row of a change is written in the same transaction as the change, so neither exists without the other. Each row
+contains the hash of the previous row, and a hash over its content. `ChainVerifier` finds a row that was changed,
+inserted or removed later. It cannot find the removal of the newest rows, so keep the last hash in another place.
 
-Old rows are pruned from the beginning. The pruning writes a row with the number and the hash of the last pruned row.
-So the first row that is left continues a chain whose end is known.
-"""
+Old rows are pruned from the beginning. The pruning writes a row with the number and the hash of the last pruned row. So
+the oldest remaining row can still be checked against its predecessor."""
 
 import hashlib
 from collections.abc import Sequence
@@ -23,16 +22,17 @@ from babelgate.gateway.storage.transaction import Transaction
 Outcome = Literal["allow", "deny", "error"]
 
 PRUNED: Final = "audit.prune"
-"""Action of the row that a pruning writes."""
+"""Action of the record that a deletion of old records writes."""
 _AUDIT: Final = table_of(AuditRow)
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtext('babelgate audit'), hashtext(current_schema()))")
-"""Lock that lets one node at a time extend the chain, until its transaction ends."""
+"""Statement for the advisory lock that lets one node at a time append records, until its transaction ends."""
 _PAGE: Final = 1000
 """Number of rows that one query reads or deletes. Chosen: a transaction of a few milliseconds."""
 _PRUNED_TOGETHER: Final = 86_400_000_000
-"""Time that the oldest record is kept longer than it must be, in microseconds, so that there is one pruning a day."""
+"""Time for which old records are collected before they are deleted together, in microseconds: one day, so that there is
+at most one deletion, and one record of it, a day."""
 _MAX_TEXT: Final = 1000
-"""Maximum length of a text in a row, in characters. Chosen: a caller chooses some of them."""
+"""Maximum length of each text column of a record, in characters; the rest is cut. Chosen: callers supply some texts."""
 _FIELDS: Final = (
     "seq",
     "at",
@@ -61,10 +61,10 @@ _FIELDS: Final = (
 
 
 class ActTarget(msgspec.Struct, frozen=True):
-    """Object of an act."""
+    """Object of an act: the key, agent, thread or setting that was changed or protected."""
 
     kind: str
-    """Such as `key`, `agent`, `thread` or `settings`."""
+    """Kind of the object, such as `key`, `agent`, `thread` or `settings`."""
     target_id: str = ""
     agent: str = ""
     """Name of the agent that the act concerned."""
@@ -72,53 +72,54 @@ class ActTarget(msgspec.Struct, frozen=True):
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """One act, as its author describes it for the audit log."""
+    """One act to record in the audit log: an action, its target and its outcome."""
 
     action: str
-    """Such as `key.create`."""
+    """Name of the action, such as `key.create`."""
     target: ActTarget
     outcome: Outcome = "allow"
     reason: str = ""
     count: int = 1
-    """Number of equal acts that the record represents."""
+    """Number of equal acts that this record summarizes."""
     before: str = ""
-    """Digest of the target before the act (`digest`). Empty if it did not exist."""
+    """Digest of the target's content before the act, as `digest` computes it. Empty if the target did not exist."""
     after: str = ""
     origin: ActOrigin | None = None
-    """Request that caused the act. None means the request that is being handled, or the gateway itself."""
+    """Request that caused the act. None until `with_origin` sets it; a record without it names no caller."""
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Condition for records of the audit log. None matches all."""
+    """Conditions of a search in the audit log. A member that is None matches all records."""
 
     action: str | None = None
-    """An action, or the beginning of one that ends with a dot: `key.` matches `key.create`."""
+    """Name of an action, or a prefix that ends with a dot: `key.` matches `key.create`."""
     subject: str | None = None
     kind: str | None = None
     target: str | None = None
     agent: str | None = None
     outcome: str | None = None
     since: int | None = None
-    """Time of the oldest record, in microseconds since 1970."""
+    """Inclusive lower bound of a record's time, in microseconds since 1970."""
     until: int | None = None
-    """Time before which a record must be, in microseconds since 1970."""
+    """Exclusive upper bound of a record's time, in microseconds since 1970."""
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of verifying the whole chain."""
+    """Result of verifying the hashes of all records of the audit log."""
 
     records: int
     first: int | None
-    """Number of the first record. None if there is none."""
+    """Number of the oldest record. None if the log is empty."""
     last: int | None
     head: str
-    """Hash of the last record. Keep it in another place to detect the removal of the newest records."""
+    """Hash of the newest verified record. Keep it in another place to detect a later removal of the newest records."""
     problem: str | None = None
-    """Description of the first record that does not match. None if all match."""
+    """Description of the first record that does not match its hash or its predecessor. None if all match."""
 
 
 def digest(value: object) -> str:
-    """Return the digest of a value for a record. The value must contain no secret."""
+    """Return the SHA-256 of a value's JSON in hex digits, for `Act.before` and `Act.after`. The value must contain no
+    secret."""
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
 
 
@@ -129,10 +130,10 @@ def lock_audit(tx: Transaction) -> None:
 
 
 def record_act(tx: Transaction, act: Act) -> int:
-    """Append an act to the audit log, in the transaction of the act. Return the number of the record.
+    """Append an act to the audit log in the current transaction. Return the number of the record.
 
-    The origin of a command that runs on the writer's thread must be in the act: call `with_origin` on the event loop.
-    """
+    Commands run on the writer's thread, where the current request is unknown. So the act must already name its origin:
+    call `with_origin` on the event loop."""
     connection = tx.connection
     lock_audit(tx)
     last = connection.execute(select(_AUDIT.c.seq, _AUDIT.c.hash).order_by(_AUDIT.c.seq.desc()).limit(1)).first()
@@ -168,23 +169,23 @@ def record_act(tx: Transaction, act: Act) -> int:
 
 
 def deletion(kind: str, target_id: str, owner: str) -> Act:
-    """Return the act of a caller that deletes something of an owner."""
+    """Return the act `<kind>.delete` for an object of an owner, such as `thread.delete`."""
     return Act(action=f"{kind}.delete", target=ActTarget(kind, target_id, owner=owner))
 
 
 def with_origin(act: Act) -> Act:
-    """Return an act with the request that is being handled as its origin. Called on the event loop."""
+    """Return the act with the current request as its origin, unless it already has one. Called on the event loop."""
     return act if act.origin is not None else msgspec.structs.replace(act, origin=current_origin())
 
 
 def record_all(tx: Transaction, acts: Sequence[Act]) -> None:
-    """Append acts without a transaction, such as refused calls."""
+    """Append acts that change no data, such as refused calls. A command of the writer."""
     for act in acts:
         record_act(tx, act)
 
 
 def _storable(value: str) -> str:
-    """Return a text without what a database cannot store: NUL and lone surrogates."""
+    """Return a text that both databases can store: cut to `_MAX_TEXT`, without NUL and lone surrogates."""
     return value[:_MAX_TEXT].replace("\0", "").encode("utf-8", "replace").decode()
 
 
@@ -198,8 +199,9 @@ def _hash(row: Any) -> str:
 def read_records(
     connection: Connection, where: AuditFilter, limit: int, before: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return up to `limit` records, the newest first. `before` = only records with a smaller number; None = from the
-    newest on."""
+    """Return up to `limit` records that match the filter, the newest first.
+
+    With `before`, return only records with a smaller number: the next page after the record with that number."""
     selected = select(_AUDIT).order_by(_AUDIT.c.seq.desc()).limit(limit)
     if before is not None:
         selected = selected.where(_AUDIT.c.seq < before)
@@ -219,20 +221,20 @@ def read_records(
 
 
 def read_page_of_chain(connection: Connection, after: int) -> list[dict[str, Any]]:
-    """Return the records after a number, in order. An empty list is the end."""
+    """Return up to `_PAGE` records with a number above `after`, in order. The list is empty at the end of the log."""
     selected = select(_AUDIT).where(_AUDIT.c.seq > after).order_by(_AUDIT.c.seq).limit(_PAGE)
     return [dict(row) for row in connection.execute(selected).mappings()]
 
 
 class ChainVerifier:
-    """Verification of the chain, one page after the other."""
+    """Incremental check of the audit log: `add` takes its pages in order, and `finish` returns the result."""
 
     def __init__(self) -> None:
         self._records = 0
         self._first: dict[str, Any] | None = None
         self._last: dict[str, Any] | None = None
         self._pruned: dict[str, Any] | None = None
-        """Newest record of a pruning."""
+        """Newest record that documents a deletion of old records (`PRUNED`). None if none was added yet."""
         self._problem: str | None = None
 
     @property
@@ -241,7 +243,7 @@ class ChainVerifier:
         return 0 if self._last is None else self._last["seq"]
 
     def add(self, records: Sequence[dict[str, Any]]) -> bool:
-        """Verify the next records. Return False at the first one that does not match."""
+        """Verify the next records. Return False at the first one that does not match its hash or its predecessor."""
         for row in records:
             last = self._last
             if row["hash"] != _hash(row):
@@ -260,7 +262,8 @@ class ChainVerifier:
         return True
 
     def finish(self) -> Verification:
-        """Return the result."""
+        """Return the result, after checking that a documented deletion explains why records before the first one are
+        missing."""
         first, last, problem = self._first, self._last, self._problem
         if problem is None and first is not None and first["seq"] > 1:
             # The record of the last pruning names the last pruned record and its hash.
@@ -280,10 +283,10 @@ class ChainVerifier:
 
 
 def prune_records(tx: Transaction, until: int) -> bool:
-    """Delete the oldest records that are older than `until`, and record it. Return True if there may be more.
+    """Delete up to `_PAGE` of the oldest records, and record this deletion. Return True if there may be more to delete.
 
-    `until` is in microseconds since 1970. The newest record is kept.
-    """
+    Only records before `until`, in microseconds since 1970, are deleted, and never the newest one. Nothing happens
+    until the oldest record is a day older than `until`."""
     connection = tx.connection
     lock_audit(tx)
     selected = select(_AUDIT.c.seq, _AUDIT.c.at, _AUDIT.c.hash).order_by(_AUDIT.c.seq).limit(_PAGE + 1)

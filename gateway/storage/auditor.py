@@ -1,9 +1,8 @@
-"""Audit of acts without a transaction: refused calls, and failed logins."""
+"""Audit of acts that happen outside of a transaction: refused calls, failed logins, reloads of the settings."""
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -19,46 +18,48 @@ from babelgate.gateway.storage.journal import Journal
 log = logging.getLogger("babelgate.admin")
 
 _MINUTE: Final = 60.0
-"""Seconds for which equal acts are counted before they are recorded."""
+"""Seconds for which equal acts are counted before one record with their number is written. Chosen."""
 _MAX_COUNTED: Final = 1000
-"""Maximum number of different acts that are counted at a time. The rest is counted together. Chosen: 1 MB."""
+"""Maximum number of different acts that are counted at a time. Further ones share one count per action. Chosen: 1
+MB."""
 
 
 class Auditor:
-    """Receiver of refusals. This one ignores them."""
+    """Interface for reports of refused calls, failed logins and reloads. This base class ignores them."""
 
     async def stop(self, seconds: float = STOPPING) -> None:
-        """Record what is not recorded yet."""
+        """Write the counted acts to the audit log within `seconds`."""
 
     def note_denial(self, operation: Operation, agent: str, reason: str) -> None:
-        """Note that the policy refused a call of the current request."""
+        """Report that the access policy refused a call of the current request."""
 
     def note_failed_login(self, reason: str) -> None:
-        """Note that the credential of the current request was refused, or that it has none."""
+        """Report that the current request has no credential, or an invalid one."""
 
     def note_card(self, agent: str, reason: str, is_refused: bool) -> None:
-        """Note that the card of an agent's server was not verified. If it is not refused, it is used."""
+        """Report that the signature of an agent's A2A card could not be verified, and whether the card was refused or
+        used."""
 
     def note_reload(self, applied: Sequence[str], mistakes: Sequence[str]) -> None:
-        """Note that the configuration was read again. `applied` are the keys of changed settings, and `mistakes` the
-        errors because of which nothing was applied."""
+        """Report that the configuration was read again.
+
+        `applied` are the keys of the changed settings. `mistakes` are error texts: if there are any, nothing was
+        applied."""
 
 
 NO_AUDITOR: Final = Auditor()
 
 
 class CountingAuditor(Auditor):
-    """Auditor that records each kind of refusal once per minute, with a count.
+    """Auditor that counts equal refusals for a minute, and then writes one record with their number.
 
-    So a caller that is refused in a loop does not fill the database.
-    """
+    So a caller that is refused in a loop does not fill the database."""
 
-    def __init__(self, journal: Journal, clock: Callable[[], float] = time.monotonic) -> None:
-        """Create the auditor. `clock` is a steady clock, in seconds."""
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._clock = clock
         self._counts: dict[Act, int] = {}
-        """Counted acts, without what differs between equal requests."""
+        """Number of occurrences of each act since the last record, with the act's request id and trace id left
+        empty."""
         self._tasks = Tasks()
 
     def note_denial(self, operation: Operation, agent: str, reason: str) -> None:
@@ -91,7 +92,7 @@ class CountingAuditor(Auditor):
         await self.record_now()
 
     async def record_now(self) -> None:
-        """Record what was counted up to now."""
+        """Write one record for each act that was counted since the last call, and reset the counts."""
         counts, self._counts = self._counts, {}
         acts = [msgspec.structs.replace(act, count=count) for act, count in counts.items()]
         if acts:
@@ -105,10 +106,11 @@ class CountingAuditor(Auditor):
             log.warning("acts not recorded in the audit log count=%d error=%s", count, error)
 
     async def stop(self, seconds: float = STOPPING) -> None:
-        """Record what was counted up to now."""
+        """Write the counted acts to the audit log within `seconds`."""
         await self._tasks.stop(seconds)
 
 
 def _origin() -> ActOrigin:
-    """Return the origin of the current request, without the ids that differ between equal requests."""
+    """Return the origin of the current request with an empty request id and trace id, so that equal requests count as
+    one."""
     return msgspec.structs.replace(current_origin(), request_id="", trace_id="")

@@ -1,4 +1,4 @@
-"""Choice of the store for the bytes of files: a folder, or S3."""
+"""Choice of the store for the bytes of files: a folder of this machine, or an S3 bucket."""
 
 from pathlib import Path
 
@@ -7,7 +7,10 @@ from babelgate.gateway.storage.blobs import Blobs, FolderBlobs
 
 
 def open_blobs(artifacts: str | None, folder: Path, limit: int) -> Blobs:
-    """Open the store of the setting `artifacts`: `s3://bucket/prefix`, or None for the folder. Raises invalid."""
+    """Open the store that the setting `artifacts` names: `s3://bucket/prefix`, or None for `folder`.
+
+    `limit` is the maximum size of one file in bytes. Raises invalid if the URL is wrong or the extra `babelgate[s3]` is
+    not installed."""
     if artifacts is None:
         return FolderBlobs(folder, limit)
     try:

@@ -1,4 +1,4 @@
-"""Rows that say which threads name which stored files. A file without a row can be deleted."""
+"""Rows that record which threads refer to which stored files. A file without such a row may be deleted."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def use_blobs(tx: Transaction, state: ThreadState, messages: Sequence[Message]) 
 
 
 def use_blob(tx: Transaction, state: ThreadState, part: FilePart) -> None:
-    """Record that the thread names a stored file. The file stays readable and is not swept while a thread names it."""
+    """Record that the thread refers to the stored file of `part`. The sweep deletes no file that a thread refers to."""
     uses = table_of(BlobUseRow)
     existing = select(uses.c.blob).where(uses.c.thread_pk == state.pk, uses.c.blob == part.blob)
     if tx.connection.execute(existing).first() is None:

@@ -25,7 +25,7 @@ from babelgate.gateway.storage.permission import make_folder, make_private
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 PIECE: Final = 256 * 1024
-"""Bytes that one read returns at most."""
+"""Maximum number of bytes of one piece that `Blobs.pieces` yields. Chosen."""
 
 
 class Blobs(ABC):
@@ -35,9 +35,9 @@ class Blobs(ABC):
         self.limit = limit
         """Maximum size of one file, in bytes."""
         self._held: WeakValueDictionary[str, FilePart] = WeakValueDictionary()
-        """Parts with their bytes, by hash, while a reader uses them: all readers of a run share one copy."""
+        """Loaded file parts by hash, as long as a reader uses them, so that all readers of one file share its bytes."""
         self._reading: dict[str, asyncio.Future[bytes]] = {}
-        """Reads in progress, by hash."""
+        """Reads in progress, by the hash of the file, so that concurrent calls share one read."""
 
     @property
     def folders(self) -> Sequence[Path]:
@@ -45,7 +45,8 @@ class Blobs(ABC):
         return ()
 
     def secure(self) -> None:
-        """Make existing files private to the user of the gateway. Earlier releases let other users read them."""
+        """Restrict the permissions of existing files to the gateway's user. Earlier releases let other users read
+        them."""
         return
 
     async def find_failure(self) -> str | None:
@@ -57,9 +58,8 @@ class Blobs(ABC):
     def put(self, data: bytes) -> str:
         """Store bytes and return their hash.
 
-        They are durable when this returns, because the event that names them is appended afterwards. Raises too_large
-        above the limit, and unavailable if the store fails.
-        """
+        The bytes are durable when this returns, because the event that refers to them is committed afterwards. Raises
+        too_large above the limit, and unavailable if the store fails."""
         blob = self._hash(data)
         self.put_file(BytesIO(data), blob)
         return blob
@@ -82,11 +82,10 @@ class Blobs(ABC):
 
     @abstractmethod
     def sweep(self, used: set[str], older_than: float) -> int:
-        """Remove the files that are not in `used` and were written before `older_than`, and return their number.
+        """Delete the files that are not in `used` and were written before `older_than`. Return their number.
 
-        `older_than` is in seconds since 1970. Younger files are kept: an event that names them may not be committed
-        yet. Raises unavailable if the store fails.
-        """
+        `older_than` is in seconds since 1970. Younger files are kept: an event that refers to them may not be committed
+        yet. Raises unavailable if the store fails."""
 
     # Called in the event loop
 
@@ -116,11 +115,11 @@ class Blobs(ABC):
         return await asyncio.to_thread(self.get, blob)
 
     async def keep(self, part: Part) -> Part:
-        """Return the part in the form that a log holds: its bytes are in the store, and it carries only their hash.
+        """Return the part in the form in which a log stores it: the bytes of a file are in the store, the part has
+        their hash.
 
-        Raises not_found if it names a file that is not stored, too_large above the limit, and unavailable if the store
-        fails.
-        """
+        Parts without bytes or hash are unchanged. Raises not_found if the part refers to a file that is not stored,
+        too_large above the limit, and unavailable if the store fails."""
         if not isinstance(part, FilePart) or (part.inline is None and part.blob is None):
             return part
         if part.inline is None:
@@ -140,8 +139,10 @@ class Blobs(ABC):
         return tuple(stored)
 
     async def load(self, part: FilePart, limit: int | None = None) -> FilePart:
-        """Return the part with its bytes in `inline`. Return it unchanged if it has no stored file, or a size above
-        `limit`."""
+        """Return the file part with its bytes in `inline`.
+
+        Return it unchanged if it refers to no stored file, or if its size is above `limit` (None: no limit). Raises the
+        same faults as `get`."""
         if part.blob is None or part.inline is not None or (limit is not None and (part.size or 0) > limit):
             return part
         held = self._held.get(part.blob)
@@ -159,7 +160,7 @@ class Blobs(ABC):
 
 
 def check_hash(blob: str) -> str:
-    """Return `blob`. Raises not_found if it does not have the form of a hash."""
+    """Return `blob` if it has the form of a SHA-256 in hex digits. Raises not_found otherwise."""
     if not is_hash(blob):
         raise no_such_file()
     return blob
@@ -174,13 +175,15 @@ def no_such_file() -> FaultError:
 
 
 class FolderBlobs(Blobs):
-    """A folder of files, each named by its SHA-256."""
+    """Blob store in a folder of this machine. Each file is named by its SHA-256, in a subfolder of the first two
+    digits."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         super().__init__(limit)
         self.folder = folder
         self._sweeping = threading.Lock()
-        """Guard against a sweep that reads the age of a file, and removes the file after it was renewed."""
+        """Lock that keeps a renewal from falling between the sweep's check of a file's age and its removal of the
+        file."""
 
     @property
     def folders(self) -> Sequence[Path]:
@@ -190,7 +193,7 @@ class FolderBlobs(Blobs):
         make_private([self.folder])
 
     def path(self, blob: str) -> Path:
-        """Return the path of a file, stored or not. Raises not_found if `blob` does not have the form of a hash."""
+        """Return the path for the file with this hash, stored or not. Raises not_found if `blob` is not a hash."""
         return self.folder / check_hash(blob)[:2] / blob
 
     def put_file(self, file: IO[bytes], blob: str) -> None:

@@ -1,4 +1,4 @@
-"""Commands of operators and of the gateway on budgets, in the writer's transaction."""
+"""Commands of the writer that change budgets: an operator raises one, and the gateway deletes old amounts."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,9 @@ from babelgate.gateway.storage.transaction import Transaction
 
 
 def raise_budget(tx: Transaction, name: str, key: SpendKey, extra: Extra, now: int, origin: ActOrigin) -> Spend:
-    """Raise a budget in one scope, record it in the audit log, and return what is used."""
+    """Add `extra` to a budget in the scope and period of `key`, and record it in the audit log. Return the updated row.
+
+    `name` is the budget's name in the settings, and `now` is in microseconds since 1970."""
     lock_audit(tx)
     before = spend.read_spend(tx.connection, [key]).get(key, Spend(key=key))
     after = spend.raise_spend(tx.connection, key, extra, now)
@@ -28,7 +30,8 @@ def raise_budget(tx: Transaction, name: str, key: SpendKey, extra: Extra, now: i
 
 
 def prune(tx: Transaction, before: int, active: Sequence[str], active_before: int) -> int:
-    """Delete old amounts, as `babelgate.gateway.storage.spend.prune_spend` does, and return their number."""
+    """Delete amounts of past periods, as `babelgate.gateway.storage.spend.prune_spend` does, and return their
+    number."""
     tx.touched += 1
     return spend.prune_spend(tx.connection, before, active, active_before)
 

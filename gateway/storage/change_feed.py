@@ -1,13 +1,12 @@
-"""Hints about changed runs, threads, agents and jobs, for pages that show lists.
+"""Hints about changed runs, threads, agents and jobs, so that pages of the console with lists know what to read again.
 
-A hint says what to read again, and nothing else. So hints may be merged, and a stream holds few of them, however much
-changes. A hint without an id says that several things have changed: readers read all of them again. Without streams, a
-commit costs one comparison.
+A hint names a changed object and carries no data. So equal hints can be merged, and a stream holds few of them however
+much changes. A hint without an id means that several objects have changed: the reader reads its whole list again.
+Without streams, a commit costs one comparison.
 
-Commits of other gateways are known by the key of their thread only. Their rows are read from the database, all together
-a few times a second, and only while there are streams. If the feed cannot find out what has changed, it sends hints
-without an id.
-"""
+Notices of commits by other gateways contain only the database key of the thread. The feed reads the rows of such
+threads together, a few times a second, and only while there are streams. If it cannot find out what has changed, it
+sends hints without an id."""
 
 import asyncio
 from collections import OrderedDict
@@ -29,41 +28,47 @@ from babelgate.gateway.storage.tables import LIVE, RunRow, ThreadRow
 Kind = Literal["run", "thread", "agent", "job"]
 
 PAUSE: Final = 0.25
-"""Minimum seconds from one hint of a stream to the next, and from one read of the rows of others to the next."""
+"""Minimum seconds between two hints of one stream, and between two reads of threads that other gateways have changed.
+Chosen."""
 _MAX_PENDING: Final = 16
-"""Maximum number of hints per stream that are not sent. Beyond it, those of one kind become one without an id."""
+"""Maximum number of unsent hints per stream. A further hint is merged with all pending ones of its kind into one
+without an id. Chosen."""
 MAX_REMOTE: Final = 10_000
-"""Maximum number of threads that others have changed and that were not read yet. Chosen: 1 MB."""
+"""Maximum number of threads changed by other gateways that wait to be read. Chosen: 1 MB."""
 _READ_AT_ONCE: Final = 200
-"""Maximum number of threads that one query reads. Chosen."""
+"""Maximum number of threads changed by other gateways that one query reads. Chosen."""
 RUNS_OF_THREAD: Final = 4
-"""Number of the newest runs of a thread that are compared. If others have created more since the last read, the owner
-gets a hint about several runs. Chosen: a thread rarely has more runs in one `PAUSE`."""
+"""Number of the newest runs per thread that a read compares with the read before. If other gateways have created more
+runs in between, the owner gets a hint without an id. Chosen: a thread rarely has more runs in one `PAUSE`."""
 _LIVE_AT_ONCE: Final = 1000
-"""Maximum number of older runs of the threads of one read that have not ended. Chosen: only queues have more."""
+"""Maximum number of active runs that one query reads in addition to the newest of each thread. Chosen: only queues have
+more."""
 _MAX_SEEN: Final = 1000
-"""Maximum number of threads and runs of others whose last status is remembered. Tokens change no status."""
+"""Maximum number of threads and runs whose last known status is kept. Chosen.
+
+Other gateways send a notice for each commit of tokens, too. A status that is unchanged causes no hint."""
 
 _THREAD, _RUN = table_of(ThreadRow), table_of(RunRow)
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """Hint that something has changed."""
+    """Hint that one run, thread, agent or job has changed, or several of them."""
 
     kind: Kind
     id: str | None
-    """Id of the run, thread or job, or name of the agent. None means several."""
+    """Id of the run, thread or job, or name of the agent. None if several objects of this kind have changed."""
     status: str | None
-    """New status of a run or job, or of a thread that another gateway has changed."""
+    """New status of a run or job, or of a thread that another gateway has changed. None if not known."""
     agent: str | None
-    """Name of the agent. None if several agents may be concerned."""
+    """Name of the agent of the run or thread. None if it is not known, or if several agents are concerned."""
     at: int
     """Time of the change, in microseconds since 1970, UTC."""
 
 
 class HintStream:
-    """Stream of hints for one reader, about the runs and threads of one owner or of all owners. It is a context
-    manager, and receives hints while it is entered."""
+    """Pending hints for one reader, about the runs and threads of one owner or of all owners.
+
+    The stream is a context manager: it receives hints only inside its `with` block."""
 
     __slots__ = ("_is_closed", "_is_wanted", "_pending", "_streams", "_waiter", "is_operator", "owner")
 
@@ -76,13 +81,15 @@ class HintStream:
         is_operator: bool,
         is_closed: bool,
     ) -> None:
-        """Create a stream of the feed with these open streams. `is_wanted` selects hints that have an id."""
+        """Create a stream that adds itself to `streams`, the open streams of the feed, when it is entered.
+
+        `is_wanted` filters hints that have an id. None accepts all."""
         self._streams = streams
         self._is_wanted = is_wanted
         self.owner = owner
-        """Owner of the rows; None for all owners."""
+        """Owner whose runs and threads the hints are about. None for all owners."""
         self.is_operator = is_operator
-        """True if the reader may see jobs."""
+        """True if the reader is an operator, who also receives hints about jobs."""
         self._pending: dict[tuple[Kind, str | None], Hint] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._is_closed = is_closed
@@ -95,7 +102,7 @@ class HintStream:
         self._streams.discard(self)
 
     def add(self, hint: Hint) -> None:
-        """Add a hint. It replaces an earlier one for the same thing."""
+        """Add a hint. It replaces a pending one with the same kind and id."""
         if hint.id is not None and self._is_wanted is not None and not self._is_wanted(hint):
             return
         key = (hint.kind, hint.id)
@@ -133,7 +140,7 @@ class HintStream:
             await self._wait(seconds)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Wait for a hint or the end."""
+        """Wait until a hint is added or the stream is closed, at most `seconds` (None: without a limit)."""
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await asyncio.wait((self._waiter,), timeout=seconds)
@@ -142,34 +149,40 @@ class HintStream:
 
 
 class ChangeFeed:
-    """Source of hints. Used only on the event loop."""
+    """Source of hints: it turns the commits of this and of other gateways into hints for the open streams.
+
+    It is used only on the event loop."""
 
     def __init__(self, read_threads: "Callable[[Sequence[int]], Awaitable[list[RemoteThread]]]", clock: Clock) -> None:
-        """Create a feed without streams. `read_threads` returns the result of `read_remote_threads`, or raises
+        """Create a feed without streams.
+
+        `read_threads` takes keys of threads and calls `read_remote_threads` on a reader thread. It may raise
         FaultError."""
         self._read_threads = read_threads
         self._clock = clock
         self._streams: set[HintStream] = set()
         self._is_closed = False
         self._remote: dict[int, bool] = {}
-        """Keys of threads that others have changed, each with True if any of its runs may have been removed."""
+        """Database keys of threads that other gateways have changed and that are not read yet. The value is True if a
+        run of the thread may have been removed."""
         self._has_missed = False
-        """True if other gateways may have changed runs and threads that are not in `_remote`."""
+        """True if notices were lost or dropped, so that other gateways may have changed threads that are not in
+        `_remote`."""
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._failures = Failures("the hints about changes")
         self._seen: OrderedDict[tuple[str, Kind, str], str] = OrderedDict()
-        """Last status of threads and runs of others, by owner, kind and id."""
+        """Last known status of threads and runs that other gateways have changed, by owner, kind and id."""
 
     @property
     def has_streams(self) -> bool:
-        """True if hints have a reader."""
+        """True if at least one reader has an open stream."""
         return bool(self._streams)
 
     def open(
         self, owner: str | None, is_wanted: Callable[[Hint], bool] | None = None, *, is_operator: bool = False
     ) -> HintStream:
-        """Return the stream of an owner's hints, or of all owners' hints if it is None. It ends when the gateway
+        """Return a new stream of hints for one owner, or for all owners if `owner` is None. It ends when the gateway
         stops."""
         self._seen.clear()  # while there were no streams, changes were not noted
         return HintStream(self._streams, owner, is_wanted, is_operator=is_operator, is_closed=self._is_closed)
@@ -192,7 +205,7 @@ class ChangeFeed:
     # Changes of this gateway
 
     def note_rows(self, changes: Iterable[RowChange]) -> None:
-        """Report the rows that a commit has written."""
+        """Add hints for the threads, tasks and runs that a commit of this gateway has written."""
         now = self._clock.now()
         for change in changes:
             match change.value:
@@ -211,17 +224,17 @@ class ChangeFeed:
                     pass
 
     def note_erased(self, owner: str, thread_id: str) -> None:
-        """Report an erased thread."""
+        """Add a hint with the status `erased` for a thread."""
         self._add(owner, Hint("thread", thread_id, "erased", None, self._clock.now()))
 
     def note_agent(self, name: str | None) -> None:
-        """Report a change of an agent, or of several if it is None."""
+        """Add a hint for a changed agent to all streams. If the name is None, several agents have changed."""
         hint = Hint("agent", name, None, name, self._clock.now())
         for stream in self._streams:
             stream.add(hint)
 
     def note_job(self, job_id: str, status: str) -> None:
-        """Report a change of a job to operators."""
+        """Add a hint for a changed job to the streams of operators."""
         hint = Hint("job", job_id, status, None, self._clock.now())
         for stream in self._streams:
             if stream.is_operator:
@@ -230,7 +243,8 @@ class ChangeFeed:
     # Changes of other gateways
 
     def note_remotes(self, remotes: Iterable[Remote]) -> None:
-        """Report the commits of other gateways. Their rows are read a little later."""
+        """Receive notices of commits by other gateways, and schedule a read of the changed threads in `PAUSE`
+        seconds."""
         if not self._streams or self._is_closed:
             return
         for remote in remotes:
@@ -239,7 +253,7 @@ class ChangeFeed:
         self._read_later()
 
     def note_missed(self) -> None:
-        """Report that notices of other gateways may have been lost."""
+        """Receive the report that notices of other gateways may be lost, and schedule hints without an id."""
         if self._streams and not self._is_closed:
             self._has_missed = True
             self._read_later()
@@ -258,7 +272,7 @@ class ChangeFeed:
         self._tasks.spawn(self._read_remote(), "hints about changes of other gateways")
 
     async def _read_remote(self) -> None:
-        """Read some threads that others have changed, and report what is new."""
+        """Read up to `_READ_AT_ONCE` threads that other gateways have changed, and add hints for each new status."""
         keys = {key: self._remote.pop(key) for key in list(self._remote)[:_READ_AT_ONCE]}
         try:
             threads = await self._read_threads(list(keys)) if keys else []
@@ -279,7 +293,7 @@ class ChangeFeed:
         self._read_later()
 
     def _note_several(self) -> None:
-        """Report that runs and threads of any owner may have changed."""
+        """Add hints without an id for runs and threads to all streams."""
         self._has_missed = False
         self._seen.clear()
         now = self._clock.now()
@@ -288,7 +302,9 @@ class ChangeFeed:
             stream.add(Hint("thread", None, None, None, now))
 
     def _note_thread(self, thread: "RemoteThread", *, is_rewritten: bool) -> None:
-        """Report what has changed of a thread since it was read before."""
+        """Add hints for a thread of another gateway, if its status or that of a run differs from the read before.
+
+        With `is_rewritten`, a run may have been removed: add a hint for all runs of the owner."""
         owner, now = thread.owner, self._clock.now()
         newest = thread.runs[:RUNS_OF_THREAD]
         is_known = len(newest) < RUNS_OF_THREAD or any((owner, "run", run.run_id) in self._seen for run in newest)
@@ -303,7 +319,7 @@ class ChangeFeed:
             self._add(owner, Hint("thread", thread.thread_id, thread.status, agent, now))
 
     def _is_new(self, owner: str, kind: Kind, row_id: str, status: str) -> bool:
-        """Remember the status of a row. Return False if it was known."""
+        """Remember the status of a thread or run. Return False if it is the status that was remembered before."""
         key = (owner, kind, row_id)
         if self._seen.get(key) == status:
             return False
@@ -311,13 +327,13 @@ class ChangeFeed:
         return True
 
     def _forget_seen(self, owner: str, thread_id: str, run_id: str = "") -> None:
-        """Drop the status of rows that this gateway has changed since."""
+        """Drop the remembered status of a thread and a run that this gateway has changed."""
         self._seen.pop((owner, "thread", thread_id), None)
         self._seen.pop((owner, "run", run_id), None)
 
 
 class RemoteRun(msgspec.Struct, frozen=True):
-    """Run that another gateway may have changed."""
+    """Id, status and agent of a run in a thread that another gateway has changed."""
 
     run_id: str
     status: str
@@ -325,18 +341,20 @@ class RemoteRun(msgspec.Struct, frozen=True):
 
 
 class RemoteThread(msgspec.Struct, frozen=True):
-    """Thread that another gateway has changed."""
+    """Status of a thread that another gateway has changed, and of some of its runs."""
 
     pk: int
     owner: str
     thread_id: str
     status: str
     runs: list[RemoteRun]
-    """The newest `RUNS_OF_THREAD` runs, the newest first, and older ones that have not ended."""
+    """The newest `RUNS_OF_THREAD` runs, and all older ones that have not ended, the newest first."""
 
 
 def read_remote_threads(connection: Connection, keys: Sequence[int]) -> list[RemoteThread]:
-    """Return the threads with these keys that exist, on a shared database."""
+    """Return the status of the threads with these database keys, and of their newest and active runs.
+
+    Erased threads are left out. Only for PostgreSQL, which alone can be shared."""
     columns = (_THREAD.c.pk, _THREAD.c.owner, _THREAD.c.thread_id, _THREAD.c.status)
     found_threads = connection.execute(select(*columns).where(_THREAD.c.pk.in_(keys)))
     threads = {row.pk: RemoteThread(row.pk, row.owner, row.thread_id, row.status, []) for row in found_threads}

@@ -23,10 +23,9 @@ _WRITE: Final = table_of(CheckpointWriteRow)
 _CHANNELS: Final = msgspec.json.Decoder(dict[str, str])
 _OF_CHECKPOINT: Final = ("owner", "thread_id", "ns", "checkpoint_id")
 _SINCE_SNAPSHOT: Final = b"counters_since_delta_snapshot"
-"""Key in the metadata of a checkpoint of langgraph 1.2 with a `DeltaChannel`.
+"""Name that identifies the metadata of a langgraph 1.2 checkpoint with a `DeltaChannel`.
 
-The value of such a channel is computed from the writes of earlier checkpoints.
-"""
+The value of such a channel is computed from the writes of earlier checkpoints, so these must be kept."""
 _OF_CHANNEL: Final = tuple(
     _VALUE.c[name] == bindparam(f"b_{short}")
     for name, short in (("owner", "owner"), ("thread_id", "thread"), ("ns", "ns"), ("channel", "channel"))
@@ -43,7 +42,7 @@ _CHAIN: Final = select(
         )
     )
 )
-"""Query for a channel value, followed by the chain of values that it is a difference to."""
+"""Query for the stored value of a channel. If that is a difference, the rows after it are the values it is based on."""
 
 
 @runtime_checkable
@@ -62,8 +61,8 @@ class Attached(Protocol):
 class PendingWrite:
     task_id: str
     idx: int
-    """Index of the write in its task. A later write with the same negative index replaces the earlier one; with any
-    other index, the first write is kept."""
+    """Index of the write in its task. Writes with a negative index are replaced by a later write of that index; of all
+    others, the first is kept."""
     task_path: str
     channel: str
     form: str
@@ -72,12 +71,14 @@ class PendingWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelValue:
-    """Value of one channel, stored with the checkpoint that changed it."""
+    """Value of one channel of a graph, whole or as a difference, stored with the checkpoint that changed the
+    channel."""
 
     channel: str
     checkpoint_id: str
     base_id: str | None
-    """Checkpoint whose value this one is a difference to. None if this value is complete."""
+    """Id of the checkpoint to whose value of this channel the body is a difference. None if the body is the whole
+    value."""
     form: str
     body: bytes
 
@@ -91,10 +92,11 @@ class StoredCheckpoint:
     form: str
     body: bytes
     channels: Mapping[str, str] | None = None
-    """Id of the checkpoint that a channel's value was stored with, by channel. None if the values are in the body."""
+    """Id of the checkpoint that last changed a channel and has its value, by channel. None if all values are in the
+    body."""
     values: Sequence[ChannelValue] = ()
-    """Channel values. When written, the new ones; when read, all of them, each followed by the values that it is a
-    difference to."""
+    """Values of the channels. A checkpoint to be written has only the changed ones. One that was read has all, and each
+    difference is followed by the values that it is based on."""
     writes: Sequence[PendingWrite] = ()
     """Pending writes, in the order in which the next step applies them."""
 
@@ -102,7 +104,8 @@ class StoredCheckpoint:
 def find(
     connection: Connection, owner: str, thread_id: str, ns: str, checkpoint_id: str | None = None
 ) -> StoredCheckpoint | None:
-    """Return one checkpoint of a namespace, or the newest if no id is given. Return None if it does not exist."""
+    """Return a checkpoint of a namespace: the one with `checkpoint_id`, or the newest if that is None. Return None if
+    there is none."""
     checkpoints = page(connection, owner, thread_id, ns, checkpoint_id=checkpoint_id, limit=1)
     return checkpoints[0] if checkpoints else None
 
@@ -117,8 +120,10 @@ def page(
     before: str | None = None,
     limit: int,
 ) -> list[StoredCheckpoint]:
-    """Return up to `limit` checkpoints of a namespace, newest first. `ns` = None selects all namespaces.
-    `checkpoint_id` selects one checkpoint, and `before` those older than this id, unless they are None."""
+    """Return up to `limit` checkpoints of a thread, the newest first.
+
+    Each of `ns`, `checkpoint_id` and `before` is a condition unless it is None: the namespace, the id, and an id that
+    is newer than all results."""
     table = _CHECKPOINT
     wanted = select(table).where(table.c.owner == owner, table.c.thread_id == thread_id)
     if ns is not None:
@@ -167,7 +172,7 @@ def _read_values(connection: Connection, row: Row[Any]) -> list[ChannelValue]:
 
 
 def put(connection: Connection, owner: str, thread_id: str, checkpoint: StoredCheckpoint) -> None:
-    """Store a checkpoint and its new channel values. Its pending writes are stored by `put_writes`."""
+    """Store a checkpoint and the channel values that it changed. `put_writes` stores its pending writes."""
     key = {"owner": owner, "thread_id": thread_id, "ns": checkpoint.ns, "checkpoint_id": checkpoint.checkpoint_id}
     for table in (_CHECKPOINT, _VALUE):
         connection.execute(delete(table).where(*(table.c[name] == value for name, value in key.items())))

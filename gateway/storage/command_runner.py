@@ -1,4 +1,4 @@
-"""Execution of single commands inside the transaction of their group."""
+"""Execution of one queued command inside the transaction that it shares with others."""
 
 import logging
 from typing import Any, cast
@@ -17,27 +17,31 @@ from babelgate.gateway.storage.writer_link import is_unstorable
 log = logging.getLogger("babelgate.journal")
 
 Outcome = tuple[Any, BaseException | None]
-"""Return value and error of one command."""
+"""Return value of one command, and its error or None."""
 
 
 class Spoiled(Exception):
-    """Raised for a command that failed after it had changed something, so its transaction must be rolled back. The
-    cause is the error of the command."""
+    """Error of a transaction in which a command failed after it had changed something, so that it must be rolled back.
+
+    `__cause__` is the error of the command."""
 
 
 class CommandRunner:
-    """Runner of commands in a transaction. It separates the failures of commands from those of the database."""
+    """Executor of queued commands in one transaction.
+
+    It returns an error of a command as its outcome. It raises an error of the database, which concerns the whole
+    transaction."""
 
     def __init__(self, database: Database, tx: Transaction) -> None:
-        """Run commands in `tx`."""
+        """Create a runner that executes all commands in `tx`."""
         self._database = database
         self._tx = tx
 
     def run(self, write: QueuedCommand) -> Outcome:
-        """Run a command without a savepoint, and return its result or fault.
+        """Run a command without a savepoint, and return its result, or the fault that it raised before it changed
+        anything.
 
-        Nearly all commands succeed, or fail before they change anything. Raises Spoiled for the others.
-        """
+        Raises Spoiled if it failed after a change, and the error of SQLAlchemy or the driver if the database failed."""
         touched = self._tx.touched
         try:
             return write.run(self._tx), None
@@ -51,7 +55,10 @@ class CommandRunner:
             raise Spoiled from error
 
     def run_in_savepoint(self, connection: Connection, write: QueuedCommand) -> Outcome:
-        """Run a command in a savepoint, and return its result or fault. A failure removes only its own changes."""
+        """Run a command in a savepoint, and return its result or fault. A failure rolls back only the changes of this
+        command.
+
+        Raises the error of SQLAlchemy or the driver if the database failed."""
         tx = self._tx
         tx.seal()
         published, changed = len(tx.published), len(tx.changed)
@@ -71,7 +78,9 @@ class CommandRunner:
         return result, None
 
     def run_or_raise_stale(self, write: QueuedCommand) -> Outcome:
-        """Run a command. Raises Stale if it failed because another gateway has changed a thread that it read."""
+        """Run a command on a shared database like `run`.
+
+        Raises Stale if the command failed because another gateway has changed a thread that it read."""
         try:
             return self.run(write)
         except Spoiled as spoiled:
@@ -89,7 +98,8 @@ class CommandRunner:
         return is_unstorable(self._database, error)
 
     def fault_of(self, error: Exception) -> FaultError:
-        """Return the fault that the caller of one failed command receives."""
+        """Convert the error of one failed command into the fault that its caller receives. Unexpected errors are
+        logged."""
         if isinstance(error, FaultError):
             return error
         if isinstance(error, IntegrityError):

@@ -1,4 +1,4 @@
-"""Rows of crons: the next due time of each, and its body."""
+"""Table of crons: each row has the time at which the cron is next due, and the cron as its body."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -28,7 +28,8 @@ def _its(owner: str, cron_id: str) -> Any:
 
 
 def create_cron(tx: Transaction, owner: str, cron: Cron) -> None:
-    """Insert a cron. Raises not_found if its thread does not exist, and queue_full if the owner has too many crons."""
+    """Insert a cron. Raises not_found if its thread does not exist, and queue_full if the owner has `_MAX_CRONS`
+    crons."""
     if cron.thread_id is not None:
         tx.need_thread(owner, cron.thread_id)
     counted = select(func.count()).select_from(_CRON).where(_CRON.c.owner == owner)
@@ -39,7 +40,7 @@ def create_cron(tx: Transaction, owner: str, cron: Cron) -> None:
 
 
 def write_cron(tx: Transaction, owner: str, cron: Cron) -> None:
-    """Replace a cron."""
+    """Replace the stored cron that has the same id. Does nothing if there is none."""
     row = {"next_run": cron.next_run, "body": encode_snapshot(cron)}
     tx.connection.execute(update(_CRON).where(_its(owner, cron.cron_id)), row)
 
@@ -50,17 +51,16 @@ def delete_cron(tx: Transaction, owner: str, cron_id: str) -> bool:
 
 
 def read_cron(connection: Connection, owner: str, cron_id: str, *, change: bool = False) -> Cron | None:
-    """Return a cron, or None. `change` = lock its row until the transaction ends, because the caller will change it."""
+    """Return a cron, or None if there is none. With `change`, lock its row until the end of the transaction."""
     selected = select(_CRON.c.body).where(_its(owner, cron_id))
     body = connection.execute(selected.with_for_update() if change else selected).scalar()
     return None if body is None else decode_snapshot(Cron, body)
 
 
 def due_crons(connection: Connection, now: int) -> list[tuple[str, Cron]]:
-    """Return crons that are due, each with its owner, the earliest first. At most `_DUE_LIMIT` at once.
+    """Return up to `_DUE_LIMIT` crons that are due at `now`, the earliest first, each with its owner.
 
-    `now` is in microseconds since 1970.
-    """
+    `now` is in microseconds since 1970."""
     selected = select(_CRON.c.owner, _CRON.c.body).where(_CRON.c.next_run <= now).order_by(_CRON.c.next_run)
     rows = connection.execute(selected.limit(_DUE_LIMIT))
     return [(owner, decode_snapshot(Cron, body)) for owner, body in rows]

@@ -15,32 +15,34 @@ from babelgate.gateway.storage.sqlite import Sqlite
 REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 23))
 """Schema revisions in `gateway/storage/migrations/versions`, oldest first.
 
-A new row format that the release before cannot read is a revision too, even if no table changes. An older release then
-refuses to open the database instead of misreading it.
-"""
+A row format that the previous release cannot read is a new revision too, even if no table changes. So an older release
+refuses to open the database instead of misreading it."""
 HEAD: Final = REVISIONS[-1]
 _FOLDED_DIFFERENTLY: Final = frozenset({"0001", "0002"})
-"""Revisions whose task, run and question rows this release would fold differently, so it folds them again."""
+"""Revisions in which rows of tasks, runs and questions were computed by other rules. After their migration, this
+release computes all rows from the logs again."""
 
 
 _READABLE_FROM: Final = "readable from"
-"""Name in `meta` of the oldest revision whose gateways may still use the schema, next to newer ones."""
+"""Key in the table `meta` of the oldest revision whose gateways can still work with the schema.
+
+During an upgrade of a cluster, these run next to gateways of newer revisions."""
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 VERSIONS: Final = (_MIGRATIONS / "versions",)
 _SCHEMAS: Final = {"sqlite": _MIGRATIONS / "schema.sql", "postgresql": _MIGRATIONS / "postgresql.sql"}
-"""Files with the schema of an empty database, the same that all migrations produce."""
+"""SQL files that create the tables of an empty database, by dialect. All migrations together produce the same
+tables."""
 
 
 DatabaseError = SQLAlchemyError
-"""Base class of driver errors and statement errors."""
+"""Base class of all errors of SQLAlchemy and of the database drivers."""
 
 
 class Database(Protocol):
     """Operations of the journal that differ between SQLite and PostgreSQL.
 
-    Both raise OperationalError of SQLAlchemy if the database fails, as opposed to one statement.
-    """
+    The methods of both implementations raise SQLAlchemy's OperationalError if the database or the connection fails."""
 
     @property
     def folders(self) -> Sequence[Path]:
@@ -48,40 +50,42 @@ class Database(Protocol):
         ...
 
     def acquire(self) -> None:
-        """Lock the database, before any other method is called. Raises conflict if another gateway uses it."""
+        """Take the lock on the database, before any other method is called. Raises conflict if another gateway uses
+        it."""
         ...
 
     def release(self) -> None:
-        """Release the lock."""
+        """Release the lock that `acquire` took."""
         ...
 
     def open_writer(self) -> Engine:
-        """Return a new engine for one connection that writes."""
+        """Return a new SQLAlchemy engine for the single connection that writes."""
         ...
 
     def open_readers(self, readers: int) -> Engine:
-        """Return a new engine for `readers` connections that read.
+        """Return a new SQLAlchemy engine for `readers` connections that read.
 
-        Raises conflict if they lead to another database than the writer's, and OperationalError.
-        """
+        Raises conflict if a connection pooler leads to another database than the writer's, and OperationalError."""
         ...
 
     def connect(self, writer: Engine) -> Connection:
-        """Return the only connection that writes. Raises conflict if another gateway uses the database."""
+        """Open the only connection that writes, on the engine of `open_writer`.
+
+        Raises conflict if another gateway uses the database."""
         ...
 
     def prepare_migration(self, connection: Connection, *, expands: bool) -> None:
-        """Check that the schema may be changed now.
+        """Check that the schema may be changed now. `expands` says that running gateways can continue with the new
+        schema.
 
-        Raises conflict if running gateways could not continue with the new schema. `expands` = they can.
-        """
+        Raises conflict if they cannot, and other gateways are running."""
         ...
 
     def claim(self, connection: Connection) -> None:
-        """Record this gateway as the last writer, in the first transaction on each connection that writes.
+        """Record this gateway as the writer of the database, in the first transaction on each connection that writes.
 
-        Raises conflict if another gateway has written meanwhile: the state in memory is out of date then.
-        """
+        Raises conflict if another gateway has written since this one last did: the state in memory is then out of
+        date."""
         ...
 
     def writing(self, connection: Connection) -> AbstractContextManager[None]:
@@ -89,8 +93,10 @@ class Database(Protocol):
         ...
 
     def together(self, connection: Connection) -> AbstractContextManager[Any]:
-        """Return a context manager that sends the writer's statements together, without waiting for each result. Its
-        end raises the first error, if any."""
+        """Return a context manager that pipelines the writer's statements: it sends them without waiting for each
+        result.
+
+        Leaving the context raises the first error, if any."""
         ...
 
     def reading(self, connection: Connection) -> AbstractContextManager[None]:
@@ -98,14 +104,15 @@ class Database(Protocol):
         ...
 
     def listen(self) -> AsyncGenerator[str | None]:
-        """Yield notices of other gateways from a separate connection, and None at the beginning and every ten seconds.
+        """Connect separately, and yield the notices of other gateways. Yield None after connecting and every ten
+        seconds.
 
-        Raises OperationalError if the connection is lost or the server does not answer.
-        """
+        Raises OperationalError if the connection is lost or the server does not answer."""
         ...
 
     def notify(self, connection: Connection, notices: Sequence[str]) -> None:
-        """Send notices to all listeners, each in a separate transaction. Raises OperationalError."""
+        """Send notices to the listeners of all gateways, each in a separate transaction. Raises OperationalError if the
+        database cannot be reached."""
         ...
 
     def is_lost(self, connection: Connection) -> bool:
@@ -118,29 +125,32 @@ class Database(Protocol):
         ...
 
     def settle(self, connection: Connection) -> bool:
-        """Return True if the last commit was stored. Called on a new connection, if `is_unclear`.
+        """Return True if the commit with the unknown outcome was stored. Called on a new connection while `is_unclear`.
 
-        The outcome cannot change after that: a commit that reaches the server later fails. Raises OperationalError.
-        """
+        The answer is final: a commit that reaches the server later fails. Raises OperationalError if the database
+        cannot be reached."""
         ...
 
     def leave(self, connection: Connection) -> None:
-        """Remove the rows that only this gateway needs, when its journal closes."""
+        """Delete the rows that this gateway has stored only for itself, such as the number of its last commit.
+
+        Called when the journal closes."""
         ...
 
     def abort(self, engine: Engine) -> None:
-        """Interrupt the statements that other threads are executing on connections of `engine`. They fail there."""
+        """Interrupt the statements that other threads are executing on connections of `engine`. They raise an error
+        there."""
         ...
 
     def is_unstorable(self, error: Exception) -> bool:
-        """Return True if the database or its disk failed, as opposed to the command.
+        """Return True if an error of the driver or of SQLAlchemy means that the database or its disk failed.
 
-        The same command may succeed later. `error` is an error of the driver or of SQLAlchemy.
-        """
+        The same command may then succeed later. False means that the command itself is at fault."""
         ...
 
     def is_unreadable(self, error: Exception) -> bool:
-        """Return True if the database or its disk failed during a read, as opposed to the read itself."""
+        """Return True if an error of a read means that the database or its disk failed. False: the read itself is at
+        fault."""
         ...
 
     def fault_of(self, error: Exception) -> FaultError | None:
@@ -151,31 +161,35 @@ class Database(Protocol):
         ...
 
     def is_race(self, error: Exception) -> bool:
-        """Return True if the command lost a race against another gateway. Always False for an unshared database."""
+        """Return True if a command failed because another gateway changed the same rows first. Always False on an
+        unshared database."""
         ...
 
     def make_way(self, connection: Connection, error: Exception) -> None:
-        """End sessions that block this one, after a lost race. Called outside of transactions, before a retry."""
+        """End stalled sessions of other gateways after this gateway has waited in vain for a lock.
+
+        Called after a lost race, outside of transactions, before the retry. Does nothing for other kinds of races."""
         ...
 
     def make_room(self, connection: Connection) -> None:
-        """Create the partitions that the next records need. Called periodically, in a transaction of the writer."""
+        """Create the partitions of the log table that the next records need.
+
+        Called periodically, in a transaction of the writer."""
         ...
 
     def give_back(self, connection: Connection) -> bool:
-        """Return some free space to the file system, in a transaction of the writer.
+        """Return a portion of the file's free space to the file system, in a transaction of the writer (SQLite).
 
-        Return True if there may be more.
-        """
+        Return True if there may be more."""
         ...
 
 
 def open_database(url: str, *, power: bool = False, shared: bool = False, pooler: str | None = None) -> Database:
-    """Return the database at a URL, without connecting. Raises invalid.
+    """Return the database at a URL, without connecting.
 
     `power` = survive a power failure (SQLite). `shared` = other gateways use it at the same time. `pooler` = URL of a
-    PostgreSQL connection pooler for the connections that read.
-    """
+    PostgreSQL connection pooler for the connections that read. Raises invalid for a wrong combination, or if the extra
+    for PostgreSQL is not installed."""
     if url.startswith("sqlite:"):
         if shared:
             raise FaultError(
@@ -196,18 +210,17 @@ class Prepare(Protocol):
 
 
 def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: bool = False) -> bool:
-    """Upgrade the schema to `HEAD`. Return True if the caller must fold all logs into their rows again. `prepare`, if
-    given, is called before a migration changes the schema.
+    """Upgrade the schema to `HEAD`, or create it. Return True if the caller must compute all rows from the logs again.
 
-    Alembic is imported only for a database of an earlier release: the import takes a quarter of a second and 10 MB.
+    `prepare`, if given, is called before a migration changes the schema. `shared` = gateways of other releases may use
+    the database at the same time. Alembic is imported only for a database of an earlier release: the import takes a
+    quarter of a second and 10 MB.
 
-    Migrations expand or contract. A migration with `expands = True` in its module adds only what gateways of the
-    release before ignore. They keep running and may restart, so a cluster is upgraded node by node. Before any other
-    migration, all gateways must stop. `shared` = gateways of other releases may use the database at the same time.
+    A migration with `expands = True` in its module adds only tables and columns that gateways of the previous release
+    ignore. Those keep running and may restart, so a cluster is upgraded node by node. Before any other migration, all
+    gateways must stop.
 
-    Raises:
-        FaultError: conflict, if a newer release has changed the schema in a way that this one does not know.
-    """
+    Raises conflict if a newer release has changed the schema in a way that this one does not know."""
     current = None
     tables = inspect(connection).get_table_names()
     if not tables or (connection.dialect.name == "postgresql" and "alembic_version" not in tables):
@@ -245,7 +258,8 @@ def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: b
 
 
 def _expands(config: Any, current: str) -> bool:
-    """Return True if every missing migration only expands the schema."""
+    """Return True if all migrations after the revision `current` are compatible with running gateways of that
+    revision."""
     from alembic.script import ScriptDirectory
 
     missing = ScriptDirectory.from_config(config).iterate_revisions("head", current)

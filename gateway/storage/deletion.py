@@ -1,8 +1,7 @@
 """Deletion of threads and runs.
 
-A thread is erased with everything that belongs to it. Of a run, the content is erased; its records keep their sequence
-numbers.
-"""
+A thread is erased with everything that belongs to it. A removed run leaves its records in the log, without their
+content, so that the sequence numbers have no gap."""
 
 from collections.abc import Set
 from typing import Final
@@ -60,30 +59,29 @@ from babelgate.gateway.storage.transaction import Erased, ThreadState, Transacti
 
 _SAVED: Final = beginnings("state_saved")
 _WITH_STATES: Final = _SAVED + beginnings("step_started") + beginnings("native")
-"""First bytes of stored events that may contain a change of a state."""
+"""First bytes of the stored form of events that may contain a `StateChange`."""
 _RECORDS: Final = 1000
-"""Maximum number of log records that one transaction deletes."""
+"""Maximum number of log records that one transaction deletes. Chosen: other commands wait for the transaction."""
 _BYTES: Final = 4 * 2**20
-"""Maximum size of the log records that one transaction deletes, in bytes. A larger record is deleted alone."""
+"""Maximum total size of the log records that one transaction deletes, in bytes. Chosen. A larger record is deleted
+alone."""
 
 
 def erase_thread(tx: Transaction, owner: str, thread_id: str) -> Erased:
-    """Delete the rows and the log of a thread, and leave a tombstone. Raises not_found.
+    """Delete the rows and the log of a thread, and insert a tombstone for its id. Raises not_found.
 
-    A long log is deleted later in parts (`erase_remnant`), so that other commands do not wait for it. No reader can
-    reach it meanwhile.
-    """
+    Of a long log, only the rows are deleted now, so that no reader can find it. `erase_remnant` deletes its records
+    later, in parts, so that other commands need not wait."""
     return _erase(tx, tx.need_thread(owner, thread_id))
 
 
 def erase_unchanged(
     tx: Transaction, pk: int, owner: str, thread_id: str, seq: int, *, unfinished: bool = False
 ) -> Erased | None:
-    """Erase a thread like `erase_thread`, unless it has changed. Return None if it has.
+    """Erase a thread like `erase_thread`, unless it has changed since the caller read it. Return None if it has.
 
-    It is unchanged if it has the key `pk` and `seq` is its newest record. A thread with pending or running runs is only
-    erased with `unfinished`.
-    """
+    The thread is unchanged if `pk` is its database key and `seq` the number of its newest record. With pending or
+    running runs, it is only erased if `unfinished` is set."""
     state = tx.thread(owner, thread_id)
     if state is None or state.pk != pk or state.seq != seq or (state.runs and not unfinished):
         return None
@@ -91,7 +89,7 @@ def erase_unchanged(
 
 
 def erase_remnant(tx: Transaction) -> bool:
-    """Delete a part of an erased long thread's log. Return True if there may be more."""
+    """Delete some records of a long log whose thread `erase_thread` has erased. Return True if there may be more."""
     connection, remnant, event = tx.connection, table_of(RemnantRow), table_of(EventRow)
     pk = connection.execute(select(remnant.c.thread_pk).limit(1)).scalar()
     if pk is None:
@@ -105,7 +103,9 @@ def erase_remnant(tx: Transaction) -> bool:
 
 
 def _part_of_log(connection: Connection, pk: int) -> int | None:
-    """Return the sequence number of the last record to delete in one transaction, or None if the log is empty."""
+    """Return the number of the last record that one transaction may delete, within `_RECORDS` and `_BYTES`.
+
+    Return None if the log is empty."""
     event = table_of(EventRow)
     sizes = select(event.c.seq, func.length(event.c.body)).where(event.c.thread_pk == pk).order_by(event.c.seq)
     until: int | None = None
@@ -143,10 +143,10 @@ def _erase(tx: Transaction, state: ThreadState) -> Erased:
 
 
 def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
-    """Hide an ended run, and erase the content of its events and rows. Return the key of its thread.
+    """Append `RunRemoved` for an ended run, and erase the content of its events and rows. Return the database key of
+    its thread.
 
-    Raises not_found, conflict.
-    """
+    Raises not_found, and conflict if the run or its task has not ended."""
     found = tx.find_run(owner, run_id)
     if found is None or found[0].removed:
         raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
@@ -192,10 +192,9 @@ def _events_of(run: Run, pk: int) -> ColumnElement[bool]:
 
 
 def _read_changes(connection: Connection, pk: int, run_id: str) -> dict[int, RunChanged]:
-    """Return the events with which callers changed a run, by sequence number.
+    """Return the `RunChanged` events of a run, by sequence number.
 
-    They belong to the thread and to no run or task. A thread has few such events.
-    """
+    They are stored as events of the thread without a run id. A thread has few such events."""
     event = table_of(EventRow)
     is_of_thread = (event.c.thread_pk == pk) & event.c.run_id.is_(None) & event.c.task_id.is_(None)
     rows = connection.execute(select(event.c.seq, event.c.body).where(is_of_thread)).all()
@@ -204,7 +203,9 @@ def _read_changes(connection: Connection, pk: int, run_id: str) -> dict[int, Run
 
 
 def _read_removed(connection: Connection, pk: int) -> tuple[set[int], dict[int, StateSaved]]:
-    """Return the sequence numbers of the events of the thread's removed runs, and the saved states among them."""
+    """Read the events of all removed runs of a thread.
+
+    Return the set of their sequence numbers, and those that are `StateSaved`, by sequence number."""
     run, event = table_of(RunRow), table_of(EventRow)
     rows = connection.execute(select(run.c.body).where(run.c.thread_pk == pk, run.c.removed)).all()
     hidden: set[int] = set()
@@ -220,10 +221,10 @@ def _read_removed(connection: Connection, pk: int) -> tuple[set[int], dict[int, 
 def _find_needed(
     connection: Connection, state: ThreadState, hidden: Set[int], removed: dict[int, StateSaved]
 ) -> set[int]:
-    """Return the sequence numbers of the saved states of removed runs on which states of other runs are based.
+    """Return the sequence numbers of saved states of removed runs to which states of other runs are stored as a
+    difference.
 
-    Their content belongs to those runs, too. It is erased with the last of them.
-    """
+    Their content must be kept until the last of those runs is removed."""
     if not removed:
         return set()
     event = table_of(EventRow)
@@ -293,7 +294,7 @@ def _change_of(event: Event) -> StateChange | None:
 
 
 def _empty_rows(connection: Connection, owner: str, removed: Run, pk: int) -> None:
-    """Erase the content of events that the rows of a removed run and of its task's questions repeat."""
+    """Erase the copies of a removed run's content in its row, and in the rows of its task's questions."""
     run, interrupt, run_id = table_of(RunRow), table_of(InterruptRow), removed.run_id
     is_run = (run.c.owner == owner) & (run.c.run_id == run_id)
     task_id, body = connection.execute(select(run.c.task_id, run.c.body).where(is_run)).one()
@@ -324,10 +325,9 @@ def _answered_interrupts(connection: Connection, pk: int, run: Run) -> set[str]:
 
 
 def _drop_blobs(connection: Connection, pk: int) -> None:
-    """Release the blobs that no event of the thread names any more.
+    """Delete the rows in the table of blob uses for files that no event of the thread refers to any more.
 
-    The sweep deletes a blob that no thread uses.
-    """
+    The sweep deletes a file that no thread refers to."""
     event, uses = table_of(EventRow), table_of(BlobUseRow)
     blobs = [blob for (blob,) in connection.execute(select(uses.c.blob).where(uses.c.thread_pk == pk))]
     if not blobs:
@@ -344,7 +344,7 @@ def _empty_message(message: Message) -> Message:
 
 
 def empty_event(event: Event) -> Event:
-    """Return the event without its content. Ids, kinds and states remain."""
+    """Return a copy of the event without text, data, metadata and files. Ids, kinds and states remain."""
     match event:
         case RunCreated():
             messages = tuple(_empty_message(message) for message in event.messages)

@@ -1,7 +1,6 @@
-"""Snapshot cache: folded state of recently used threads, so that a later read of a long thread reads only new records.
+"""Cache of folded threads, so that a repeated read of a long thread reads only the records since the cached snapshot.
 
-A cached snapshot is only a copy. It can be dropped at any time, and is rebuilt from the log.
-"""
+A cached snapshot is only a copy. It can be dropped at any time, and is rebuilt from the log."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -14,35 +13,37 @@ from babelgate.canonical.hub import Snapshot
 
 S = TypeVar("S", bound=Snapshot)
 Page = Callable[[int, int | None], Awaitable[Sequence[Record]]]
-"""Function that reads some records after one sequence number and up to another. It returns none if no more exist."""
+"""Function that returns a page of records after one sequence number and up to another. The page is empty only at the
+end."""
 
 _MAX_BYTES: Final = 32 * 1024 * 1024
 _OVERHEAD: Final = 4 * 1024
-"""Bytes added to the size of each snapshot for its empty objects. Chosen."""
+"""Estimated size, in bytes, of a snapshot's objects without their content. Chosen."""
 _NEAR: Final = 256
-"""Maximum number of records from a kept earlier snapshot to a new one that does not replace it. Chosen."""
+"""Distance in records up to which a later snapshot does not replace the older of the two that are cached per name.
+Chosen."""
 _EARLIER: Final = "earlier"
-"""Marker in the key of an earlier snapshot, next to the name."""
+"""Marker that distinguishes the key of the second, older snapshot of a name from that of the newest."""
 
 
 class SnapshotCache:
-    """Cache of snapshots, bounded by their total size in bytes. The least recently used are dropped first."""
+    """LRU cache of snapshots of threads, bounded by their total size in bytes."""
 
     def __init__(
         self, largest: Callable[[], int], most: int = _MAX_BYTES, rewrites: tuple[type[Event], ...] = ()
     ) -> None:
         """Create an empty cache.
 
-        `largest` returns the maximum size of one snapshot, cached or not, in bytes. `most` = maximum size of all, in
-        bytes. `rewrites` = events that change earlier records, if other gateways may write them.
-        """
+        `largest` returns the maximum size of one snapshot in bytes, cached or not. `most` is the maximum total size in
+        bytes. `rewrites` are the types of events that change the meaning of earlier records, if other gateways may
+        write them."""
         self._largest = largest
         self._most = most
         self._rewrites = rewrites
         self._size = 0
         self._cached: OrderedDict[tuple[int, Hashable], Any] = OrderedDict()
         self._forgotten = 0
-        """Number of calls of `forget`. A snapshot that was read before the last one must not be cached after it."""
+        """Number of calls of `forget`. A snapshot whose computation began before the last call is not cached."""
 
     async def get(
         self,
@@ -52,11 +53,12 @@ class SnapshotCache:
         page: Page,
         until: int | None,
     ) -> S:
-        """Return a snapshot of the thread's records up to `until`, or of all committed ones.
+        """Return the snapshot that results from a thread's records up to `until`, or from all committed ones if it is
+        None.
 
-        `pk` = key of the thread. `name` = which snapshot of it. `empty` = function that makes a snapshot of no record.
-        The result is a copy that the caller may change. Raises too_large if the snapshot is larger than `largest`.
-        """
+        `pk` is the thread's database key, and `name` identifies the kind of snapshot. `empty` creates a snapshot of no
+        records, and `page` reads records. The result is a copy that the caller may change. Raises too_large if the
+        snapshot is larger than `largest`."""
         forgotten = self._forgotten
         cached = self._nearest(pk, name, until)
         snapshot: S = empty() if cached is None else cached.copy()
@@ -84,11 +86,10 @@ class SnapshotCache:
         return snapshot
 
     def _nearest(self, pk: int, name: Hashable, until: int | None) -> Any:
-        """Return the newest cached snapshot that is not past `until`, or None.
+        """Return the newest cached snapshot that includes no record after `until`, or None.
 
-        Two are cached per name, the newest and an earlier one. Some readers return to the start of a run while others
-        follow its end.
-        """
+        Two are cached per name: the newest and an older one. Some readers return to the start of a run while others
+        follow its end."""
         keys = [key for key in ((pk, name), (pk, (_EARLIER, name))) if key in self._cached]
         usable = [key for key in keys if until is None or self._cached[key].seq <= until]
         if not usable:
@@ -104,8 +105,9 @@ class SnapshotCache:
             self._drop(key)
 
     def _keep(self, pk: int, name: Hashable, snapshot: Snapshot, *, changed: bool) -> None:
-        """Cache a copy of a snapshot, unless one that is as new is cached. `changed` = records were added to it since
-        it was read from the cache. The snapshot that it replaces is cached as the earlier one."""
+        """Cache a copy of a snapshot, unless it is unchanged since it was read from the cache (`changed` is False).
+
+        If it is newer than the cached one, that becomes the older snapshot of the name; otherwise this one does."""
         if not changed:
             return
         newest = self._cached.get((pk, name))

@@ -1,8 +1,7 @@
-"""Reads of one run's log for people: whole records, or the deltas of each part joined to one record.
+"""Reads of one run's log for display: each record as it is, or all deltas of one part joined into one record.
 
-A run of 50,000 tokens is 50,000 records, and a few folded ones. The log is read in pieces, so that a long run neither
-occupies a reader for long nor fills the memory.
-"""
+A run of 50,000 tokens has 50,000 records, but only a few joined ones. The log is read in pieces, so that a long run
+neither occupies a reader thread for long nor fills the memory."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -18,28 +17,28 @@ from babelgate.gateway.storage.short_form import lengthen, refer
 from babelgate.gateway.storage.statements import sql_of
 
 PIECE: Final = 8192
-"""Maximum number of records that one query reads. Chosen: 30 ms of a reader."""
+"""Maximum number of records that one query reads. Chosen: 30 ms of a reader thread."""
 _Part = tuple[str | None, int | None]
 """Id of a message, and index of a part in it."""
 
 
 @dataclass(slots=True)
 class FoldedRecord:
-    """A record, or several deltas of one part."""
+    """One record of a log, or consecutive deltas of one part that are shown as one record."""
 
     record: Record
-    """First record."""
+    """The record, or the first one of the deltas."""
     last_seq: int
-    """Sequence number of the last record."""
+    """Sequence number of the last joined record."""
     last_at: int
-    """Time of the last record, in microseconds since 1970, UTC."""
+    """Time of the last joined record, in microseconds since 1970, UTC."""
     count: int = 1
-    """Number of records."""
+    """Number of joined records."""
     texts: list[str] = field(default_factory=list[str])
-    """Texts of all deltas. Empty for any other record."""
+    """Texts of the deltas, in order. Empty for any other event."""
     starts: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
-    """Groups of deltas with consecutive sequence numbers and one time: the position of the first text of each group in
-    `texts`, its sequence number, and the time. Empty for any other record."""
+    """Groups of deltas with consecutive numbers and the same time. For each group: the index of its first text in
+    `texts`, the sequence number of that delta, and the time in microseconds. Empty for any other event."""
 
     @classmethod
     def of(cls, record: Record) -> "FoldedRecord":
@@ -48,7 +47,7 @@ class FoldedRecord:
         return cls(record, record.seq, record.at, texts=[record.event.text], starts=[(0, record.seq, record.at)])
 
     def append(self, seq: int, at: int, text: str) -> None:
-        """Append the next delta of the part."""
+        """Join the next delta of the same part, given by its sequence number, its time and its text."""
         if seq != self.last_seq + 1 or at != self.last_at:
             self.starts.append((len(self.texts), seq, at))
         self.texts.append(text)
@@ -56,7 +55,7 @@ class FoldedRecord:
         self.last_seq, self.last_at = seq, at
 
     def extend(self, later: "FoldedRecord") -> None:
-        """Append the deltas of a later record of the part."""
+        """Join all deltas of a later `FoldedRecord` of the same part."""
         position = len(self.texts)
         self.starts += [(position + index, seq, at) for index, seq, at in later.starts]
         self.texts += later.texts
@@ -70,7 +69,8 @@ class FoldedRecord:
             yield seq, at, self.texts[start:end]
 
     def join(self) -> Record:
-        """Return the first record with the text of all deltas."""
+        """Return the first record with the texts of all deltas as its text. A record of another event is returned
+        unchanged."""
         event = self.record.event
         if not isinstance(event, PartDelta) or self.count == 1:
             return self.record
@@ -78,20 +78,24 @@ class FoldedRecord:
 
 
 class RecordFolder:
-    """Records in order. With `folds`, consecutive deltas are joined by part. Deltas of several parts may alternate."""
+    """Collector of the records of a run, in order.
+
+    With `folds`, the deltas of one part between two records of other events become one record, even if deltas of
+    several parts alternate."""
 
     def __init__(self, *, folds: bool) -> None:
         self.records: list[FoldedRecord] = []
         self._folds = folds
         self._open: dict[_Part, FoldedRecord] = {}
-        """Deltas since the last record of another kind, by part."""
+        """Joined deltas that a further delta of the same part extends, by part. Any record of another event empties
+        it."""
         self._last: FoldedRecord | None = None
-        """Deltas that `has_extended` continues."""
+        """Joined deltas of the part that the last added event belongs to. None if that was no delta."""
         self._head = b""
-        """Stored form of each of them up to its text."""
+        """First bytes of the stored form of a delta of the part in `_last`, up to and including `"text":`."""
 
     def add(self, added: FoldedRecord) -> None:
-        """Add the next record, or the next deltas of a part."""
+        """Add the next record. A delta is joined to the open deltas of its part, if there are any."""
         event = added.record.event
         if not self._folds or type(event) is not PartDelta:
             self._open = {}
@@ -106,10 +110,10 @@ class RecordFolder:
         earlier.extend(added)
 
     def has_extended(self, seq: int, at: int, body: bytes) -> bool:
-        """Add a stored delta if it continues the part of the delta before, and return True if it does.
+        """Join a stored delta without decoding its JSON, and return True. Return False if it must be decoded and added.
 
-        Most records of a long answer do. This takes a quarter of the time of decoding the record: measured, 2026-11.
-        """
+        It is joined if it belongs to the same part as the previous delta, as most records of a long answer do. This
+        takes a quarter of the time of decoding. Measured: 2026-11."""
         last = self._last
         if last is None or not body.startswith(self._head):
             return False
@@ -121,7 +125,7 @@ class RecordFolder:
         return True
 
     def remember(self, event: Event, body: bytes) -> None:
-        """Remember the stored form of the event that was added last, for `has_extended`."""
+        """Remember the part and the first stored bytes of the event that was just added, for `has_extended`."""
         self._last = None
         if self._folds and isinstance(event, PartDelta) and (start := body.find(_TEXT)) >= 0:
             self._last = self._open.get((event.message_id, event.index))
@@ -129,28 +133,28 @@ class RecordFolder:
 
 
 _TEXT: Final = b'"text":'
-"""Name of the last member of a stored delta. In a string that is stored before it, the quotes would be escaped."""
+"""Last member name in the stored form of a delta. It cannot occur inside an earlier string, whose quotes are
+escaped."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Piece of a run's log."""
+    """Consecutive records of a run that `read_piece` has read."""
 
     records: list[FoldedRecord]
     until: int
-    """Sequence number up to which the log was read."""
+    """Sequence number of the thread up to which the log was read; the next piece continues after it."""
     size: int
-    """Size of the records that were read, in bytes as stored."""
+    """Total stored size of the records that were read, in bytes."""
 
 
 def read_piece(
     connection: Connection, pk: int, run: Run, after: int, until: int, *, limit: int, room: int, folds: bool
 ) -> LogPiece:
-    """Return the records of a run after one sequence number and up to another, at most `PIECE` numbers later.
+    """Return the records of a run with a sequence number above `after` and up to `until`, at most `after + PIECE`.
 
-    The piece ends before a record that would exceed `limit` records or, except for the first, `room` bytes. It ends
-    where it began if the thread was erased meanwhile.
-    """
+    The piece ends before a record that would exceed `limit` joined records or `room` stored bytes. At least one record
+    is read. If the thread was erased meanwhile, the piece is empty."""
     wanted = (pk, after, min(until, after + PIECE))
     references = {refer(run.run_id, run.first_seq), refer(run.run_id, None)}
     folder, last, size = RecordFolder(folds=folds), after, 0

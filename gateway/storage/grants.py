@@ -1,8 +1,7 @@
-"""Grants in the database: who may use which thread of another owner.
+"""Table of grants: which threads an owner shares with which other owners and groups.
 
-A grant belongs to the thread with its key. It applies only if the thread is older than the grant, so that no grant
-opens a thread that was created later under the same key.
-"""
+A grant belongs to the database key of a thread. It applies only if the thread is older than the grant, so it never
+opens a thread that was created later under the same key."""
 
 import logging
 import re
@@ -43,22 +42,22 @@ _COLUMNS: Final = (
 _JOIN: Final = and_(_THREAD.c.pk == _GRANT.c.thread_pk, _THREAD.c.created_at <= _GRANT.c.at)
 _GRANTEE: Final = re.compile(r"(owner|group):[^\x00]{1,256}")
 _MAX_GRANTS: Final = 100
-"""Maximum number of grants per thread. Chosen: groups are for more grantees."""
+"""Maximum number of grants per thread. Chosen: a thread for more grantees is shared with a group."""
 _MAX_LISTED: Final = 1000
 """Maximum number of grants in a list. Chosen."""
 
 
 class GrantStore:
-    """Grants of one gateway."""
+    """Grants in the database, with an in-memory set of the grantees that spares all other callers a query."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
         self._clock = clock
         self._grantees: set[str] = set()
-        """Everyone who has had a grant. Other callers need no query."""
+        """All owners and groups that have ever received a grant, as `owner:NAME` or `group:NAME`."""
         self._is_current = False
         self._notices = 0
-        """Number of notices that have arrived about new grantees."""
+        """Number of received notices that another gateway has given a grant to a new grantee."""
         self._tasks = Tasks()
         if journal.is_shared:
             journal.add_listener(self._handle_remotes)
@@ -73,8 +72,9 @@ class GrantStore:
         await self._tasks.stop(seconds)
 
     def has_grantee(self, grantees: Set[str]) -> bool:
-        """Return False if none of these grantees has a grant. Return True while that is unknown, because notices of
-        other gateways do not arrive."""
+        """Return False if it is certain that none of these grantees has a grant, so that no query is needed.
+
+        Return True also while notices of other gateways do not arrive, because they may have given grants."""
         is_known = self._is_current and (self._journal.is_listening or not self._journal.is_shared)
         return not (is_known and self._grantees.isdisjoint(grantees))
 
@@ -85,7 +85,7 @@ class GrantStore:
             self._tasks.spawn(self._refresh(), "grants")
 
     async def _refresh(self) -> None:
-        """Read the grantees of the other gateways. After a failure, everyone may have a grant until the next look."""
+        """Read the grantees from the database again. If that fails, `has_grantee` returns True until it succeeds."""
         try:
             await self.start()
         except FaultError as error:
@@ -95,7 +95,10 @@ class GrantStore:
     async def give(
         self, owner: str, thread_id: str, grantee: str, level: GrantLevel, by: str, expires: int | None
     ) -> Grant:
-        """Implement `babelgate.canonical.grant.Grants.give`. Raises not_found, invalid, queue_full."""
+        """Share a thread of an owner with a grantee, or replace the existing grant, as
+        `babelgate.canonical.grant.Grants.give` specifies.
+
+        Raises not_found, invalid, and queue_full if the thread has `_MAX_GRANTS` grants."""
         now = self._clock.now()
         if not _GRANTEE.fullmatch(grantee):
             raise FaultError(FaultCode.INVALID, "grantee: expected owner:NAME or group:NAME.")
@@ -117,16 +120,23 @@ class GrantStore:
         return await self._journal.query(_read_received, owner, grantees, self._clock.now())
 
     async def find(self, grantees: Collection[str], kind: Kind, shared_id: str) -> Grant | None:
-        """Return the grant by which grantees may use a thread, task or run, or None. `write` precedes `read`."""
+        """Return the grant by which one of the grantees may use a thread, task or run, or None if there is none.
+
+        If several threads have the id, the oldest is used. Of several grants of one thread, one with the level `write`
+        is returned."""
         return await self._journal.query(_find, grantees, kind, shared_id, self._clock.now())
 
     async def find_threads(self, owner: str, grantees: Collection[str], thread_ids: Collection[str]) -> Set[int]:
-        """Return the keys of shared threads with these ids. The owner's threads, and then the oldest, precede."""
+        """Return the database keys of the threads with these ids that are shared with the grantees.
+
+        An id is left out if `owner` has a thread with this id. If several owners share threads with one id, the oldest
+        is returned."""
         return await self._journal.query(_find_threads, owner, grantees, thread_ids, self._clock.now())
 
     async def find_file(self, grantees: Collection[str], blob: str, agents: Set[str] | None) -> FilePart | None:
-        """Return the description of a file that a shared thread names, or None. `agents` excludes threads on which
-        other agents ran."""
+        """Return the description of a file that a thread shared with the grantees refers to, or None.
+
+        With `agents`, only threads count on which no other agents ran."""
         return await self._journal.query(_find_file, grantees, blob, agents, self._clock.now())
 
 

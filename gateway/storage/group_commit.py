@@ -1,4 +1,6 @@
-"""Group commit: commands that share one transaction, on a database of one gateway or of several."""
+"""Group commit: execution of queued commands that share one transaction.
+
+One class is for a database of a single gateway, the other for a database that several gateways share."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,17 +16,21 @@ from babelgate.gateway.storage.write_queue import CommandResult, Commit, HandOve
 from babelgate.gateway.storage.writer_link import WriterLink
 
 _TRIES: Final = 12
-"""Maximum number of attempts at a command that loses races against other gateways. There is no delay between them:
-the loser has already waited for the commit of the winner."""
+"""Maximum number of attempts at a single command that loses races against other gateways. Chosen.
+
+There is no delay between the attempts: the loser has already waited for the winner's commit."""
 _TRIES_TOGETHER: Final = 3
-"""Maximum number of attempts at several commands together. A single command reserves its thread after as many."""
+"""Maximum number of attempts at several commands in one transaction before the group is divided. Chosen.
+
+A single command locks its thread's row first after as many attempts."""
 
 
 class GroupCommit:
-    """Commits on a database that no other gateway writes to."""
+    """Executor and committer of groups of commands, on a database that no other gateway writes to."""
 
     def __init__(self, database: Database, link: WriterLink, tx: Transaction, hand_over: HandOver) -> None:
-        """Commit groups on the connection of `link`, and pass each result to `hand_over`."""
+        """Create a committer that uses the connection of `link`, and passes each outcome to `hand_over` after the
+        commit."""
         self._database = database
         self._link = link
         self._tx = tx
@@ -32,12 +38,11 @@ class GroupCommit:
         self._hand_over = hand_over
 
     def commit(self, group: list[QueuedCommand]) -> None:
-        """Run a group of commands in one transaction, and hand over the outcome.
+        """Run a group of commands in one transaction, commit it, and pass the outcome to `hand_over`.
 
-        If a command fails after a change, the group is rolled back and repeated with a savepoint around each command,
-        so that only the faulty ones fail. If the database refuses the transaction, as on a full disk, every command
-        fails and no record is published.
-        """
+        If a command fails after a change, the group is rolled back and repeated with a savepoint around each command.
+        So only the faulty commands fail. If the database refuses the transaction, for example because the disk is full,
+        every command fails and no record is published."""
         outcome = Commit()
         connection = self._link.ready(self._tx, group)
         if connection is None:
@@ -80,27 +85,27 @@ class GroupCommit:
 
 
 class SharedGroupCommit:
-    """Commits on a database that other gateways write to.
+    """Executor and committer of groups of commands, on a database that other gateways write to.
 
-    There are no savepoints, because these would hold row locks that other gateways wait for.
-    """
+    It uses no savepoints, because these would hold row locks that other gateways wait for."""
 
     def __init__(self, database: Database, link: WriterLink, tx: SharedTransaction, hand_over: HandOver) -> None:
-        """Commit groups on the connection of `link`, and pass each result to `hand_over`."""
+        """Create a committer that uses the connection of `link`, and passes each outcome to `hand_over` after the
+        commit."""
         self._database = database
         self._link = link
         self._tx = tx
         self._commands = CommandRunner(database, tx)
         self._hand_over = hand_over
         self.races = 0
-        """Number of transactions that were repeated because another gateway committed first."""
+        """Number of transactions that this gateway repeated because another gateway had committed a change of the same
+        rows first."""
 
     def commit(self, group: list[QueuedCommand]) -> None:
-        """Run a group of commands like `GroupCommit.commit`.
+        """Run and commit a group of commands as `GroupCommit.commit` does, but in several transactions if needed.
 
-        A part of the group that lost a race is repeated. If a command fails, the group is divided until the command is
-        alone.
-        """
+        A transaction that lost a race is repeated. If a command fails, the group is halved until the faulty command is
+        alone."""
         parts, tries = [group], 0
         while parts:
             part = parts.pop()
@@ -147,7 +152,10 @@ class SharedGroupCommit:
     def _refuse(
         self, error: Exception, part: list[QueuedCommand], parts: Sequence[list[QueuedCommand]], outcome: Commit
     ) -> None:
-        """Refuse a part and all parts after it. The part itself waits if the outcome of its commit is unknown."""
+        """Pass the failure of the database to the commands of `part` and of all `parts` that remain.
+
+        If it is unknown whether the commit of `part` was stored, keep its outcome until the next connection can
+        tell."""
         remaining = _join(part, parts)
         self._link.note_failure(error, len(remaining))
         if self._link.is_unclear:
@@ -156,12 +164,13 @@ class SharedGroupCommit:
         self._hand_over(refuse_all(remaining))
 
     def _fail(self, write: QueuedCommand, error: Exception) -> None:
-        """Hand over the fault of one command."""
+        """Pass the fault of one command, which failed alone, to its caller."""
         cause = error.__cause__ if isinstance(error, Spoiled) else None
         fault = self._commands.fault_of(cause if isinstance(cause, Exception) else error)
         self._hand_over(Commit(results=[CommandResult(write, None, fault)]))
 
 
 def _join(part: list[QueuedCommand], parts: Sequence[list[QueuedCommand]]) -> list[QueuedCommand]:
-    """Return the commands of a part and of the parts that remain on the stack after it, in order."""
+    """Return the commands of `part` and of all remaining `parts`, in order. `parts` is a stack: its last element is
+    next."""
     return [write for each in (part, *reversed(parts)) for write in each]

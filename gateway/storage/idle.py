@@ -1,4 +1,4 @@
-"""Query for idle threads, which retention may erase."""
+"""Query for threads without recent records, which the settings for retention allow to erase."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,14 +9,14 @@ from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import OPEN, EventRow, TaskRow, ThreadRow
 
 _LOOK: Final = 500
-"""Maximum number of threads that one query reads. Chosen."""
+"""Maximum number of threads that one call of `idle_threads` examines. Chosen."""
 
 _THREAD, _TASK, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(EventRow)
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A thread whose newest record is old enough."""
+    """A thread whose newest record is older than the retention time."""
 
     pk: int
     owner: str
@@ -24,14 +24,15 @@ class Idle:
     seq: int
     """Sequence number of the thread's newest record."""
     unfinished: bool
-    """True if one of its tasks has not ended."""
+    """True if one of the thread's tasks has not ended."""
 
 
 def idle_threads(connection: Connection, after: int, finished: int, unfinished: int) -> tuple[list[Idle], int | None]:
-    """Look at the next threads after a key, and return the idle ones and the key to continue after (None: no more).
+    """Examine the next `_LOOK` threads with a database key above `after`.
 
-    A thread is idle if its newest record is older than `finished`, or than `unfinished` if one of its tasks has not
-    ended. Both are times in microseconds since 1970."""
+    Return the idle ones, and the key after which the next call continues, or None after the last thread. A thread is
+    idle if its newest record is older than `finished`, or than `unfinished` if one of its tasks has not ended. Both are
+    times in microseconds since 1970."""
     newest = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).scalar_subquery()
     is_open = exists().where(_TASK.c.thread_pk == _THREAD.c.pk, text(f"task.{OPEN}"))
     some = (

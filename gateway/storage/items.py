@@ -1,9 +1,8 @@
-"""Key-value store (long-term memory) over the journal: JSON objects under a namespace and a key, by owner.
+"""Key-value store (long-term memory) over the journal: JSON objects of an owner under a namespace and a key.
 
-A namespace is stored as text, every label followed by a dot. Labels contain no dots, so the namespaces under a prefix
-are one range of the key, and no two namespaces have the same text. An expired item is not found, even if its row has
-not been swept yet.
-"""
+A namespace is stored as text, each label followed by a dot: `("users", "ann")` becomes `users.ann.`. Labels contain no
+dots. So all namespaces with a common prefix are one range of the index, and different namespaces have different texts.
+An expired item is not found, even if its row has not been deleted yet."""
 
 import json
 import operator
@@ -46,12 +45,12 @@ from babelgate.gateway.storage.transaction import Transaction
 _ITEM = table_of(ItemRow)
 
 _PAGE: Final = 256
-"""Maximum number of expired rows that one command deletes. Chosen: no other command waits long for it."""
+"""Maximum number of expired rows that one command deletes. Chosen: other commands do not wait long for it."""
 _MAX_NUMBER: Final = 2**62
-"""Maximum time to live in microseconds, and maximum limit and offset of a page. Databases count in 64 bits."""
+"""Maximum time to live in microseconds, and maximum limit and offset of a page. Databases store integers of 64 bits."""
 
 _MAX_QUERY: Final = 1024
-"""Maximum length of a search text, in characters. Chosen: each of its words is searched in each value."""
+"""Maximum length of a search text, in characters. Chosen: every word of it is searched in every value."""
 
 Namespace = tuple[str, ...]
 
@@ -81,14 +80,16 @@ class ItemStore:
         self._began = clock.now() - clock.steady()
 
     def _now(self) -> int:
-        """Return the time by which items expire, in microseconds since 1970.
+        """Return the current time for the expiry of items, in microseconds since 1970.
 
-        It is the wall-clock time of the start plus the steady time since, so setting the clock expires nothing.
-        """
+        It is the wall-clock time at the start plus the monotonic time since then. So a change of the system's clock
+        expires no item."""
         return self._began + self._clock.steady()
 
     async def put(self, owner: str, namespace: Namespace, key: str, value: JsonObject, ttl: int | None = None) -> None:
-        """Store an item, or replace it. `ttl` = time to live in seconds; None = unlimited. Raises invalid."""
+        """Store an item, or replace it. `ttl` is its time to live in seconds; None means unlimited.
+
+        Raises invalid, and too_large if the value exceeds the limit."""
         if not namespace:
             raise FaultError(FaultCode.INVALID, "namespace: must have at least one label")
         if not key:
@@ -145,7 +146,8 @@ class ItemStore:
         return create_listing(self._journal, places, partial(_items, owner=owner, now=self._now()))
 
     async def namespaces(self, owner: str, query: NamespaceQuery) -> Sequence[Namespace]:
-        """Return one page of the namespaces that match a query. Raises invalid."""
+        """Return one page of the namespaces that match a query, in order. Raises invalid for a wrong label, depth or
+        page."""
         if query.max_depth is not None and query.max_depth < 1:
             raise FaultError(FaultCode.INVALID, "max_depth: must be at least 1")
         _check_page(query.limit, query.offset)
@@ -176,7 +178,7 @@ def _check_labels(labels: Namespace) -> None:
 
 
 def _check_text(text: str, name: str) -> None:
-    """Raise `invalid` for text with NUL or lone surrogates. JSON strings may contain them; databases refuse them."""
+    """Raise invalid for text with NUL or lone surrogates, which JSON strings may contain and databases refuse."""
     if "\0" in text or not is_text(text):
         raise FaultError(FaultCode.INVALID, f"{name}: must not contain NUL characters or lone surrogates")
 
@@ -245,7 +247,7 @@ def _get(connection: Connection, at: Mapping[str, str], now: int) -> Any:
 @dataclass(frozen=True, slots=True)
 class _Match:
     key: tuple[str, str]
-    """Text of the namespace, and key."""
+    """Text of the namespace, such as `users.ann.`, and the item's key."""
     updated_at: int
     ttl: int | None
     size: int
@@ -257,7 +259,7 @@ class _Match:
 
 
 def _search(connection: Connection, where: ColumnElement[bool], query: ItemQuery, now: int) -> list[_Match]:
-    """Return the place, time to live and size of each item on one page of a search, the newest first."""
+    """Return the key, time to live and size of each item on one page of a search, the last changed first."""
     names = (_ITEM.c.namespace, _ITEM.c.key, _ITEM.c.updated_at, _ITEM.c.ttl)
     if not query.filter and not query.text:
         newest = select(*names, func.length(_ITEM.c.value)).where(where)
@@ -296,7 +298,7 @@ def _namespaces(connection: Connection, where: ColumnElement[bool], query: Names
 
 
 def _order_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Json, Json], bool]:
-    """Return a comparison that is true only for two numbers or two texts. No other values have an order."""
+    """Wrap a comparison such as `operator.gt` so that it is False unless both values are numbers or both are texts."""
 
     def is_in_order(one: Json, other: Json) -> bool:
         if isinstance(one, bool) or isinstance(other, bool):
@@ -318,7 +320,7 @@ _OPERATORS: Final[dict[str, Callable[[Json, Json], bool]]] = {
 
 
 def _has_operators(condition: Json) -> bool:
-    """Return True if a condition is an object of operators, such as `$gt`."""
+    """Return True if a filter's condition is an object of operators, such as `{"$gt": 3}`."""
     return isinstance(condition, dict) and any(name.startswith("$") for name in condition)
 
 
@@ -334,7 +336,9 @@ def _check_filter(conditions: Iterable[Json]) -> None:
 
 
 def _meets(has: Json, condition: Json) -> bool:
-    """Return True if a value meets a condition. An object without operators tests only the members that it names."""
+    """Return True if a value meets a filter's condition.
+
+    A condition that is an object without operators tests only the members that it names."""
     if isinstance(condition, dict):
         if _has_operators(condition):
             return all(_OPERATORS[name](has, operand) for name, operand in condition.items())
@@ -345,7 +349,8 @@ def _meets(has: Json, condition: Json) -> bool:
 
 
 def _member(value: JsonObject, name: str, condition: Json) -> bool:
-    """Return True if a member of an object meets a condition. A missing member meets only `$ne`, with any operand."""
+    """Return True if the member `name` of an object meets a condition. A missing member meets only `$ne`, with any
+    operand."""
     if name in value:
         return _meets(value[name], condition)
     return isinstance(condition, dict) and bool(condition) and condition.keys() == {"$ne"}

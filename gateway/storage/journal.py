@@ -1,16 +1,15 @@
-"""Journal (event store): the one writer, group commit, and pages for readers.
+"""Journal (event store): the single writer of a gateway with its group commit, and the reads of the log.
 
-Commands queue up and run on the writer's thread, in the order in which they were queued. One transaction holds all
-commands that arrived during the last commit. If the writer is idle, a command is committed at once. The failure of one
-command does not affect the others in its transaction. Records are published, and callers get their results, only after
-the commit.
+Commands run on the writer's thread, in the order in which they were queued. One transaction contains all commands that
+arrived during the previous commit. If the writer is idle, a command is committed at once. The failure of one command
+does not affect the others in its transaction. Records are published, and callers get their results, only after the
+commit.
 
 Gateways that share a database have one writer each. If two of them write to a thread at the same time, the second one
 repeats its commands (`babelgate.gateway.storage.shared`).
 
 `Journal` is the interface. Its parts are the writer (`writer`, `write_queue`, `writer_link`, `group_commit`,
-`command_runner`), the reader threads (`reader_pool`), and the notices of other gateways (`remote_commits`).
-"""
+`command_runner`), the reader threads (`reader_pool`), and the notices of other gateways (`remote_commits`)."""
 
 import asyncio
 import logging
@@ -59,9 +58,10 @@ _ROW_READS: Final[Mapping[type, Callable[[Connection, str, str], object]]] = {
 log = logging.getLogger("babelgate.journal")
 
 _NOTICES: Final = 2.0
-"""Maximum seconds that the last notices may take at shutdown. Chosen: other gateways look every ten seconds."""
+"""Maximum seconds for sending the last notices at shutdown. Chosen: without them, other gateways see the commits when
+they check the database, every ten seconds."""
 _ROOM: Final = 256 * 1024
-"""Maximum size of one page for readers that share pages, in bytes. Chosen: 512 tokens take a third of it."""
+"""Maximum size in bytes of a page of records that several readers share. Chosen: 512 tokens take a third of it."""
 
 
 def _read_row(connection: Connection, kind: type[Row], owner: str, row_id: str) -> Row | None:
@@ -71,12 +71,13 @@ def _read_row(connection: Connection, kind: type[Row], owner: str, row_id: str) 
 _WITHOUT_TRANSACTION: Final = frozenset[Callable[..., object]](
     (queries.thread_key, queries.log_position, queries.task, queries.run, _read_row, read_page, read_sized_page)
 )
-"""Reads that need no transaction, which would cost two more round trips to a server. They execute one statement, or
-otherwise read only data that never changes."""
+"""Read functions that run outside of a transaction, which would cost two more round trips to a server.
+
+Each executes one statement, or otherwise reads only rows that never change."""
 
 
 class Journal:
-    """The event store of one gateway."""
+    """The event store of one gateway: it runs commands that write to the database, and queries that read it."""
 
     def __init__(
         self,
@@ -120,10 +121,9 @@ class Journal:
         self._closed = False
 
     async def open(self, *, wait: bool = False) -> None:
-        """Take the lock, migrate the schema, and start the writer.
+        """Lock the database, migrate its schema, and start the writer, the readers and the listener.
 
-        Raises conflict if another gateway uses the database. With `wait`, wait until it has stopped instead.
-        """
+        If another gateway uses the database, raise conflict, or with `wait` retry until that gateway has stopped."""
         self._loop = asyncio.get_running_loop()
         is_logged = False
         while not await self._try_to_open(wait=wait):
@@ -159,11 +159,10 @@ class Journal:
         self._readers.open()
 
     async def close(self, seconds: float = 2 * STOPPING) -> None:
-        """Commit what is queued, then release the database.
+        """Commit the queued commands, send the last notices, and release the database.
 
-        A statement that the server does not answer in its share of `seconds` is interrupted. Its command fails. Notices
-        of the last commits are sent, unless that takes longer than `Notifier.close` waits.
-        """
+        A statement to which the server does not respond within its share of `seconds` is interrupted, and its command
+        fails. Notices that `Notifier.close` cannot send in time are dropped."""
         self._closed = True
         self.changes.close()
         await self._remote_commits.stop()
@@ -192,12 +191,13 @@ class Journal:
 
     @property
     def failure(self) -> str | None:
-        """Reason why the last transaction could not be stored. None after the next success."""
+        """Reason why the last transaction could not be stored. None if it was stored."""
         return self._writer.link.failure
 
     @property
     def races(self) -> int:
-        """Number of transactions that were repeated because another gateway committed first."""
+        """Number of transactions that this gateway repeated because another gateway had committed a change of the same
+        rows first."""
         return self._writer.races
 
     @property
@@ -207,7 +207,7 @@ class Journal:
 
     @property
     def is_superseded(self) -> bool:
-        """True if another gateway has taken the database over. This one will not write any more."""
+        """True if another gateway has taken over the database, so that this one refuses all writes."""
         return self._writer.link.is_superseded
 
     @property
@@ -234,10 +234,9 @@ class Journal:
     def write_audited(
         self, act: Act, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
     ) -> "asyncio.Future[T]":
-        """Queue a command like `write`, and record it in the audit log in the same transaction.
+        """Queue a command like `write`. With the audit log on, record `act` in the command's transaction.
 
-        A command that returns False or None has changed nothing, and is not recorded.
-        """
+        A command that returns False or None has changed nothing, and is not recorded."""
         if not self._audits:
             return self.write(command, *args, **named)
         act = with_origin(act)
@@ -253,10 +252,9 @@ class Journal:
     async def write_patiently(
         self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
     ) -> T:
-        """Return the result of `write`, and retry for half a minute while the database refuses the command.
+        """Run a command like `write` and return its result. Retry for half a minute while the database cannot store it.
 
-        A refused command is known not to be stored, so nothing is stored twice.
-        """
+        A command is only repeated if it is known not to be stored, so nothing is stored twice."""
 
         def write() -> Awaitable[T]:
             return self.write(command, *args, **named)
@@ -264,17 +262,19 @@ class Journal:
         return await keep_trying(write, Unstored, seconds=unavailable.PATIENCE_OF_RUNS)
 
     def _hand_over(self, commit: Commit) -> None:
-        """Publish a committed group here, then tell the other gateways. Neither may happen before the commit."""
+        """Publish a committed group on the event loop, and send notices of it to the other gateways."""
         self._loop.call_soon_threadsafe(self._publisher.publish, commit)
         if self._notifier is not None:
             self._notifier.add(commit.remotes)
 
     def add_listener(self, listener: Callable[[Sequence[Remote]], None]) -> None:
-        """Register a function that receives notices of other gateways, before `on_remote` does."""
+        """Add a function that receives the notices of commits by other gateways. It is called before `on_remote`."""
         self._remote_commits.add_listener(listener)
 
     def add_look(self, look: Callable[[], Awaitable[None]]) -> None:
-        """Register a function that looks for changes of other gateways whose notices were missed. It raises nothing."""
+        """Add a function that checks the database for changes whose notices were missed.
+
+        It is called after each connect of the listener and every ten seconds. It must raise nothing."""
         self._remote_commits.add_look(look)
 
     async def _look_for_missed_hints(self) -> None:
@@ -283,16 +283,16 @@ class Journal:
 
     @property
     def is_listening(self) -> bool:
-        """True while notices of other gateways arrive."""
+        """True while the connection is open on which notices of other gateways arrive."""
         return self._remote_commits.is_listening
 
     # Reading
 
     async def row(self, kind: type[Row], owner: str, row_id: str) -> Row | None:
-        """Return a thread, task or run, or None if it does not exist. Raises shutting_down.
+        """Return the row of a thread, task or run, or None if it does not exist. Recently changed rows come from
+        memory.
 
-        One that changed recently is in memory. The others are read from the database.
-        """
+        Raises shutting_down, and unavailable if the database cannot be reached."""
         self._check_open()
         row = None if self.is_shared else self._publisher.rows.get(kind, owner, row_id)
         if row is None:
@@ -300,10 +300,9 @@ class Journal:
         return row
 
     async def query(self, read: Callable[Concatenate[Connection, P], T], /, *args: P.args, **named: P.kwargs) -> T:
-        """Run a read with its arguments in a transaction, on a reader thread, and return its result.
+        """Run a read function with its arguments on a reader thread, in a transaction, and return its result.
 
-        Raises shutting_down, and unavailable if the database cannot be reached within `PATIENCE` seconds.
-        """
+        Raises shutting_down, and unavailable if the database cannot be reached within `PATIENCE` seconds."""
         self._check_open()
         try:
             return await self._readers.submit(self._loop, read, args, named)
@@ -321,15 +320,14 @@ class Journal:
             raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down.")
 
     async def page(self, pk: int, after: int, limit: int = 512, until: int | None = None) -> list[Record]:
-        """Return up to `limit` records of a thread after a sequence number, and not after `until`.
+        """Return up to `limit` records of a thread with a sequence number above `after` and up to `until`.
 
-        Large records make the page shorter. It is empty only if there are no more records.
-        """
+        Large records make the page shorter. It is empty only if there are no more records."""
         return await self.query(read_page, pk, after, limit, until, self._created)
 
     async def sized_page(self, pk: int, after: int, until: int) -> tuple[Sequence[Record], Sequence[int], bool]:
-        """Return records after one sequence number and up to another, their sizes in bytes, and if the page is cut.
+        """Return the records of a thread with a sequence number above `after` and up to `until`.
 
-        A page is cut before `until` if its records are large. Raises the same errors as `query`.
-        """
+        Also return their sizes in bytes, and True if the page ends before `until` because of `_ROOM`. Raises the same
+        faults as `query`."""
         return await self.query(read_sized_page, pk, after, until, _ROOM, self._created)

@@ -15,22 +15,22 @@ from babelgate.gateway.storage.unavailable import reason_of
 log = logging.getLogger("babelgate.journal")
 
 _RETRY_DELAY: Final = 1.0
-"""Seconds from the loss of the connection to the attempt to reconnect. Chosen."""
+"""Seconds between the loss of the connection and the attempt to reconnect, and between such attempts. Chosen."""
 
 Listen = Callable[[], AsyncGenerator[str | None]]
-"""Function that connects and yields notices, and None at the beginning and periodically. It raises OperationalError
-when the connection is lost."""
+"""Function that connects, and yields the notices it receives. It also yields None after connecting and periodically.
+
+It raises OperationalError when the connection is lost."""
 
 
 class Listener:
     def __init__(
         self, node: str, listen: Listen, hear: Callable[[tuple[Remote, ...]], None], look: Callable[[], Awaitable[None]]
     ) -> None:
-        """Create a listener for the gateway `node`.
+        """Create a listener for the gateway with the id `node`.
 
-        `hear` receives the notices of other gateways. `look` finds commits whose notices were missed. It is called
-        after each connect, and periodically.
-        """
+        `hear` receives the notices of other gateways. `look` checks the database for commits whose notices were missed.
+        It is called after each connect, and periodically."""
         self._node = node
         self._listen = listen
         self._hear = hear
@@ -39,7 +39,8 @@ class Listener:
         self.listens = asyncio.Event()
 
     async def start(self) -> None:
-        """Start listening, and return once the connection listens. Raises OperationalError if that fails."""
+        """Start the listening task, and return once it is connected. Raises OperationalError if the first connection
+        fails."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="listener")
         listens = asyncio.ensure_future(self.listens.wait())
         await asyncio.wait([self._task, listens], return_when=asyncio.FIRST_COMPLETED)

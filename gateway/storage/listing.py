@@ -1,11 +1,10 @@
-"""Pagination and filters: lists of threads, runs and tasks.
+"""Pagination and filters of the lists of threads, runs and tasks.
 
-The database filters and pages by columns. Filters on values that are only in the JSON of a row are applied here, row by
-row.
+The database filters and pages by columns. Conditions on values that are only in the JSON of a row, such as metadata,
+are applied here, row by row.
 
-A search first returns only the places of its rows. The rows are then read in batches while the caller iterates, because
-a thousand rows of several megabytes each do not fit into memory.
-"""
+A search first returns only the keys and sizes of its rows. The rows are then read in batches while the caller iterates,
+because a thousand rows of several megabytes each do not fit into memory."""
 
 import base64
 import json
@@ -48,12 +47,12 @@ from babelgate.gateway.storage.tables import OPEN, PASSING, BlobUseRow, EventRow
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Place = tuple[Any, int]
-"""Key of a row, and size of its body in bytes."""
+"""Primary key of a row in a list, and size of its body in bytes. The body is read later, in batches."""
 
 _BYTES: Final = 4 * 2**20
-"""Maximum size of one batch's rows, in bytes. Chosen."""
+"""Maximum total size of the rows that one query reads, in bytes. Chosen. A larger row is read alone."""
 _ROWS: Final = 100
-"""Maximum number of rows per batch. Chosen."""
+"""Maximum number of rows that one query reads. Chosen."""
 
 _THREAD, _TASK, _RUN, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow), table_of(EventRow)
 _TALLY, _USE = table_of(TallyRow), table_of(BlobUseRow)
@@ -64,9 +63,10 @@ _ORDERS: Final[Mapping[ThreadOrder, Sequence[ColumnElement[Any]]]] = {
     "created_at": (_THREAD.c.created_at,),
     "updated_at": (_THREAD.c.updated_at,),
 }
-"""Columns of each sort order. Except for the ids, each has an index, also in combination with a status."""
+"""Columns to sort by, for each order that a caller may choose. Except for `thread_id`, each order has an index, also in
+combination with a status."""
 _NOT_IDLE: Final[Sequence[ThreadStatus]] = ("busy", "error", "interrupted")
-"""Statuses other than idle. Most threads are idle."""
+"""All statuses except `idle`. Most threads are idle, so the others are faster to count."""
 _VIEW: Final = (_THREAD.c.body, _THREAD.c.status, _THREAD.c.updated_at)
 
 
@@ -76,7 +76,8 @@ def thread_view(connection: Connection, owner: str, thread_id: str) -> ThreadVie
 
 
 def thread_by_key(connection: Connection, pk: int) -> tuple[ThreadView, int] | None:
-    """Return a thread and the sequence number of its newest record, or None if there is no such thread."""
+    """Return the thread with a database key and the sequence number of its newest record, or None if there is no such
+    thread."""
     newest = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == pk).scalar_subquery()
     row = connection.execute(select(*_VIEW, newest).where(_THREAD.c.pk == pk)).first()
     if row is None:
@@ -101,11 +102,11 @@ def threads(
     order: ThreadOrder,
     descending: bool,
 ) -> list[Place]:
-    """Return the places of one page of an owner's threads, sorted by `order`, the greatest value first if `descending`.
-    `among` = keys of the threads to select from; None = all. `shared` = keys of threads of other owners.
+    """Return the keys and sizes of one page of an owner's threads, sorted by `order`, the greatest value first if
+    `descending`.
 
-    If a filter needs the JSON of the rows, they are read one by one until the page is full.
-    """
+    `among` limits the search to threads with these database keys, unless it is None. `shared` adds threads of other
+    owners by their keys. If a filter needs the JSON of the rows, they are read one by one until the page is full."""
     ordered = [column.desc() if descending else column.asc() for column in (*_ORDERS[order], _THREAD.c.pk)]
     if where.agent is None and not where.metadata and among is None:
         conditions = _conditions(owner, where, shared)
@@ -121,12 +122,10 @@ def count_threads(
     among: Set[int] | None = None,
     shared: Set[int] = frozenset(),
 ) -> int:
-    """Return the number of an owner's threads that match a filter. `among` = keys of the threads to select from; None =
-    all. `shared` = keys of threads of other owners.
+    """Return the number of an owner's threads that match a filter. `among` and `shared` are as in `threads`.
 
-    The total is stored in a tally, because counting a hundred thousand rows takes as long as thirty searches. The
-    number of idle threads is the total minus those of the other statuses.
-    """
+    The total number per owner is stored in the table `tally`, because counting a hundred thousand rows takes as long as
+    thirty searches. The number of idle threads is this total minus the threads of the other statuses."""
     if among is not None and replace(where, values={}) == ThreadFilter():
         return len(among)
     if where == ThreadFilter():
@@ -155,7 +154,7 @@ def _conditions(owner: str, where: ThreadFilter, shared: Set[int]) -> list[Colum
 
 
 def has_only_agents(agents: Set[str]) -> ColumnElement[bool]:
-    """Return the SQL condition that all tasks of a thread are requests to these agents."""
+    """Return the SQL condition that no task of the thread is a request to an agent outside of `agents`."""
     return ~exists().where(_TASK.c.thread_pk == _THREAD.c.pk, _TASK.c.agent.not_in(sorted(agents)))
 
 
@@ -199,10 +198,10 @@ def _is_for_agent(thread: Thread, where: ThreadFilter) -> bool:
 
 
 def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, offset: int) -> list[Place]:
-    """Return the places of one page of an owner's runs, newest first.
+    """Return the ids and sizes of one page of an owner's runs, the newest first.
 
-    Runs of one thread are ordered by their place in its log, runs of all threads by the last change of their tasks.
-    """
+    Runs of one thread are sorted by their position in its log, and runs of all threads by the last change of their
+    tasks."""
     conditions: list[ColumnElement[bool]] = [_RUN.c.removed == false()]
     if where.agent is not None:
         conditions.append(_RUN.c.agent == where.agent)
@@ -238,12 +237,11 @@ def runs_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[
 def tasks(
     connection: Connection, owner: str, where: TaskFilter, limit: int, cursor: str | None
 ) -> tuple[list[Place], str | None, int]:
-    """Return the places of one page of an owner's tasks, the cursor of the next page (None: it is the last), and the
-    total number of tasks.
+    """Return one page of an owner's tasks, the last changed first, the cursor of the next page, and the number of all
+    matches.
 
-    `cursor` is that of the requested page; None requests the first one. The task with the newest change of state is
-    first.
-    """
+    The page has the ids and sizes of the tasks. `cursor` comes from the previous page; None requests the first one. The
+    returned cursor is None for the last page. Raises invalid for a malformed cursor."""
     conditions: list[ColumnElement[bool]] = [_TASK.c.owner == owner]
     if where.agent is not None:
         conditions.append(_TASK.c.agent == where.agent)
@@ -283,7 +281,9 @@ def tasks(
 
 
 def _ephemeral_keys(owner: str) -> Select[tuple[int]]:
-    """Return a query for the keys of threads of stateless runs. They are few, because such threads are deleted soon."""
+    """Return a subquery for the database keys of the owner's ephemeral threads.
+
+    These belong to runs without a thread in the request. They are few, because they are deleted soon after the run."""
     passing: ColumnElement[bool] = literal_column(f"thread.{PASSING}")
     return select(_THREAD.c.pk).where(passing, _THREAD.c.ephemeral, _THREAD.c.owner == owner)
 
@@ -291,8 +291,10 @@ def _ephemeral_keys(owner: str) -> Select[tuple[int]]:
 def tasks_active_at(
     connection: Connection, owner: str, moment: int, slack: int, limit: int, agents: Set[str] | None
 ) -> list[Task]:
-    """Return tasks that existed at a moment and changed after it, the earliest change first. Both times may be wrong by
-    `slack`. `agents` selects those of some agents; None selects all."""
+    """Return up to `limit` tasks that were created before `moment` and changed after it, the earliest change first.
+
+    Times are in microseconds since 1970. Both comparisons tolerate an error of `slack`. `agents` limits the result to
+    tasks of these agents; None means all."""
     conditions = [_TASK.c.owner == owner, _TASK.c.changed_at >= moment - slack, _TASK.c.created_at <= moment + slack]
     if agents is not None:
         conditions.append(_TASK.c.agent.in_(sorted(agents)))
@@ -306,8 +308,9 @@ def tasks_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict
 
 
 def file(connection: Connection, owner: str, blob: str, agents: Set[str] | None = None) -> FilePart | None:
-    """Return the description of a stored file by one of the owner's threads that name it, or None. `agents` excludes
-    threads on which other agents ran."""
+    """Return the description of a stored file from a thread of the owner that refers to it, or None if none does.
+
+    With `agents`, only threads count on which no other agents ran."""
     conditions = [_THREAD.c.owner == owner, _USE.c.blob == blob]
     if agents is not None:
         conditions.append(has_only_agents(agents))
@@ -337,7 +340,7 @@ def _places(rows: Iterable[Any]) -> list[Place]:
 
 class Read(Protocol[T_co]):
     def __call__(self, connection: Connection, /, *, keys: Sequence[Any]) -> Mapping[Any, T_co]:
-        """Return the rows with these keys, by key. Rows that were deleted meanwhile are left out."""
+        """Return the rows with these primary keys, by key. Rows that were deleted meanwhile are left out."""
         ...
 
 
@@ -354,7 +357,7 @@ async def _each(journal: Journal, places: Sequence[Place], read: Read[T]) -> Asy
 
 
 def _batches(places: Sequence[Place]) -> Iterator[list[Any]]:
-    """Yield batches of keys, each with at most `_ROWS` rows and `_BYTES` bytes, but at least one row."""
+    """Yield the primary keys in batches of at most `_ROWS` rows and `_BYTES` bytes, but of at least one row."""
     keys: list[Any] = []
     room = _BYTES
     for key, size in places:

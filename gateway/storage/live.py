@@ -1,10 +1,9 @@
 """Publish-subscribe in memory: a channel has the newest committed records of one thread in a ring buffer, and wakes all
 readers that wait for more.
 
-A reader is a cursor, not a queue. It takes records from the ring if its cursor is inside, and reads a page from the
-journal otherwise. So a slow reader costs nothing, delays no other reader, and overflows nothing. Commits of other
-gateways are not put into the ring: the readers are woken, and read pages.
-"""
+A reader has a cursor, and no queue. If the cursor is inside the ring, it takes the next records from there; otherwise
+it reads a page from the journal. So a slow reader costs no memory and delays no other reader. Records that other
+gateways commit are not put into the ring: the readers are woken, and read pages."""
 
 import asyncio
 from collections import OrderedDict
@@ -15,32 +14,33 @@ from babelgate.canonical.event import Record
 from babelgate.gateway.storage.page_cache import fitting
 
 _BYTES: Final = 2**20
-"""Maximum size of one ring's records, in bytes. Older records are read from the journal. Chosen."""
+"""Maximum size of the records in one ring, in bytes. Older records are read from the journal. Chosen."""
 _LINGER: Final = 5.0
 """Seconds for which the records of a thread stay in memory after its last run. Chosen: readers that keep up have read
 them by then, and a thread with a slow reader would hold 300 KiB."""
 
 
 class Channel:
-    """End of one thread's log. Used only on the event loop."""
+    """The newest records of one thread, and the readers that wait for more. Used only on the event loop."""
 
     __slots__ = ("_bytes", "_records", "_ring", "_sizes", "_waiters", "closed", "pinned", "readers", "seq")
 
     def __init__(self, ring: int) -> None:
         self.seq = 0
-        """Sequence number of the newest record published here, or announced by another gateway. Initially 0."""
+        """Sequence number of the newest record that this gateway has published, or that another has announced. 0 before
+        the first."""
         self.readers = 0
-        """Number of readers that use the channel."""
+        """Number of readers that follow the thread."""
         self.pinned = 0
-        """Number of active runs on the thread."""
+        """Number of active runs on the thread. While there are any, the records stay in memory."""
         self.closed = False
         self._ring = ring
         # Lists, not deques: an empty deque takes 600 bytes and has no slices, and records are dropped in blocks.
         self._records: list[Record] = []
         self._sizes: list[int] = []
-        """Sizes of the records, in bytes."""
+        """Stored size of each record in the ring, in bytes."""
         self._bytes = 0
-        """Sum of the sizes."""
+        """Total stored size of the records in the ring, in bytes."""
         self._waiters: dict[asyncio.Future[None], None] = {}
 
     def publish(self, records: Sequence[Record], sizes: Sequence[int]) -> None:
@@ -60,27 +60,29 @@ class Channel:
         self.wake()
 
     def _closes_gap(self, records: Sequence[Record]) -> bool:
-        """Clear the ring if these records are newer than the channel, because it holds only consecutive records.
+        """Handle records that do not directly follow the newest one. Return True if the ring can take them.
 
-        Another gateway has written between them. Return False if the records are older, which the ring does not need.
-        """
+        If they are newer, another gateway has written records in between: clear the ring, which holds only consecutive
+        records, and return True. If they are older, return False."""
         if records[0].seq <= self.seq:
             return False
         self.forget()
         return True
 
     def note(self, seq: int) -> None:
-        """Wake the readers because another gateway has committed records up to `seq`."""
+        """Clear the ring and wake the readers if another gateway has committed records up to `seq` that the channel
+        lacks."""
         if seq > self.seq:
             self.forget()
             self.seq = seq
             self.wake()
 
     def after(self, cursor: int, limit: int | None = None, room: int | None = None) -> list[Record] | None:
-        """Return the records after `cursor`: at most `limit` records and `room` bytes, but at least one record.
+        """Return the records after the sequence number `cursor`: at most `limit` records and `room` bytes, but at least
+        one.
 
-        Return None if the ring does not reach back that far.
-        """
+        Return an empty list if there are none yet, and None if the ring no longer has them, so that they must be read
+        from the journal."""
         records = self._records
         behind = self.seq - cursor
         if behind <= 0 and self.seq:
@@ -94,7 +96,7 @@ class Channel:
         return records[begin:end]
 
     def forget(self) -> None:
-        """Clear the ring, because records in it have changed or are not needed. Readers read the journal instead."""
+        """Clear the ring, because its records have changed or are not needed soon. Readers read the journal instead."""
         self._records.clear()
         self._sizes.clear()
         self._bytes = 0
@@ -106,11 +108,11 @@ class Channel:
                 waiter.set_result(None)
 
     def pin(self) -> None:
-        """Count a run that begins on the thread: its records stay in memory."""
+        """Count one more active run on the thread. The records stay in memory until all active runs have ended."""
         self.pinned += 1
 
     def unpin(self) -> None:
-        """Subtract a run that has ended. After the last one, the records are dropped `_LINGER` seconds later."""
+        """Count one active run less. After the last one, the ring is cleared `_LINGER` seconds later."""
         self.pinned -= 1
         if not self.pinned:
             asyncio.get_running_loop().call_later(_LINGER, self._forget_if_idle)
@@ -125,7 +127,7 @@ class Channel:
         self.wake()
 
     async def more(self) -> None:
-        """Wait for the next publication or the close."""
+        """Wait until records are published or announced, or the channel is closed."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
@@ -135,13 +137,13 @@ class Channel:
 
 
 class Channels:
-    """Channels of threads that are or were recently active, by key."""
+    """Channels of all threads that have readers or active runs, or had them recently, by the thread's database key."""
 
     def __init__(self, ring: int = 512, idle: int = 256) -> None:
         self._ring = ring
         self._idle = idle
         self._most = 2 * idle
-        """Number of channels at which unused ones are dropped."""
+        """Number of channels from which on unused ones are dropped."""
         self._channels: OrderedDict[int, Channel] = OrderedDict()
         self._closed = False
 
@@ -164,7 +166,7 @@ class Channels:
             channel.note(seq)
 
     def ends(self) -> dict[int, int]:
-        """Return the sequence number of the newest known record of each thread with a channel, by key."""
+        """Return, for each thread with a channel, the sequence number of its newest known record, by database key."""
         return {pk: channel.seq for pk, channel in self._channels.items()}
 
     def forget(self, pk: int) -> None:

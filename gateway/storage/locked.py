@@ -1,4 +1,4 @@
-"""Lock conflict: a database that another gateway uses."""
+"""Faults for a database that is locked by another gateway."""
 
 from babelgate.canonical.fault import FaultCode, FaultError
 
@@ -14,7 +14,8 @@ class Locked(FaultError):
 
 
 class Entering(Locked):
-    """Start lock conflict: another gateway of the cluster is starting."""
+    """Fault for a gateway that could not start because another gateway of its cluster held the start lock for too
+    long."""
 
     def __init__(self, what: str, waited: str) -> None:
         """Create the fault. `what` = the URL, without a password. `waited` = time this gateway waited, as in `30s`."""

@@ -1,4 +1,4 @@
-"""Pages of the log: reads of rows, decoded to records."""
+"""Reads of the log: queries for consecutive rows, and their decoding to records."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -14,18 +14,18 @@ from babelgate.gateway.storage.statements import PAGE, sql_of, table_of
 from babelgate.gateway.storage.tables import EventRow, TaskRow, ThreadRow
 
 _CREATED: Final = 4096
-"""Maximum number of task and run ids that readers cache."""
+"""Maximum number of task ids and run ids in the cache that all readers of a journal share. Chosen."""
 _ENDS: Final = 500
-"""Maximum number of threads whose newest records one query reads."""
+"""Maximum number of threads for which one query reads the newest sequence number. Chosen."""
 _TOGETHER: Final = 2048
-"""Maximum number of records that are read together for several tasks."""
+"""Maximum number of records that one call of `read_tasks` reads. Chosen."""
 
 
 def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> dict[str, list[Record]]:
-    """Return the records of ended tasks, by task id.
+    """Return the records of ended tasks of an owner, by task id.
 
-    Reads as many of the tasks as fit into one page together, in the order of the database.
-    """
+    Only as many tasks are read as fit into `PAGE` bytes and `_TOGETHER` records. The caller reads the others one by
+    one."""
     task, event = table_of(TaskRow), table_of(EventRow)
     its = (event.c.thread_pk == task.c.thread_pk, event.c.seq.between(task.c.first_seq, task.c.last_seq))
     size = select(func.sum(func.length(event.c.body))).where(*its).scalar_subquery()
@@ -65,7 +65,8 @@ def read_page(
 
 
 def read_ends(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
-    """Return the sequence number of the newest record of each thread that exists, by key."""
+    """Return the sequence number of the newest record of each of these threads, by database key. Erased threads are
+    left out."""
     thread, event = table_of(ThreadRow), table_of(EventRow)
     last = select(func.max(event.c.seq)).where(event.c.thread_pk == thread.c.pk).scalar_subquery()
     ends: dict[int, int] = {}
@@ -79,10 +80,9 @@ def read_ends(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
 def read_sized_page(
     connection: Connection, pk: int, after: int, until: int, room: int, created: "CreatedIds"
 ) -> tuple[list[Record], list[int], bool]:
-    """Return the records of a thread after one sequence number and up to another, and their sizes in bytes.
+    """Return the records of a thread with a number above `after` and up to `until`, and their stored sizes in bytes.
 
-    The third value is True if the records end early because they are larger than `room` bytes together.
-    """
+    The page ends after the record that exceeds `room` bytes in total; the third value is then True."""
     sizes: list[int] = []
     with closing(sql_of(connection.dialect).page.iterate(connection, (pk, after, until))) as rows:
         try:
@@ -102,11 +102,12 @@ def _take_until_full(rows: Iterable[tuple[Any, ...]], sizes: list[int], room: in
 
 
 CreatedIds = dict[tuple[int, int], str]
-"""Ids of tasks and runs, by thread and by the seq of the record that created them."""
+"""Cache of the full ids of tasks and runs, by the database key of the thread and the number of the record that created
+them. Rows of the log refer to an id by that number."""
 
 
 class _Erased(Exception):
-    """The thread was erased while its log was read."""
+    """Raised inside this module if the thread was erased while its log was read."""
 
 
 def decode_records(
@@ -116,8 +117,9 @@ def decode_records(
     limit: int | None = None,
     created: CreatedIds | None = None,
 ) -> list[Record]:
-    """Decode rows of the log to records, up to the size of a page and the number `limit` (None: no limit). `created` =
-    cache of ids in committed records, if there is one."""
+    """Decode consecutive rows of a log to records: up to `PAGE` bytes, and up to `limit` records unless it is None.
+
+    `created` caches the full ids of tasks and runs, to which the rows refer by number."""
     records: list[Record] = []
     size = 0
     ids = _Ids(connection, pk, {} if created is None else created)
@@ -136,7 +138,9 @@ _CREATING: Final = frozenset((TaskCreated, RunCreated))
 
 
 class _Ids(dict[str | None, str | None]):
-    """Ids of tasks and runs of a thread, by the reference that the log has instead of each id."""
+    """Full ids of the tasks and runs of one thread, by the short reference that is stored in each row of the log.
+
+    A missing id is read from the record that created the task or run."""
 
     def __init__(self, connection: Connection, pk: int, created: CreatedIds) -> None:
         super().__init__({None: None})
@@ -163,8 +167,10 @@ class _Ids(dict[str | None, str | None]):
         return full_id
 
     def _read(self, seq: int) -> str | None:
-        """Read the id that a record created; None if it created none. Raises _Erased if the record does not exist any
-        more."""
+        """Read the record with the number `seq`, and return the id of the task or run that it created, or None if it
+        created none.
+
+        Raises _Erased if the record does not exist any more."""
         rows = sql_of(self._connection.dialect).creation.run(self._connection, (self._pk, seq))
         if not rows:
             raise _Erased

@@ -1,15 +1,15 @@
-"""Nodes: gateways that share a database.
+"""Membership of gateways in a cluster. A node is one of the gateways that share a database.
 
-Each node sends a heartbeat every two seconds. If it sends none for eight seconds, it counts as gone, and another node
-takes over its runs and webhooks.
+Each node sends a heartbeat every two seconds: it updates its row. A node without a heartbeat for eight seconds counts
+as gone, and another node takes over its runs and webhooks.
 
-No node can know that another one is gone. That node may be slow, stopped for a while, or cut off from the database
-only. So nothing depends on it. A node that takes a run over increments its attempt, and records that the previous node
-still writes for it are refused (`babelgate.gateway.runs.lifecycle`). A wrong suspicion costs work, but loses no data.
+This can be wrong: the node may be slow, paused, or only cut off from the database. So no data depends on the suspicion.
+A node that takes over a run increments its attempt, and records that the previous node still writes for the earlier
+attempt are refused (`babelgate.gateway.runs.lifecycle`). A wrong suspicion costs work, but loses no data.
 
-The clocks of the machines are never compared. The database's clock gives the age of a heartbeat, and each node must
-also have observed, by its own steady clock, that no newer one arrived. So setting a clock makes no node look gone.
-"""
+The clocks of the machines are never compared. The database's clock gives the age of a heartbeat. In addition, a node
+must have observed, by its own monotonic clock, that no newer heartbeat arrived. So setting a clock makes no node appear
+gone."""
 
 import asyncio
 import logging
@@ -36,31 +36,33 @@ BEAT: Final = 2.0
 DEAD_AFTER: Final = 8.0
 """Seconds without a heartbeat after which a node counts as gone. Chosen."""
 _OBSERVATION_TIME: Final = 2 * BEAT
-"""Minimum seconds for which a node must have observed that another one sends no heartbeat.
+"""Minimum seconds for which this node must have observed that another node sends no heartbeat. Chosen.
 
-After a pause in its heartbeats it starts again: a node that was stopped, or cut off from the database, may have missed
-those of the others.
-"""
+If this node observed nothing for longer than that, because it was paused or cut off, its observations start again: it
+may have missed heartbeats."""
 _STUCK: Final = 60.0
-"""Seconds of a blocked event loop after which the node stops its heartbeats. Chosen: a node does not lose its runs to
-agents that block the loop for a few seconds."""
+"""Seconds after which a node with a blocked event loop stops its heartbeats. Chosen: an agent that blocks the loop for
+a few seconds does not cost the node its runs."""
 _ADOPTED_AT_ONCE: Final = 500
-"""Maximum number of runs, and of webhooks, that one transaction takes over."""
+"""Maximum number of runs, and of webhooks, that one transaction takes over. Chosen."""
 _MAX_REMEMBERED: Final = 10_000
-"""Maximum number of adopted runs whose previous node is remembered."""
+"""Maximum number of adopted runs for which the name of the previous node is kept in memory. Chosen."""
 
 _NODE, _RUN, _HOOK = table_of(NodeRow), table_of(RunRow), table_of(WebhookRow)
 _NOW: Final = text("(extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
 _LOCK: Final = text("SELECT pg_try_advisory_xact_lock(hashtext('babelgate nodes'), hashtext(current_schema()))")
-"""Advisory lock that lets one node adopt runs at a time. The others retry at their next heartbeat."""
+"""Statement for the advisory lock that lets one node at a time take over runs. The others retry at their next
+heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """Runs and webhooks without a living node that this node has taken over."""
+    """Runs and webhooks that one heartbeat has taken over, because they belonged to no living node."""
 
     runs: Sequence[tuple[str, str, str | None]] = ()
-    """Owner and id of each run, and name of its previous node. If this node never saw that node, its id instead."""
+    """Owner and id of each run, and the name of the node that had it before.
+
+    Instead of the name, the node's id if this node never saw that node, and None if no node had the run."""
     webhooks: Sequence[tuple[str, str, str]] = ()
     """Owner, task id and webhook id of each webhook."""
 
@@ -70,32 +72,34 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Result of one heartbeat."""
+    """Result of one heartbeat of this node."""
 
     leads: bool
-    """True if this node is the leader: the living node with the lowest id, which does the work of the whole cluster."""
+    """True if this node is the leader: the living node with the lowest id, which does the periodic work of the whole
+    cluster."""
     was_considered_dead: bool = False
-    """True if the other nodes counted this one as gone. They may have taken over its runs."""
+    """True if other nodes had deleted the row of this node, so that they may have taken over its runs. Also True for
+    the first heartbeat."""
     gone_nodes: Sequence[str] = ()
-    """Names of the nodes that were found to be gone."""
+    """Names of the nodes that this heartbeat found to be gone, and whose rows it deleted."""
     adopted: Adopted = Adopted()
     """Runs and webhooks that this node has taken over."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedNode:
-    """A node, as an operator sees it."""
+    """One living node of the cluster, as operators see it in a list."""
 
     name: str
     seen_at: int
     """Time of the last heartbeat by the database's clock, in microseconds since 1970, UTC."""
     is_leader: bool
     runs: int
-    """Number of runs that the node executes, or will start."""
+    """Number of active runs that the node executes, or that wait on it."""
 
 
 def list_nodes(connection: Connection) -> list[ListedNode]:
-    """Return the nodes whose heartbeats have not ended, the leader first. Only PostgreSQL has nodes."""
+    """Return the nodes with a heartbeat in the last `DEAD_AFTER` seconds, the leader first. Only for PostgreSQL."""
     now = connection.execute(select(_NOW)).scalar_one()
     is_alive = _NODE.c.seen_at > now - DEAD_AFTER * 1e6
     nodes = select(_NODE.c.node_id, _NODE.c.name, _NODE.c.seen_at).where(is_alive).order_by(_NODE.c.node_id)
@@ -109,19 +113,20 @@ def list_nodes(connection: Connection) -> list[ListedNode]:
 
 @dataclass(slots=True)
 class Watch:
-    """One node's observations of the other nodes' heartbeats."""
+    """Observations of the other nodes' heartbeats by this node, timed by its own monotonic clock."""
 
     _observed_at: float = float("-inf")
-    """Time of the last observation, in seconds of the steady clock."""
+    """Time of the last call of `find_dead`, in seconds of the monotonic clock."""
     _last_heartbeats: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
-    """Last heartbeat of each node, and time of the steady clock at which it was first observed, by node id."""
+    """Last known heartbeat of each node by the database's clock, and the time at which this node first saw that
+    heartbeat, by the monotonic clock. The key is the node id."""
 
     def find_dead(self, now: float, nodes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int]]:
-        """Return the nodes that are gone, with the time of their last heartbeat.
+        """Return id and last heartbeat of each node that is gone: its heartbeat is too old, and no newer one was
+        observed.
 
-        Each node is given by its id, its last heartbeat and the age of that, in microseconds of the database's clock.
-        `now` is this node's steady clock, in seconds.
-        """
+        `nodes` has the id of each other node, its last heartbeat and the age of that heartbeat, in microseconds of the
+        database's clock. `now` is this node's monotonic clock, in seconds."""
         if now - self._observed_at > _OBSERVATION_TIME:
             self._last_heartbeats.clear()
         self._observed_at = now
@@ -138,56 +143,58 @@ class Watch:
 
 
 class Nodes:
-    """Membership of this gateway in its cluster. Heartbeats have a separate thread and connection, so that neither a
-    long transaction nor a busy event loop delays them."""
+    """Membership of this gateway in its cluster: it sends heartbeats and takes over work of nodes that are gone.
+
+    Heartbeats have a separate thread and connection, so that neither a long transaction nor a busy event loop delays
+    them."""
 
     def __init__(
         self, database: Database, node_id: str, name: str, on_heartbeat: Callable[[Heartbeat | None], None]
     ) -> None:
-        """Create the membership of a node. `join` makes it effective.
+        """Create the membership of a node. `join` sends the first heartbeat.
 
-        `on_heartbeat` is called on the event loop with the result of each heartbeat. It is called with None if no
-        heartbeat succeeds and the other nodes will soon count this one as gone.
-        """
+        `on_heartbeat` is called on the event loop with the result of each heartbeat. It is called with None if
+        heartbeats have failed for so long that the other nodes will soon count this one as gone."""
         self.node_id = node_id
         self.name = name
         self._database = database
         self._on_heartbeat = on_heartbeat
         self.config: str | None = None
-        """Digest of this node's configuration, which its next heartbeat stores."""
+        """Digest of this node's configuration, which its next heartbeat stores. None if it is not set yet."""
         self.other_configs: Mapping[str, str | None] = {}
         """Configuration digests of the other living nodes, by node name."""
         self.adopts = True
-        """True if heartbeats take over runs without a living node. False for a node that is about to leave."""
+        """True if heartbeats take over runs of nodes that are gone. Set to False before this node leaves."""
         self._watch = Watch()
         self._names: dict[str, str] = {}
-        """Names of all nodes that were seen, by id."""
+        """Names of all nodes that this node has ever seen, by id."""
         self._previous_nodes: OrderedDict[tuple[str, str, int], str | None] = OrderedDict()
-        """Name of the previous node of an adopted run, by owner, id and attempt. Written before the commit, because the
-        server's answer to the commit may get lost."""
+        """Name of the node from which each adopted run came, by owner, run id and attempt. Stored before the commit,
+        because the database's response to the commit may be lost."""
         self._engine: Engine | None = None
         self._connection: Connection | None = None
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
         self._lost = False
         self._is_abandoned = False
-        """True if the node leaves without waiting for the database any longer."""
+        """True if `leave` has waited too long for the database, so the row of this node is not deleted."""
         self._handled_at = monotonic()
         """Time at which the event loop last handled a heartbeat, in seconds of the monotonic clock."""
         self._succeeded_at = monotonic()
-        """Time at which a heartbeat last succeeded."""
+        """Time at which a heartbeat last succeeded, in seconds of the monotonic clock."""
         self._aborted_at = 0.0
-        """Time at which the connection of a hanging heartbeat was last aborted."""
+        """Time at which the connection of a heartbeat without response was last interrupted, in seconds of the
+        monotonic clock."""
 
     def find_other_configs(self) -> Sequence[str]:
-        """Return the names of the living nodes that work with another configuration than this one."""
+        """Return the names of the living nodes whose configuration differs from that of this node."""
         return [name for name, config in self.other_configs.items() if config not in (None, self.config)]
 
     async def join(self) -> Adopted:
-        """Join the cluster with a first heartbeat, and return all that this node has taken over.
+        """Join the cluster with a first heartbeat, and return all runs and webhooks that this node has taken over with
+        it.
 
-        Raises OperationalError.
-        """
+        Raises OperationalError if the database cannot be reached."""
         self._loop = asyncio.get_running_loop()
         self._engine = self._database.open_writer()
         try:
@@ -211,10 +218,9 @@ class Nodes:
         self._thread.start()
 
     async def leave(self, seconds: float = STOPPING) -> None:
-        """Delete this node's row, so that the others take over its runs at once.
+        """Delete this node's row, so that the other nodes take over its runs at once.
 
-        If the server does not answer within `seconds`, the other nodes notice by themselves.
-        """
+        If the database does not respond within `seconds`, the other nodes notice the missing heartbeats instead."""
         self._ends.set()
         await until_ended(self._leave, self._give_up, seconds)
 
@@ -265,7 +271,10 @@ class Nodes:
                 self._loop.call_soon_threadsafe(self._handle, heartbeat)
 
     def _watch_beats(self) -> None:
-        """Pause this node in time if no heartbeat succeeds: the statement of one may hang instead of failing."""
+        """Call `on_heartbeat(None)` if no heartbeat has succeeded for `DEAD_AFTER - BEAT` seconds, and interrupt a
+        hanging one.
+
+        Runs on the event loop every second. A heartbeat may hang instead of failing if the server does not respond."""
         if self._ends.is_set():
             return
         if monotonic() - self._succeeded_at >= DEAD_AFTER - BEAT:
@@ -280,10 +289,9 @@ class Nodes:
         self._on_heartbeat(heartbeat)
 
     def beat(self) -> Heartbeat:
-        """Send a heartbeat, look at those of the other nodes, and take over from nodes that are gone.
+        """Send a heartbeat, read those of the other nodes, and take over the runs and webhooks of nodes that are gone.
 
-        Raises DBAPIError.
-        """
+        Raises DBAPIError if the database cannot be reached."""
         connection = self.connect()
         with connection.begin():
             mine = _NODE.c.node_id == self.node_id
@@ -304,10 +312,10 @@ class Nodes:
         return Heartbeat(first == self.node_id, not updated, names, adopted)
 
     def take_over(self, connection: Connection, missing: Sequence[tuple[str, int]]) -> tuple[Adopted, tuple[str, ...]]:
-        """Take over runs and webhooks without a living node. Return them, and the names of the nodes that are gone.
+        """Delete the rows of `missing` nodes, and assign runs and webhooks without a living node to this node.
 
-        They may also belong to nodes that have left, or to a gateway that used the database alone.
-        """
+        Return those, and the names of the deleted nodes. The runs may also come from nodes that left, or from a time
+        when one gateway used the database alone."""
         with connection.begin():
             if not missing and not connection.execute(select(_has_unattended(_RUN) | _has_unattended(_HOOK))).scalar():
                 return Adopted(), ()
@@ -332,15 +340,15 @@ class Nodes:
             self._previous_nodes.popitem(last=False)
 
     def node_before(self, owner: str, run_id: str, attempt: int) -> str | None:
-        """Return the name of the node from which this attempt of a run was taken over. Return None if it was not."""
+        """Return the name of the node from which this attempt of a run was taken over. Return None if it was not taken
+        over."""
         return self._previous_nodes.get((owner, run_id, attempt))
 
     def _adopt(self, connection: Connection, table: Any, key: Sequence[str]) -> Sequence[Any]:
-        """Set this node in rows without a living node, and return them.
+        """Assign rows of a table without a living node to this node, and return their key columns and previous node.
 
-        Rows that another transaction is changing are skipped. If that is not a node that starts the run, the next
-        heartbeat adopts it.
-        """
+        Rows that another transaction has locked are skipped. If they still have no living node later, the next
+        heartbeat adopts them."""
         columns = [table.c[name] for name in key]
         some = select(*columns, table.c.node).where(_is_unattended(table)).order_by(*columns).limit(_ADOPTED_AT_ONCE)
         rows = connection.execute(some.with_for_update(of=table, skip_locked=True)).all()
@@ -378,7 +386,8 @@ class Nodes:
 
 
 def _is_unattended(table: Any) -> Any:
-    """Return a condition for unfinished rows without a living node. Its text matches the partial indexes."""
+    """Return the SQL condition for unfinished rows that belong to no living node. Its text matches the partial
+    indexes."""
     is_unfinished = text(f"run.{LIVE}") if table is _RUN else text("webhook.done IS FALSE")
     there = exists().where(_NODE.c.node_id == table.c.node)
     return is_unfinished & (table.c.node.is_(None) | ~there)

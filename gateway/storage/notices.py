@@ -1,4 +1,5 @@
-"""Notices of commits, which gateways that share a database send to each other. Their encoding is compact."""
+"""Notices of commits, which gateways that share a database send to each other with NOTIFY, and their compact
+encoding."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -6,38 +7,38 @@ from typing import Final
 import msgspec
 
 _THREADS_PER_NOTICE: Final = 100
-"""Maximum number of threads in one notice. The limit of PostgreSQL is 8,000 bytes."""
+"""Maximum number of threads in one notice. Chosen: PostgreSQL limits a notice to 8,000 bytes."""
 
 
 ADMINISTRATION: Final = 0
-"""Key in notices of changes of the administration: keys, agents and disabled agents. No thread has it."""
+"""Key in a notice that reports a change of API keys, agents or disabled agents. No thread has this key."""
 
 GRANTS: Final = -1
-"""Key in notices of grants to new grantees. No thread has it."""
+"""Key in a notice that reports a grant to a new grantee. No thread has this key."""
 
 
 class Remote(msgspec.Struct, frozen=True, array_like=True):
-    """Summary of another gateway's commits to one thread."""
+    """Notice of one or several commits of another gateway to one thread."""
 
     pk: int
-    """Key of the thread."""
+    """Database key of the thread, or `ADMINISTRATION` or `GRANTS`."""
     seq: int
-    """Sequence number of the newest record."""
+    """Sequence number of the newest record of the thread."""
     erased: bool = False
     rewritten: bool = False
-    """True if the meaning of earlier records changed, as when a run is removed."""
+    """True if the content or meaning of earlier records has changed, for example because a run was removed."""
     created: bool = False
-    """True if the thread is new."""
+    """True if the commit created the thread."""
 
     @property
     def is_thread(self) -> bool:
-        """False if the key is one that no thread has."""
+        """True for a notice about a thread, False for one about the administration or grants."""
         return self.pk > ADMINISTRATION
 
 
 class Notice(msgspec.Struct, frozen=True, array_like=True):
     node: str
-    """Id of the gateway that committed."""
+    """Id of the gateway that made the commits in `threads`."""
     threads: tuple[Remote, ...]
 
 
@@ -45,7 +46,7 @@ _DECODER: Final = msgspec.json.Decoder(Notice)
 
 
 def merge(first: Remote, second: Remote) -> Remote:
-    """Combine two notices of one thread: the newest record, and every flag that either of them has."""
+    """Combine two notices of one thread: the higher sequence number, and every flag that is set in either."""
     return Remote(
         first.pk,
         max(first.seq, second.seq),
@@ -61,7 +62,7 @@ def encode_notices(node: str, threads: Sequence[Remote]) -> Iterator[str]:
 
 
 def decode_notice(payload: str) -> Notice | None:
-    """Decode a notice. Return None if a gateway did not send it: any user of the database can notify the channel."""
+    """Decode a notice. Return None if it is malformed, because any user of the database can send to the channel."""
     try:
         return _DECODER.decode(payload)
     except (msgspec.DecodeError, ValueError):

@@ -1,12 +1,11 @@
 """Notifier (NOTIFY): the connection on which a gateway notifies the others of its commits.
 
-PostgreSQL holds one lock for the whole server from NOTIFY until the commit is flushed. A notice in the transaction that
-commits would therefore make all gateways commit one after the other. The notifier sends notices after the commit, in
+PostgreSQL holds one lock for the whole server from NOTIFY until the commit is flushed. A notice in the transaction of
+the commit would therefore make all gateways commit one after the other. The notifier sends notices after the commit, in
 separate transactions that do not wait for the flush.
 
-Nothing depends on a notice. It is lost if its gateway stops between the commit and the notice, or if the notifier has
-to drop it. The listeners of the other gateways look every ten seconds for what they missed.
-"""
+No data depends on a notice. It is lost if its gateway stops between the commit and the notice, or if too many are
+pending. The listeners of the other gateways check the database every ten seconds for missed changes."""
 
 import logging
 import queue
@@ -28,20 +27,21 @@ from babelgate.gateway.storage.writer_link import discard
 log = logging.getLogger("babelgate.journal")
 
 _GATHER: Final = 0.001
-"""Minimum seconds from one notice to the next. Commits within that time are merged. The first one after a pause is sent
-at once. Chosen: readers do not see a millisecond more."""
+"""Minimum seconds between two notices. Commits within that time are merged. The first one after a pause is sent at
+once. Chosen: readers do not notice another millisecond."""
 _MAX_PENDING: Final = 10_000
-"""Maximum number of threads with a notice that is not sent. Beyond it the oldest is dropped. Chosen: 2 MB."""
+"""Maximum number of threads with an unsent notice. Beyond it, the oldest notice is dropped. Chosen: 2 MB."""
 _RETRY_DELAY: Final = 1.0
-"""Seconds from a failed attempt to send to the next one. Chosen: as for the other connections."""
+"""Seconds between a failed attempt to send and the next one. Chosen: as for the listener."""
 _ANSWER: Final = 10.0
-"""Seconds within which the server must answer before the connection is taken for dead. Chosen: as for the listener."""
+"""Seconds without a response to a statement after which the connection counts as dead. Chosen: as for the listener."""
 _CLOSING: Final = 2.0
 """Maximum seconds that a stopping gateway waits for its last notices. Chosen."""
 
 
 class Notifier:
-    """Sender of notices. It has its own thread, so that neither the writer nor the event loop waits for it."""
+    """Sender of notices to the other gateways. It has its own thread, so that neither the writer nor the event loop
+    waits."""
 
     def __init__(self, node: str, database: Database) -> None:
         self._node = node
@@ -49,18 +49,18 @@ class Notifier:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._pending: OrderedDict[int, Remote] = OrderedDict()
-        """Notices that are not sent, by key of the thread. Guarded by the lock."""
+        """Unsent notices, by the database key of the thread. Guarded by the lock."""
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
-        """An item for each time that notices became pending, and one for the end. It costs a fifth of the CPU time of a
-        condition variable."""
+        """One item whenever the first notice becomes pending, and one when the notifier ends. This queue costs a fifth
+        of the CPU time of a condition variable."""
         self._sent_at = 0.0
         self._ends = threading.Event()
         self._engine: Engine | None = None
         self._connection: Connection | None = None
         self._failures = Failures("the notifier")
         self._asked_at: float | None = None
-        """Time at which the unanswered statement was sent, in seconds of the monotonic clock. None if there is no such
-        statement."""
+        """Time at which the statement without a response was sent, in seconds of the monotonic clock. None if none is
+        open."""
         self._is_lost = False
         self._is_full = False
 
@@ -69,8 +69,10 @@ class Notifier:
         self._thread.start()
 
     def add(self, remotes: Sequence[Remote]) -> None:
-        """Queue notices of committed changes for the other gateways. Any thread may call this method; it does not
-        block."""
+        """Queue notices of committed changes for the other gateways.
+
+        Any thread may call this method. It does not block. It interrupts the connection if a statement has had no
+        response for `_ANSWER` seconds."""
         if not remotes:
             return
         self._merge_all(remotes)
@@ -88,7 +90,8 @@ class Notifier:
             log.warning("last notices not sent: the database did not answer within seconds=%g", seconds)
 
     def _merge_all(self, remotes: Sequence[Remote], *, before: bool = False) -> None:
-        """Merge notices into the pending ones. `before` = the notices are older than the pending ones."""
+        """Merge notices into the pending ones. With `before`, the notices are older than the pending ones: their
+        sending failed."""
         with self._lock:
             is_first = not self._pending
             if before:
@@ -136,7 +139,7 @@ class Notifier:
             engine.dispose()
 
     def _take(self) -> list[Remote]:
-        """Wait for notices and return them. Return an empty list at the end."""
+        """Wait until notices are pending, remove and return them. Return an empty list if the notifier ends."""
         self._wakes.get()
         early = self._sent_at + _GATHER - monotonic()
         if early > 0:
@@ -147,7 +150,8 @@ class Notifier:
         return remotes
 
     def _send(self, engine: Engine, remotes: Sequence[Remote]) -> None:
-        """Send notices. Raises DBAPIError."""
+        """Connect if necessary, and send notices to the other gateways. Raises DBAPIError if the database cannot be
+        reached."""
         if self._connection is not None and self._database.is_lost(self._connection):
             self._disconnect()
         if self._connection is None:

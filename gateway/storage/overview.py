@@ -1,7 +1,6 @@
-"""Overview: the reads of the console, across threads and for people.
+"""Reads of the console, across the threads of one or all owners.
 
-All of them are bounded, however much is stored.
-"""
+Each of them reads a limited number of rows, however much is stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,72 +34,76 @@ from babelgate.gateway.storage.thread_summaries import (
 T = TypeVar("T")
 
 _ROOM: Final = 2 * 2**20
-"""Maximum size of one page's records, in bytes as stored. Chosen: as for other pages of the log."""
+"""Maximum stored size of the records of one page, in bytes. Chosen: as for other pages of the log."""
 _FOLDED_ROOM: Final = 4 * _ROOM
-"""Maximum size of the records of one page whose deltas are joined. Their JSON is a fraction of what is stored."""
+"""Maximum stored size of the records of one page whose deltas are joined, in bytes. Chosen: the JSON of joined deltas
+is a fraction of their stored size."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecords:
-    """Page of a run's records."""
+    """One page of the records of a run."""
 
     records: Sequence[FoldedRecord]
     next_seq: int | None
-    """Sequence number after which the next page begins. None if all records until now were read."""
+    """Sequence number to pass as `after` for the next page. None if this page ends with the newest record."""
     last_seq: int
-    """Sequence number of the run's end. If it has not ended, of the newest record of its thread."""
+    """Sequence number of the run's last record. While the run is active, that of the newest record of its thread."""
     has_ended: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadContent:
-    """Runs and files of a thread."""
+    """Ids of the newest runs of a thread, and the files that the thread refers to."""
 
     run_ids: Sequence[str]
-    """Ids of the newest runs, the oldest first."""
+    """Ids of the thread's newest runs, the oldest of them first."""
     files: Sequence[FilePart]
 
 
 class Overview:
-    """Reads across threads, by owner. With the owner None, lists have the rows of all owners."""
+    """Reads for the console, by owner. For lists, None as the owner means all owners."""
 
     def __init__(self, journal: Journal, reads: JournalReads) -> None:
         self._journal = journal
         self._reads = reads
 
     async def runs(self, owner: str | None, query: RunQuery) -> RunList:
-        """Return one page of runs, newest first. Raises invalid."""
+        """Return one page of runs, the newest first. Raises invalid for a malformed cursor."""
         return await self._journal.query(list_runs, owner, query)
 
     async def run(self, owner: str, run_id: str) -> RunSummary:
-        """Return one run. Raises not_found, also for a removed one."""
+        """Return the summary of a run. Raises not_found, also if the run was removed."""
         found = await self._journal.query(summarize_runs, [(owner, run_id)])
         return _require_found(found[0] if found and not found[0].run.removed else None, f"Run {run_id} not found")
 
     async def count_runs(self, owner: str | None, since: int) -> tuple[Mapping[str, RunCount], bool]:
-        """Return the numbers of runs since a time by agent, and True if some runs were too many to be counted."""
+        """Return, for each agent, the number of runs and of failed runs that were created since a time.
+
+        `since` is in microseconds since 1970. The second value is True if there were too many runs to count all of
+        them."""
         return await self._journal.query(count_runs, owner, since)
 
     async def threads(self, owner: str, query: ThreadQuery) -> ThreadList:
-        """Return one page of threads, the most recently changed first. Raises invalid."""
+        """Return one page of threads, the most recently changed first. Raises invalid for a malformed cursor."""
         return await self._journal.query(list_threads, owner, query)
 
     async def thread(self, owner: str, thread_id: str) -> ThreadSummary:
-        """Return one thread. Raises not_found."""
+        """Return the summary of a thread. Raises not_found."""
         found = await self._journal.query(summarize_thread, owner, thread_id)
         return _require_found(found, f"Thread {thread_id} not found")
 
     async def thread_content(self, owner: str, thread_id: str) -> ThreadContent:
-        """Return the runs and files of a thread. Raises not_found."""
+        """Return the ids of the newest runs of a thread, and its files. Raises not_found."""
         pk = await self._reads.key(owner, thread_id)
         run_ids = await self._journal.query(read_run_ids, pk)
         return ThreadContent(run_ids, await self._journal.query(read_files, pk))
 
     async def records(self, owner: str, run_id: str, after: int, *, limit: int, folds: bool) -> RunRecords:
-        """Return records of a run after a sequence number, at most `limit`.
+        """Return up to `limit` records of a run with a sequence number above `after`.
 
-        With `folds`, consecutive deltas of a part are one record. Raises not_found, also for a removed run.
-        """
+        With `folds`, the deltas of one part are joined into one record, which counts as one. Raises not_found, also if
+        the run was removed."""
         run = await self._reads.run(owner, run_id)
         missing = f"Run {run_id} not found"
         _require_found(None if run.removed else run, missing)

@@ -1,11 +1,11 @@
-"""Page cache: decoded pages of logs, which all readers share.
+"""Cache of decoded pages of logs, which all readers share.
 
-A reader is a cursor. It asks for the next few records, and holds nothing else while its client takes them. So the pages
-of all readers together have one bound, however many readers there are and however slow they are.
+A reader has a cursor. It requests the next few records, and stores no others while its client receives them. So the
+pages of all readers together have one limit, however many readers there are and however slow they are.
 
-Only whole pages are cached: the records of a log do not change, but more may follow its end at any time. Two events
-change records, the erasure of a thread and the rewriting of a log. Both call `forget`.
-"""
+Only complete pages are cached: existing records do not change, but more may follow at the end of a log. Two events do
+change records: a thread is erased, or its log is rewritten because a run was removed or states were pruned. Both call
+`forget`."""
 
 import asyncio
 from bisect import bisect_right
@@ -17,30 +17,32 @@ from typing import Final
 from babelgate.canonical.event import Record
 
 BLOCK: Final = 512
-"""Maximum number of records in a page. Pages begin at multiples of it, so that all readers can share them."""
+"""Maximum number of records in a page. A page ends at the next multiple of this number, so that readers with different
+cursors can share pages. Chosen."""
 _MAX_BYTES: Final = 16 * 2**20
-"""Maximum estimated size of all cached pages, in bytes. Chosen: 25,000 tokens."""
+"""Maximum estimated size of all cached pages in memory, in bytes. Chosen: 25,000 tokens."""
 _RECORD: Final = 450
-"""Estimated bytes of a decoded record without its content. Measured: a token takes 430 bytes, 2026-11."""
+"""Estimated size of a decoded record in memory without its content, in bytes. Measured: a token takes 430 bytes,
+2026-11."""
 _CONTENT: Final = 3
-"""Estimated bytes of decoded content per byte in the log. Chosen: text takes one, JSON of small values ten."""
+"""Estimated bytes in memory per stored byte of a record's content. Chosen: text takes one, JSON of small values ten."""
 _SEQ: Final = attrgetter("seq")
 
 
 class RecordPage:
-    """Consecutive records of a thread."""
+    """Consecutive records of one thread's log, as one query has read and decoded them."""
 
     __slots__ = ("_sizes", "after", "loaded_at", "records", "weight")
 
     def __init__(self, after: int, records: Sequence[Record], sizes: Sequence[int], loaded_at: float = 0.0) -> None:
-        """Create a page. `sizes` = size of each record in the log, in bytes."""
+        """Create a page from records and their stored sizes in bytes."""
         self.after = after
-        """Sequence number before that of the first record."""
+        """Sequence number after which the page begins."""
         self.records = records
         self.loaded_at = loaded_at
-        """Time at which the query began, in seconds of the event loop."""
+        """Time at which the query of the page began, in seconds of the event loop's clock."""
         self.weight = _RECORD * len(records) + _CONTENT * sum(sizes)
-        """Estimated size in memory, in bytes."""
+        """Estimated size of the page in memory, in bytes."""
         self._sizes = sizes
 
     @property
@@ -50,11 +52,10 @@ class RecordPage:
     def select(
         self, after: int, until: int | None = None, limit: int | None = None, room: int | None = None
     ) -> Sequence[Record]:
-        """Return the records after a sequence number and not after `until`.
+        """Return the records with a sequence number above `after` and up to `until`, at most `limit` records and `room`
+        bytes.
 
-        At most `limit` records and `room` bytes are returned, but at least one record. None means that there is no such
-        limit.
-        """
+        At least one record is returned, if there is one. A limit that is None does not apply."""
         records = self.records
         begin = 0 if after <= self.after else bisect_right(records, after, key=_SEQ)
         end = len(records) if limit is None else min(len(records), begin + limit)
@@ -66,7 +67,9 @@ class RecordPage:
 
 
 def fitting(sizes: Sequence[int], begin: int, end: int, room: int) -> int:
-    """Return the end of a slice that begins at `begin` and has at most `room` bytes, or one item."""
+    """Return the end index, at most `end`, of the longest slice of `sizes` from `begin` whose sum is at most `room`.
+
+    The slice has at least one item."""
     for place in range(begin, end):
         room -= sizes[place]
         if room < 0:
@@ -75,27 +78,29 @@ def fitting(sizes: Sequence[int], begin: int, end: int, room: int) -> int:
 
 
 Load = Callable[[int, int, int], Awaitable[tuple[Sequence[Record], Sequence[int], bool]]]
-"""Function of the key of a thread, `after` and `until`. It returns the records, their sizes in bytes, and True if they
-end before `until` because they are large."""
+"""Function that reads records of a thread from the database: its key, `after` and `until`.
+
+It returns the records, their stored sizes in bytes, and True if they end before `until` because they are large."""
 
 
 class PageCache:
-    """Cache of pages, bounded by their total weight. The least recently used are dropped first."""
+    """LRU cache of pages, bounded by their estimated size in memory."""
 
     def __init__(self, load: Load, most: int = _MAX_BYTES) -> None:
         self._load = load
         self._most = most
         self._size = 0
         self._blocks: OrderedDict[tuple[int, int], list[RecordPage]] = OrderedDict()
-        """Pages of each block, by key of the thread and number of the block."""
+        """Cached pages, by the database key of the thread and the number of the block (`after // BLOCK`)."""
         self._loading: dict[tuple[int, int, int], asyncio.Task[tuple[RecordPage, bool]]] = {}
-        """Queries in progress, by key of the thread, `after` and `until`."""
+        """Queries in progress, by the database key of the thread, `after` and `until`, so that readers share one
+        query."""
 
     async def get(self, pk: int, after: int, until: int | None = None, *, since: float | None = None) -> RecordPage:
-        """Return a page with the next record after a sequence number. It is empty if no record follows up to `until`.
+        """Return a page that contains the record after `after`, from the cache or the database.
 
-        `since` = earliest time, of the event loop, at which the page may have been loaded.
-        """
+        The page is empty if no record follows up to `until`. With `since`, a page whose query began before this time of
+        the event loop's clock is not used."""
         page = self.find(pk, after, since=since)
         if page is not None:
             return page
@@ -115,8 +120,9 @@ class PageCache:
         return (await asyncio.shield(loading))[0]
 
     def find(self, pk: int, after: int, *, since: float | None = None) -> RecordPage | None:
-        """Return a cached page with the next record after `after`, or None. `since` = the page must have been loaded at
-        this time or later, in loop time."""
+        """Return a cached page that contains the record after `after`, or None.
+
+        With `since`, a page whose query began before this time of the event loop's clock does not count."""
         block = (pk, after // BLOCK)
         for page in self._blocks.get(block, ()):
             if page.after <= after < page.last and (since is None or page.loaded_at >= since):
@@ -125,7 +131,9 @@ class PageCache:
         return None
 
     async def _read(self, pk: int, after: int, until: int) -> tuple[RecordPage, bool]:
-        """Return a page, and True if it is whole: no record can follow between its last one and `until`."""
+        """Read a page from the database. The second value is True if the page may be cached.
+
+        It may be if no later record can belong to it: it reaches `until`, or was cut because of its size."""
         loaded_at = asyncio.get_running_loop().time()
         records, sizes, is_cut = await self._load(pk, after, until)
         page = RecordPage(after, records, sizes, loaded_at)
@@ -155,7 +163,7 @@ class PageCache:
         self._size -= sum(page.weight for page in self._blocks.pop(block))
 
     def forget(self, pk: int) -> None:
-        """Drop the pages of a thread that was erased, or whose log was rewritten."""
+        """Drop the pages of a thread that was erased, or whose earlier records have changed."""
         for block in [block for block in self._blocks if block[0] == pk]:
             self._drop(block)
         for key in [key for key in self._loading if key[0] == pk]:

@@ -1,4 +1,4 @@
-"""Cursors of pages, as callers see them: the position of the last row that was read, encoded."""
+"""Opaque cursors for pagination: the sort columns of the last row of a page, encoded as text."""
 
 import base64
 import json
@@ -11,12 +11,12 @@ _INTEGERS: Final = range(-(2**63), 2**63)
 
 
 def encode_cursor(position: Sequence[int | str]) -> str:
-    """Return the cursor of a position: the sort columns of a row."""
+    """Encode the sort columns of a row as a cursor."""
     return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str, *kinds: type) -> tuple[int | str, ...]:
-    """Return the position of a cursor, whose columns have these types. Raises invalid."""
+    """Decode a cursor to the sort columns of a row. Raises invalid unless they have the types `kinds`."""
     try:
         value: Any = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         position = tuple(cast("list[int | str]", value)) if isinstance(value, list) else ()

@@ -1,12 +1,11 @@
-"""Range partitioning of PostgreSQL's log, by thread.
+"""Range partitioning of PostgreSQL's log table by the key of the thread.
 
-A partition is dropped when all its threads are erased, which frees its space at once. Deleted rows alone would wait for
-a vacuum, and their space would stay part of the file.
+A partition is dropped when all its threads are erased, which frees its disk space at once. Deleted rows alone would
+wait for a vacuum, and their space would stay part of the file.
 
-Thread keys are assigned in order of time, and the log is always read and written by thread, so each statement needs one
-partition. The records of an erased thread are deleted at once (`babelgate.gateway.storage.deletion`), not with their
-partition: they must not remain until the last thread of a million is erased.
-"""
+Thread keys are assigned in order of time, and the log is always read and written by thread, so each statement touches
+one partition. The records of an erased thread are deleted at once (`babelgate.gateway.storage.deletion`) and not with
+their partition: they must not remain until the last thread of a million is erased."""
 
 import logging
 import re
@@ -23,14 +22,14 @@ log = logging.getLogger("babelgate.retention")
 P = ParamSpec("P")
 
 THREADS: Final = 1_000_000
-"""Number of thread keys of one partition."""
+"""Number of consecutive thread keys per partition. Chosen."""
 _AHEAD: Final = 2
-"""Number of partitions that are created before they are needed."""
+"""Number of empty partitions that exist above the newest thread key. Chosen."""
 REST: Final = "event_rest"
-"""Default partition, for keys whose own partition was not created in time."""
+"""Name of the default partition. It receives the records of threads whose own partition was not created in time."""
 _PATIENCE: Final = "100ms"
-"""Timeout for a lock on the whole log. A backup holds that lock for hours, and all other statements would queue behind
-this request."""
+"""Timeout for a lock on the whole log table. Chosen: a backup holds that lock for hours, and all other statements queue
+behind a waiting request for it."""
 _BOUNDS: Final = (
     "SELECT part.relname, pg_get_expr(part.relpartbound, part.oid) FROM pg_inherits JOIN pg_class AS part "
     "ON part.oid = inhrelid WHERE inhparent = 'event'::regclass"
@@ -45,7 +44,7 @@ _IS_USED: Final = (
     "OR EXISTS (SELECT FROM remnant WHERE thread_pk >= {first} AND thread_pk < {end})"
 )
 _LATER: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation, psycopg.errors.DuplicateTable)
-"""Errors after which the change is retried later:
+"""Database errors after which a change of the partitions is retried later:
 
 - another session has locked the log;
 - the default partition has received rows of the new partition meanwhile;
@@ -55,7 +54,7 @@ _LATER: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation,
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Partition of the log for threads with keys from `first` up to, but not including, `end`."""
+    """Partition of the log table for thread keys from `first` up to, but not including, `end`."""
 
     name: str
     first: int
@@ -73,10 +72,9 @@ def list_partitions(connection: Connection) -> list[Partition]:
 
 
 def make_partitions(connection: Connection, threads: int = THREADS) -> int:
-    """Create the partitions that will be needed next, and return their number.
+    """Create the partitions that the next threads need, with `threads` keys each. Return the number of created ones.
 
-    It is lower than needed if another session has locked the log. `threads` = number of keys per partition.
-    """
+    Fewer than needed are created if another session has locked the log table."""
     needed = _newest(connection) + _AHEAD * threads
     created = 0
     while (first := _next_first(connection, threads)) < needed and _try(connection, _make, first, first + threads):
@@ -85,7 +83,7 @@ def make_partitions(connection: Connection, threads: int = THREADS) -> int:
 
 
 def drop_empty_partition(connection: Connection, threads: int = THREADS) -> bool:
-    """Drop one partition without threads. Return True if there may be more."""
+    """Drop one partition whose threads are all erased. Return True if one was dropped, so there may be more."""
     # Nodes reserve keys in advance. A thread whose partition was dropped meanwhile goes to the default partition.
     past = _newest(connection) - threads
     for each in list_partitions(connection):
@@ -99,7 +97,8 @@ def _newest(connection: Connection) -> int:
 
 
 def _next_first(connection: Connection, threads: int) -> int:
-    """Return the lowest key of the next partition: after the last partition, and after all rows of the default one."""
+    """Return the first key of the next partition to create: after the last partition, and after all rows of the default
+    one."""
     rest = connection.exec_driver_sql(f"SELECT max(thread_pk) FROM {REST}").scalar_one()
     # Gateways write to the default partition until another exists, so the next range of keys is left to it, too.
     behind = 0 if rest is None else (rest // threads + 2) * threads
@@ -129,11 +128,10 @@ def _drop(connection: Connection, partition: Partition) -> bool:
 def _try(
     connection: Connection, change: Callable[Concatenate[Connection, P], bool], *args: P.args, **named: P.kwargs
 ) -> bool:
-    """Run a change of the partitions in a savepoint, and return its result.
+    """Run a change of the partitions in a savepoint, with a short lock timeout, and return its result.
 
     Return False if it would wait for a lock, if another gateway made the change first, or if the database role lacks
-    the permission.
-    """
+    the permission. Raises DBAPIError for any other error."""
     run = connection.exec_driver_sql
     run("SAVEPOINT partition")
     before = run("SELECT current_setting('lock_timeout')").scalar_one()

@@ -11,7 +11,8 @@ _PRIVATE_FOLDER: Final = 0o700
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its missing parents, private to the user of the gateway. Existing folders are not changed."""
+    """Create a folder and its missing parents with permissions for the gateway's user only. Existing folders are
+    unchanged."""
     if path.is_dir():
         return
     for folder in reversed([each for each in (path, *path.parents) if not each.exists()]):
@@ -19,10 +20,9 @@ def make_folder(path: Path) -> None:
 
 
 def make_private(paths: Iterable[Path]) -> None:
-    """Remove the permissions of other users from existing files and folders. Earlier releases let them read.
+    """Remove the permissions of other users from existing files and folders, which earlier releases created readable.
 
-    Files of another user, and files on a file system without permissions, are not changed.
-    """
+    Files of another user, and files on a file system without permissions, are not changed."""
     for path in paths:
         try:
             status = path.stat()

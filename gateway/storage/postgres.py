@@ -1,8 +1,7 @@
-"""PostgreSQL as the database, through psycopg: one session per gateway writes, and it holds the lock of the gateway.
+"""PostgreSQL as the database, through psycopg. One session per gateway writes, and holds the lock of the gateway.
 
-The lock is a session-level advisory lock, by database and schema. It belongs to the session that writes, so every
-commit is made under it, also after the connection was lost and replaced.
-"""
+The lock is an advisory lock of the session, named by database and schema. It belongs to the session that writes. So
+every commit is made under the lock, even after the connection was lost and replaced."""
 
 import asyncio
 import logging
@@ -46,29 +45,28 @@ from babelgate.gateway.storage.tables import MetaRow
 log = logging.getLogger("babelgate.journal")
 
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-"""Begin of a transaction whose statements all read one snapshot of the database, as with SQLite."""
+"""Statement that begins a transaction in which all reads see one snapshot of the database, as with SQLite."""
 _LOCK: Final = "SELECT pg_advisory_lock(hashtext('babelgate'), hashtext(current_schema()))"
 _SHARE: Final = "SELECT pg_advisory_lock_shared(hashtext('babelgate'), hashtext(current_schema()))"
 _IS_ALONE: Final = "SELECT pg_try_advisory_xact_lock(hashtext('babelgate'), hashtext(current_schema()))"
 _ENTER: Final = "SELECT pg_advisory_xact_lock(hashtext('babelgate enters'), hashtext(current_schema()))"
-"""Lock that lets one starting gateway of a cluster at a time read the schema and change it. It is a lock of the
-transaction, so it always ends with it. A gateway that reconnects does not read the schema, and does not take it."""
-_ENTERING: Final = "10s"
-"""Maximum time for which a gateway may be idle in the first transaction of a session, in which it holds `_ENTER` or the
-row of the last writer.
+"""Statement for the lock under which one starting gateway of a cluster at a time reads the schema and changes it.
 
-After that the server ends the session (`idle_in_transaction_session_timeout`), so a frozen gateway does not keep others
-from starting or reconnecting. Chosen: longer than a busy machine delays a statement. A session lock could be bounded
-with `idle_session_timeout`, but PostgreSQL 13 does not have it.
-"""
+The lock always ends with its transaction. A gateway that reconnects does not read the schema, and does not take it."""
+_ENTERING: Final = "10s"
+"""Maximum time for which a gateway may be idle in the first transaction of a session. Chosen.
+
+In this transaction it holds `_ENTER`, or a lock on the row of the last writer. After that time the server ends the
+session (`idle_in_transaction_session_timeout`), so a frozen gateway does not block the others. `idle_session_timeout`
+would be simpler, but PostgreSQL 13 does not have it."""
 _ENTER_PATIENCE: Final = "30s"
-"""Timeout of a starting gateway for `_ENTER`. Chosen: longer than `_ENTERING`, plus time for gateways before it."""
+"""Maximum time that a starting gateway waits for the lock `_ENTER`. Chosen: longer than `_ENTERING`, plus time for
+gateways that queued before it."""
 _STILL: Final = "5s"
 """Idle time in a transaction after which other gateways end the session of a gateway that blocks them. Chosen.
 
 The server's `idle_in_transaction_session_timeout` does not start after pipelined statements: psycopg sends a flush
-after the last one, and the server counts that as activity.
-"""
+after the last one, and the server counts that as activity."""
 _END_STILL: Final = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
     # Between pipelined statements, a session is `active` and waits for the client.
@@ -80,28 +78,29 @@ _END_STILL: Final = (
     "AND objid::bigint = hashtext(current_schema())::bigint & 4294967295)"
 )
 _SILENCE: Final = 10.0
-"""Seconds between two checks of the listening connection and for missed notices. Together with `_ANSWER` and the delay
-before a reconnect, a dead connection is replaced within 22 seconds."""
+"""Seconds between two checks of the listening connection. Chosen. Listeners then also check for missed notices.
+
+Together with `_ANSWER` and the delay before a reconnect, a dead connection is replaced within 22 seconds."""
 _ANSWER: Final = 10.0
-"""Seconds within which the server must answer on the listening connection. After that it counts as dead. Chosen: as
+"""Seconds without a response to a statement after which the listening connection counts as dead. Chosen: as
 `connect_timeout`."""
 _NOTIFY: Final = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify({CHANNEL}, $1)".encode()
-"""Statement that sends a notice in a transaction that does not wait for the flush. NOTIFY holds its lock until the
-commit is complete."""
+"""Statement that sends a notice in a transaction whose commit does not wait for the flush to disk. NOTIFY holds a lock
+of the whole server until the commit is complete."""
 _PREPARED: Final = b"babelgate_notify"
 _TEXT: Final = types["text"].oid
 _PATIENCE: Final = "2s"
-"""Timeout for the lock of the gateway. Chosen: the server needs a moment to notice that a gateway was killed."""
+"""Maximum time that a gateway waits for the lock of the gateway. Chosen: the server needs a moment to notice that a
+gateway was killed."""
 _KEEPALIVE: Final = (
     "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; "
     "SET tcp_user_timeout = 11000"
 )
-"""Settings for each session on the server. It ends the session of a machine that has vanished after eleven seconds, and
-so releases its locks.
+"""Statements that make the server end a session, and so release its locks, eleven seconds after the client's machine
+has vanished. Chosen.
 
 Keepalives detect that on an idle connection. `tcp_user_timeout` detects it while data of the server is not
-acknowledged, such as a notice to a listener.
-"""
+acknowledged, such as a notice to a listener."""
 _DEFAULTS: Final = {
     "application_name": "babelgate",
     "client_encoding": "utf8",
@@ -114,7 +113,7 @@ _DEFAULTS: Final = {
     # If the URL names several hosts, connect to the one that accepts writes.
     "target_session_attrs": "read-write",
 }
-"""Parameters of a connection. The URL overrides them."""
+"""Default connection parameters of libpq. The URL overrides them."""
 _RACES: Final = (
     psycopg.errors.UniqueViolation,
     psycopg.errors.DeadlockDetected,
@@ -122,38 +121,39 @@ _RACES: Final = (
     psycopg.errors.LockNotAvailable,
 )
 _NEEDS_RECONNECT: Final = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.DivisionByZero)
-"""Errors after which the writer needs a new connection: the server became read-only, or another session has settled the
-commit of this one (`_COUNT`)."""
+"""Errors after which the writer must reconnect: the server became read-only, or `_COUNT` failed because another session
+has settled the outcome of this session's commit."""
 _UNSTORABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError, *_NEEDS_RECONNECT)
-"""Errors of the server or its disk, as opposed to a command. InternalError covers a server that became read-only
-(25006) and a damaged page (XX001)."""
-_WRITER: Final = "writer"
-"""Name in `meta` of the UUID of the gateway that last used the database."""
-_COMMIT: Final = "commit "
-"""Prefix of the name in `meta` of the number of a gateway's last commit. Its UUID follows.
+"""Errors that mean that the server or its disk failed, and not the command.
 
-The number shows if a commit whose answer was lost is stored. PostgreSQL's transaction numbers (`pg_xact_status`) cannot
-show it after the server was killed, because it may have assigned the same number to another transaction.
-"""
+InternalError covers a server that became read-only (25006) and a damaged page (XX001)."""
+_WRITER: Final = "writer"
+"""Key in the table `meta` of the UUID of the gateway that last opened the database."""
+_COMMIT: Final = "commit "
+"""Prefix of the key in the table `meta` under which a gateway counts its commits. The gateway's UUID follows.
+
+The number shows whether a commit is stored whose response was lost. PostgreSQL's transaction numbers (`pg_xact_status`)
+cannot show it after the server was killed, because it may have assigned the same number to another transaction."""
 _COUNT: Final = (
     "WITH counted AS (UPDATE meta SET value = '{number}' WHERE name = '{name}' AND value = '{before}' RETURNING 1) "
     "SELECT 1 / count(*) FROM counted; COMMIT"
 )
-"""End of a transaction that writes. It sets the number of the commit, if `meta` still has the one before it
-(compare-and-set). If another session has changed that, a division by zero fails the transaction. So a commit that
-reaches the server late stores nothing."""
+"""End of each transaction that writes: set the number of this commit in `meta`, and commit (compare-and-set).
+
+If the stored number is not that of the previous commit, because `settle` has changed it, a division by zero fails the
+transaction. So a commit that reaches the server late stores nothing."""
 
 
 class Postgres:
     """PostgreSQL implementation of `babelgate.gateway.storage.database.Database`."""
 
     def __init__(self, url: str, *, shared: bool = False, pooler: str | None = None) -> None:
-        """Parse the URLs, without connecting. Raises invalid.
+        """Parse the URLs, without connecting. Raises invalid for a malformed URL.
 
-        `shared` = other gateways use the database at the same time. `pooler` = URL for transactions that read, each of
-        which may get another session. All else uses `url`: the lock, `LISTEN` and pipelined statements need one
-        session, and the heartbeats of a node must not wait for a free one.
-        """
+        `shared` = other gateways use the database at the same time. `pooler` = URL of a connection pooler for
+        transactions that only read, because each may run in another session. Everything else uses `url`. The lock,
+        `LISTEN` and pipelined statements need one session, and the heartbeats of a node must not wait for a free
+        one."""
         self._url = _parse("database", url)
         self._pooler = None if pooler is None else _parse("pooler", pooler)
         self._safe_url = hide_password(url)
@@ -161,13 +161,13 @@ class Postgres:
         self._shared = shared
         self._claimed = False
         self._commits = 0
-        """Number of the last commit that was sent."""
+        """Number of the last commit that this gateway has sent."""
         self._stored_number = "0"
-        """Value in `meta` under `_COMMIT`, as far as this gateway knows."""
+        """Number of the last stored commit in `meta` (`_COMMIT`), as far as this gateway knows."""
         self._entering = False
-        """True until the first transaction of a session that shares the database has ended."""
+        """True until the first transaction of a session on a shared database has ended."""
         self._committing = False
-        """True from the start of a commit to its answer, and after a commit whose answer was lost."""
+        """True while a commit is sent and has no response, and after its connection was lost without one."""
         self._sessions: WeakKeyDictionary[Engine, WeakSet[psycopg.Connection[Any]]] = WeakKeyDictionary()
         """Open connections by engine, for `abort`."""
 
@@ -201,10 +201,10 @@ class Postgres:
         return engine
 
     def _check_pooler(self, engine: Engine) -> None:
-        """Raise `conflict` if the pooler does not lead to the database and schema that this gateway writes to.
+        """Raise conflict if the pooler does not lead to the database and schema that this gateway writes to.
 
-        The pooler maps names to databases and schemas in its own configuration.
-        """
+        The pooler maps names to databases and schemas in its own configuration. The check reads the row of `meta` that
+        this gateway has written."""
         if not self._claimed:
             return
         meta = table_of(MetaRow)
@@ -249,10 +249,10 @@ class Postgres:
         return engine
 
     def connect(self, writer: Engine) -> Connection:
-        """Return the connection of the writer, and take the lock. Raises conflict if another gateway has it.
+        """Open the connection of the writer, and take the lock of the gateway. Raises conflict if another gateway has
+        it.
 
-        The first connection of a gateway in a cluster takes the lock later, in its first transaction (`_enter`).
-        """
+        The first connection of a gateway in a cluster takes the lock later, in its first transaction (`_enter`)."""
         connection = writer.connect()
         self._entering = self._shared
         try:
@@ -271,10 +271,9 @@ class Postgres:
         return connection
 
     def _enter(self, driver: psycopg.Connection[Any]) -> None:
-        """Take the locks of a session that shares the database, in its first transaction.
+        """Take the locks of a new session on a shared database, in its first transaction.
 
-        Raises conflict if a gateway that does not share the database uses it, or if another one is starting.
-        """
+        Raises conflict if another gateway uses the database alone, or if another one of the cluster is starting."""
         driver.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_ENTERING}'")
         if self._claimed:
             return
@@ -291,7 +290,8 @@ class Postgres:
         driver.execute(f"SET LOCAL lock_timeout = '{_STILL}'")
 
     def prepare_migration(self, connection: Connection, *, expands: bool) -> None:
-        """Raise `conflict` if other gateways use the database and the migration is not an expansion."""
+        """Raise conflict if other gateways use the database and could not continue after the migration (`expands` is
+        False)."""
         if self._shared and not expands and not _is_alone(connection):
             raise FaultError(
                 FaultCode.CONFLICT,
@@ -300,7 +300,8 @@ class Postgres:
             )
 
     def claim(self, connection: Connection) -> None:
-        """Record this gateway as the last writer. Raises conflict if another one has used the database meanwhile."""
+        """Record this gateway as the one that last used the database. Raises conflict if another one was recorded
+        since."""
         meta = table_of(MetaRow)
         if self._shared:  # tells a gateway that used the database alone, and lost it, that its memory is out of date
             self._claim_with_others(connection)
@@ -370,7 +371,8 @@ class Postgres:
 
     @contextmanager
     def reading(self, connection: Connection) -> Generator[None]:
-        """Run a transaction that reads one snapshot of the database. Raises OperationalError of SQLAlchemy."""
+        """Run a transaction that reads one snapshot of the database. Raises OperationalError of SQLAlchemy if the
+        database cannot be reached."""
         driver = _driver(connection)
         try:
             driver.execute(_READ)
@@ -383,7 +385,8 @@ class Postgres:
             raise
 
     async def listen(self) -> AsyncGenerator[str | None]:
-        """Yield notices, and None at the beginning and every `_SILENCE` seconds. Raises OperationalError."""
+        """Yield notices, and None at the beginning and every `_SILENCE` seconds. Raises OperationalError if the
+        connection is lost."""
         try:
             args, options = create_engine(self._url).dialect.create_connect_args(self._url)
             parameters: dict[str, Any] = {**_DEFAULTS, **options, "autocommit": True}
@@ -401,7 +404,8 @@ class Postgres:
             raise OperationalError("LISTEN", None, error) from error
 
     def notify(self, connection: Connection, notices: Sequence[str]) -> None:
-        """Send notices, each in a transaction that does not wait for the flush. Raises OperationalError."""
+        """Send notices, each in a transaction that does not wait for the flush. Raises OperationalError if the
+        connection is lost."""
         try:
             driver = _driver(connection).pgconn
             if _PREPARED not in connection.info:
@@ -424,7 +428,10 @@ class Postgres:
         return self._committing
 
     def settle(self, connection: Connection) -> bool:
-        """Return True if the last commit was stored. Raises OperationalError of SQLAlchemy."""
+        """Return True if the commit without a response was stored. Raises OperationalError of SQLAlchemy if the
+        connection is lost.
+
+        If it was not, change the number in `meta`, so that the commit fails if it still arrives."""
         driver, name = _driver(connection), _COMMIT + self._me
         number = str(self._commits)
         try:
@@ -448,7 +455,8 @@ class Postgres:
                 _driver(connection).execute("DELETE FROM meta WHERE name = %s", (_COMMIT + self._me,))
 
     def abort(self, engine: Engine) -> None:
-        """Shut down the connections from this side, because the server may not answer a cancel request either."""
+        """Shut down the sockets of the engine's connections on this side, because the server may not respond to a
+        cancel request either."""
         for driver in list(self._sessions.get(engine, ())):
             _hang_up(driver)
 
@@ -509,14 +517,10 @@ def _check(result: PGresult) -> None:
 
 
 async def _ask(connection: psycopg.AsyncConnection[Any], query: Query) -> psycopg.AsyncCursor[Any]:
-    """Execute a statement and return its cursor. If that takes longer than `_ANSWER` seconds, shut the connection down.
+    """Execute a statement and return its cursor. After `_ANSWER` seconds without a response, shut the connection down.
 
-    Cancelling the task is not enough: psycopg then sends a cancel request and waits for its effect, for which a dead
-    connection waits without a limit.
-
-    Raises:
-        OperationalError: if the connection is lost, or the server did not answer in time.
-    """
+    Cancelling the task is not enough: psycopg then sends a cancel request and waits for its effect, on a dead
+    connection without a limit. Raises psycopg's OperationalError if the connection is lost or was shut down."""
     execution = asyncio.ensure_future(connection.execute(query))
     try:
         await asyncio.wait((execution,), timeout=_ANSWER)
@@ -534,7 +538,7 @@ def _hang_up(driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> 
 
 
 def _is_alone(connection: Connection) -> bool:
-    """Return True if no other gateway uses the database. None can start until the transaction ends."""
+    """Return True if no other gateway uses the database. Until the transaction ends, none can start then."""
     return bool(_driver(connection).execute(_IS_ALONE).fetchall()[0][0])
 
 
@@ -543,10 +547,9 @@ def _is_idle(driver: psycopg.Connection[Any]) -> bool:
 
 
 def _was_hung_up(driver: psycopg.Connection[Any]) -> bool:
-    """Return True if the server has closed an idle connection.
+    """Return True if the server has closed an idle connection. It reads only data that has already arrived.
 
-    This needs no round trip. Without it, the first group of commands after a restart of the server would be refused.
-    """
+    Without this check, the first group of commands after a restart of the server would be refused."""
     waiting = poll()
     waiting.register(driver.fileno(), POLLIN)
     with suppress(psycopg.OperationalError):
@@ -563,8 +566,8 @@ def _commit(connection: Connection, driver: psycopg.Connection[Any]) -> None:
 
 
 def _of_driver(error: BaseException) -> BaseException | None:
-    """Return the error of psycopg that SQLAlchemy's error wraps, or None if it wraps none. Any other error is returned
-    itself."""
+    """Return the psycopg error inside an error of SQLAlchemy, or None if it has none. Return any other error
+    unchanged."""
     return error.orig if isinstance(error, DBAPIError) else error
 
 
@@ -578,7 +581,7 @@ def _roll_back(connection: Connection, driver: psycopg.Connection[Any]) -> None:
 
 
 def _of_sqlalchemy(error: BaseException) -> BaseException:
-    """Wrap an error of psycopg in the error of SQLAlchemy that callers expect."""
+    """Wrap an error of psycopg in the SQLAlchemy error that callers expect. Return any other error unchanged."""
     if isinstance(error, psycopg.IntegrityError):
         return IntegrityError("transaction", None, error)
     if isinstance(error, _UNSTORABLE):

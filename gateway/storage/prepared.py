@@ -15,20 +15,20 @@ from sqlalchemy.sql.expression import ClauseElement
 Ts = TypeVarTuple("Ts")
 
 _FETCHED: Final = 64
-"""Number of rows that a server sends at once if the reader may stop early."""
+"""Number of rows that the server sends per batch if the reader may stop early. Chosen."""
 _NUMBERS: Final = count(1)
 
 
 def stream_rows(wanted: Select[*Ts]) -> Select[*Ts]:
-    """Return the query with streaming: a server sends its rows in batches, because all of them may not fit into memory.
+    """Return the query with the option to stream its rows in batches, because all of them may not fit into memory.
 
-    SQLite always reads rows one by one.
-    """
+    SQLite always reads rows one by one."""
     return wanted.execution_options(stream_results=True, max_row_buffer=_FETCHED)
 
 
 class Statement:
-    """Compiled statement. Its parameters are passed as one tuple, in the order of `names`."""
+    """SQL statement that is compiled once for a dialect. Its parameters are passed as one tuple, in the order of
+    `names`."""
 
     def __init__(
         self,
@@ -39,12 +39,10 @@ class Statement:
         *,
         bounded: bool = False,
     ) -> None:
-        """Compile a statement. `columns` = the columns that an INSERT or UPDATE sets, if it does not list them itself.
-        `bounded` = all its rows fit into memory.
+        """Compile a statement. Raises ValueError if `names` are not the names of its parameters.
 
-        Raises:
-            ValueError: if `names` are not the names of its parameters.
-        """
+        `columns` are the columns that an INSERT or UPDATE sets, if the clause does not list them. `bounded` = all rows
+        of the result fit into memory."""
         compiled = clause.compile(
             dialect=dialect,
             column_keys=list(columns or ()) or None,
@@ -60,10 +58,10 @@ class Statement:
         self._plain = self._order == list(range(len(names)))
 
     def run(self, connection: Connection, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """Execute the statement on the driver and return its rows.
+        """Execute the statement on the driver's connection, and return its rows as tuples.
 
-        It takes part in a transaction only if one has begun. Raises IntegrityError, OperationalError of SQLAlchemy.
-        """
+        It takes part in a transaction only if one has begun. Raises IntegrityError of SQLAlchemy for a violated
+        constraint, and OperationalError if the database fails."""
         cursor = connection.connection.cursor()
         try:
             cursor.execute(self.sql, values if self._plain else tuple(values[i] for i in self._order))
@@ -79,7 +77,9 @@ class Statement:
         self.run_many(connection, (values,))
 
     def iterate(self, connection: Connection, values: tuple[Any, ...]) -> Generator[tuple[Any, ...]]:
-        """Yield the rows while they are read. PostgreSQL sends them in batches, or all at once if `bounded`."""
+        """Execute the statement, and yield its rows as tuples while they are read. Raises the same errors as `run`.
+
+        PostgreSQL sends them in batches, or all at once if the statement is `bounded`."""
         driver: Any = connection.connection
         streams = self._is_of_server and not self._bounded
         cursor = driver.cursor(f"rows_{next(_NUMBERS)}") if streams else driver.cursor()
@@ -102,11 +102,10 @@ class Statement:
             cursor.close()
 
     def run_many(self, connection: Connection, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Execute a statement without results once per tuple of parameters.
+        """Execute a statement that returns no rows, once per tuple of parameters.
 
-        It runs on the driver, because SQLAlchemy's overhead per call is as large as the call. Raises IntegrityError,
-        OperationalError of SQLAlchemy.
-        """
+        It runs on the driver, because SQLAlchemy's overhead per call is as large as the call. Raises IntegrityError of
+        SQLAlchemy for a violated constraint, and OperationalError if the database fails."""
         values = list(rows) if self._plain else [tuple(row[i] for i in self._order) for row in rows]
         cursor = self._open_cursor(connection)
         try:
@@ -125,11 +124,10 @@ class Statement:
 
 
 class Insert(Statement):
-    """INSERT statement for one or several rows.
+    """INSERT statement that inserts many rows with few executions.
 
-    The driver releases the interpreter lock for every statement, and must wait to get it back. Next to a busy event
-    loop, 64 rows take 4.8 ms one by one, and 0.5 ms in one statement.
-    """
+    The driver releases the interpreter lock for every execution, and must wait to get it back. Next to a busy event
+    loop, 64 rows take 4.8 ms one by one, and 0.5 ms in one execution."""
 
     def __init__(self, clause: ClauseElement, dialect: Dialect, names: Sequence[str]) -> None:
         super().__init__(clause, dialect, names, names)
@@ -164,11 +162,12 @@ def _number_parameters(sql: str) -> str:
 
 
 _WIDTHS: Final = (64, 16, 4)
-"""Numbers of rows per statement. They are few, so that the driver keeps all these statements prepared."""
+"""Numbers of rows for which an INSERT with as many VALUES is prepared, the largest first. Chosen: few, so that the
+driver keeps all of them prepared."""
 
 
 def _raise_as_sqlalchemy(connection: Connection, sql: str, error: Exception) -> None:
-    """Raise SQLAlchemy's IntegrityError or OperationalError for the driver's. Ignore any other error."""
+    """Raise SQLAlchemy's IntegrityError or OperationalError for an error of the driver. Return for any other error."""
     driver: Any = connection.dialect.loaded_dbapi
     if isinstance(error, driver.IntegrityError):
         raise IntegrityError(sql, None, error) from error
@@ -177,6 +176,6 @@ def _raise_as_sqlalchemy(connection: Connection, sql: str, error: Exception) -> 
 
 
 def inserting(table: Table, dialect: Dialect, *columns: str) -> Insert:
-    """Return an INSERT of all columns, or of the named ones, in the order of the table."""
+    """Return an INSERT for a table. It sets the named columns, or all columns of the table if none are named."""
     names = columns or tuple(column.name for column in table.columns)
     return Insert(insert(table), dialect, names)

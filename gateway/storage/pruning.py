@@ -1,4 +1,4 @@
-"""Pruning: delete all states of a thread except the newest. Messages, tasks and questions stay."""
+"""Pruning of a thread: deletion of all its states except the newest. Messages, tasks and questions stay."""
 
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -22,18 +22,20 @@ from babelgate.gateway.storage.transaction import Transaction, need_idle_thread
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Changes that pruning makes to a log. It is computed outside of the writer's transaction."""
+    """Changes that pruning makes to the log of one thread. They are computed before the writer's transaction."""
 
     seq: int
     """Sequence number of the thread's newest record. The plan is invalid once a newer record exists."""
     head: str
-    """Id of the revision that stays."""
+    """Id of the newest revision, the only one that stays."""
     rewritten: Mapping[int, Event]
-    """Events in their new form, by sequence number."""
+    """Events to store in a new form, without the pruned states, by sequence number."""
 
 
 async def make_plan(reads: JournalReads, owner: str, thread_id: str) -> Plan | None:
-    """Return a plan, or None if there is nothing to prune. Raises not_found, and too_large above `limits.thread`."""
+    """Compute the plan for a thread, or None if it has no states to prune.
+
+    Raises not_found, and too_large if the thread is larger than `limits.thread`."""
     history = await reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
     pruning = history.find_needed()
     if pruning is None:
@@ -51,11 +53,10 @@ async def make_plan(reads: JournalReads, owner: str, thread_id: str) -> Plan | N
 
 
 def _rewrite(record: Record, history: StateHistory, needed: Mapping[int, JsonObject | None], until: int) -> Event:
-    """Return the event of a record in its form after pruning.
+    """Return the event of a record in the form that it has after pruning. It may be the same event.
 
-    `needed`: the revisions to keep, by sequence number, each with its values if it must be stored whole. `until`:
-    sequence number of the newest revision, which is kept. Later records lose no data.
-    """
+    `needed` has the sequence numbers of the states to keep, each with its whole values if it was stored as a difference
+    to a state that is not kept. `until` is the number of the newest revision. Records after it keep their data."""
     event = record.event
     task = history.fold.tasks.get(record.task_id or "")
     if isinstance(event, StateSaved):
@@ -93,10 +94,10 @@ def _change_of(event: Event) -> StateChange | None:
 
 
 def prune(tx: Transaction, owner: str, thread_id: str, plan: Plan) -> int | None:
-    """Execute a plan, and return the key of the thread. Return None if the thread has newer records than the plan.
+    """Execute a plan in the writer's transaction, and return the database key of the thread.
 
-    Raises not_found, and conflict if a run of the thread is active.
-    """
+    Return None if the thread has newer records than the plan. Raises not_found, and conflict if a run of the thread is
+    active."""
     state = need_idle_thread(tx, owner, thread_id)
     if state.seq != plan.seq:
         return None

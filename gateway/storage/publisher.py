@@ -1,4 +1,5 @@
-"""Publisher of commits on the event loop: cached rows, readers, and the results of commands, in this order."""
+"""Publication of commits on the event loop: first to the row cache, then to the readers, then to the callers of the
+commands."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,12 +11,17 @@ from babelgate.gateway.storage.write_queue import Commit
 
 
 class Publisher:
-    """Publisher of this gateway's commits."""
+    """Distributor of the outcome of each group commit of this process. Used only on the event loop.
+
+    It updates the row cache `rows`, passes the new records to the followers of their threads and to the hub, and gives
+    each command its result.
+    """
 
     def __init__(
         self, channels: Channels, changes: ChangeFeed, on_commit: Callable[[Sequence[Published]], None] | None
     ) -> None:
-        """Publish to channels, then to `on_commit`, unless it is None. Changed rows are hints of the feed `changes`."""
+        """Create a publisher that passes records to `channels`, which have the followers of threads, and then to
+        `on_commit`. Changed rows go to the feed `changes`, which has the streams of lists."""
         self.rows = RowCache()
         self._channels = channels
         self._changes = changes

@@ -42,18 +42,20 @@ def thread(connection: Connection, owner: str, thread_id: str) -> Thread | None:
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """Position of a thread's log, as a reader of one scope needs it."""
+    """End of a thread's log at the time of the query, for a reader of one scope."""
 
     pk: int
-    """Key of the thread."""
+    """Database key of the thread."""
     end: int
-    """Sequence number of its newest record."""
+    """Sequence number of the thread's newest record."""
     is_open: bool
-    """True if more records may follow in the scope."""
+    """True if more records of the scope may follow: always for a thread, and for a task or run until it has ended."""
 
 
 def log_position(connection: Connection, owner: str, scope: Scope) -> LogPosition | None:
-    """Return the position of a log for a scope, or None if there is no such thread."""
+    """Return the end of a log for a reader of a scope, or None if there is no such thread.
+
+    If the task or run of the scope does not exist, the scope is not open."""
     sql, of_thread = sql_of(connection.dialect), (owner, scope.thread_id)
     if scope.kind == "thread":
         rows = sql.thread_standing.run(connection, of_thread)
@@ -80,10 +82,10 @@ def run(connection: Connection, owner: str, run_id: str) -> Run | None:
 
 
 def last_begun(connection: Connection, pk: int, ended_before: int | None) -> Run | None:
-    """Return the run of a thread that began last, or None. With `ended_before`, the last that ended before a record.
+    """Return the run of a thread that was started last, or None. Removed runs do not count.
 
-    It is the run with the newest record, because a run of a thread begins only after the previous one has ended.
-    """
+    With `ended_before`, only runs count that ended before the record with this number. The run with the newest record
+    is the one that was started last, because the runs of a thread execute one at a time."""
     selected = select(_RUN.c.body).where(_RUN.c.thread_pk == pk, _RUN.c.attempt > 0, _RUN.c.removed == false())
     if ended_before is not None:
         ended = _RUN.c.status.in_([str(status) for status in ENDED])
@@ -93,7 +95,10 @@ def last_begun(connection: Connection, pk: int, ended_before: int | None) -> Run
 
 
 def chain(connection: Connection, owner: str, task_id: str) -> list[Task]:
-    """Return a task and the tasks that continue it, in order. Return an empty list if there is no such task."""
+    """Return a task, the task that continues it, the task that continues that one, and so on.
+
+    A task continues an ended one if the caller sent another input to it (`Task.continues`). Return an empty list if the
+    owner has no task with this id."""
     current = task(connection, owner, task_id)
     tasks: list[Task] = []
     while current is not None:
@@ -140,7 +145,7 @@ def aliases(connection: Connection, owner: str, protocol: str, thread_ids: Seque
 
 
 def agents_of(connection: Connection, owner: str, thread_id: str) -> list[str]:
-    """Return the names of the agents that have run on a thread."""
+    """Return the names of the agents that have run on a thread, or an empty list if there is no such thread."""
     pk = thread_key(connection, owner, thread_id)
     if pk is None:
         return []
@@ -153,22 +158,24 @@ def blobs_in_use(connection: Connection) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """A run that is pending or running, also if its gateway has stopped."""
+    """A run that is pending or running, with its task. Its gateway may have stopped."""
 
     owner: str
     thread_id: str
     pk: int
-    """Key of the thread."""
+    """Database key of the thread."""
     agent: str
     run: Run
     task: Task
     crashes: int = 0
-    """Number of processes that ended during the run without releasing it first."""
+    """Number of gateway processes that were killed or crashed during the run."""
 
 
 def live_runs(connection: Connection, node: str | None = None, pks: Sequence[int] | None = None) -> list[LiveRun]:
-    """Return pending and running runs, the oldest first. `node` and `pks` (keys) select those of one node or some
-    threads, unless they are None."""
+    """Return the pending and running runs, the oldest first.
+
+    `node` and `pks` limit the result to runs of one node, and of threads with these database keys, unless they are
+    None."""
     conditions: list[ColumnElement[bool] | TextClause] = [text(f"run.{LIVE}")]
     if node is not None:
         conditions.append(_RUN.c.node == node)
@@ -190,7 +197,10 @@ def live_runs(connection: Connection, node: str | None = None, pks: Sequence[int
 
 
 def waiting_threads(connection: Connection, node: str, now: int) -> list[tuple[str, str, str]]:
-    """Return owner, thread id and agent of the runs of a node that are due, on threads without a running run."""
+    """Return owner, thread id and agent of each pending run of a node that may start now, in order of creation.
+
+    It may start if its time `start_after` has come, and no other run of its thread is running. `now` is in microseconds
+    since 1970."""
     other = _RUN.alias()
     busy = exists().where(other.c.thread_pk == _RUN.c.thread_pk, other.c.status == str(RunStatus.RUNNING))
     due = or_(_RUN.c.start_after.is_(None), _RUN.c.start_after <= now)
@@ -204,13 +214,14 @@ def waiting_threads(connection: Connection, node: str, now: int) -> list[tuple[s
 
 
 def open_tasks(connection: Connection) -> list[tuple[int, str]]:
-    """Return the key of the thread and the id of every task that is not terminal."""
+    """Return, for every task that has not ended, the database key of its thread and its id."""
     rows = connection.execute(select(_TASK.c.thread_pk, _TASK.c.task_id).where(text(OPEN)))
     return [(pk, task_id) for pk, task_id in rows]
 
 
 def count_waiting_tasks(connection: Connection) -> list[tuple[str, str, int]]:
-    """Return the agent, the state and the number of all tasks that wait for an answer."""
+    """Return the number of tasks that wait for an answer, for each agent and state: tuples of agent, state and
+    number."""
     is_waiting = _TASK.c.state.in_(sorted(map(str, WAITING)))
     columns = _TASK.c.agent, _TASK.c.state
     rows = connection.execute(select(*columns, func.count()).where(text(OPEN), is_waiting).group_by(*columns))
@@ -219,21 +230,21 @@ def count_waiting_tasks(connection: Connection) -> list[tuple[str, str, int]]:
 
 @dataclass(slots=True)
 class Due:
-    """A webhook that has not received everything yet."""
+    """A webhook to which records of its task are still to be delivered, and the progress of the delivery."""
 
     owner: str
     thread_id: str
     pk: int
-    """Key of the thread."""
+    """Database key of the thread."""
     webhook: Webhook
     delivered_seq: int
-    """Cursor: sequence number of the last record that was delivered."""
+    """Sequence number of the last delivered record."""
     node: str | None = None
-    """Node that delivers to the webhook."""
+    """Id of the node that delivers to the webhook. None if no node has taken it yet, or without a cluster."""
     failures: int = 0
-    """Number of failed attempts to deliver the body at the cursor."""
+    """Number of failed attempts to deliver the next body."""
     next_try: int | None = None
-    """Time of the next attempt, in microseconds since 1970, UTC. None means at once."""
+    """Time of the next attempt, in microseconds since 1970, UTC. None means now."""
 
 
 def _webhook(row: tuple[str, str, str, str, bytes]) -> Webhook:
@@ -245,7 +256,9 @@ _HOOK_COLUMNS = (_HOOK.c.task_id, _HOOK.c.webhook_id, _HOOK.c.dialect, _HOOK.c.u
 
 
 def webhook_node(connection: Connection, owner: str, task_id: str, webhook_id: str) -> str | None:
-    """Return the node that delivers to a webhook. Return None if it has no node, does not exist, or is finished."""
+    """Return the id of the node that delivers to a webhook.
+
+    Return None if no node does, if there is no such webhook, or if everything is delivered."""
     this = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
     return connection.execute(select(_HOOK.c.node).where(*this, _HOOK.c.done.is_(False))).scalar()
 
@@ -258,12 +271,12 @@ def webhooks(connection: Connection, owner: str, task_id: str) -> list[Webhook]:
 
 
 def due_webhooks(connection: Connection, node: str | None = None) -> list[Due]:
-    """Return the webhooks that have not received all records. `node` selects those of one node; None selects all."""
+    """Return the webhooks to which records are still to be delivered: those of one node, or all if `node` is None."""
     return _due(connection, *(() if node is None else (_HOOK.c.node == node,)))
 
 
 def due_webhook(connection: Connection, owner: str, task_id: str, webhook_id: str) -> Due | None:
-    """Return a webhook, or None if it does not exist or has received all records."""
+    """Return a webhook with its progress, or None if it does not exist or everything is delivered."""
     this = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
     rows = _due(connection, *this)
     return rows[0] if rows else None
@@ -284,12 +297,12 @@ def _due(connection: Connection, *where: ColumnElement[bool]) -> list[Due]:
 
 
 def has_due_webhook(connection: Connection, pk: int) -> bool:
-    """Return True if a task of the thread has a webhook that has not received all records."""
+    """Return True if a task of the thread has a webhook to which records are still to be delivered."""
     of_task = (_HOOK.c.owner == _TASK.c.owner) & (_HOOK.c.task_id == _TASK.c.task_id)
     selected = select(_HOOK.c.task_id).join(_TASK, of_task).where(_TASK.c.thread_pk == pk, _HOOK.c.done.is_(False))
     return connection.execute(selected.limit(1)).first() is not None
 
 
 def expiring_threads(connection: Connection) -> list[int]:
-    """Return the keys of the threads that are ephemeral or have a time to live."""
+    """Return the database keys of the threads that are ephemeral or have a time to live."""
     return list(connection.execute(select(table_of(ThreadRow).c.pk).where(text(PASSING))).scalars())

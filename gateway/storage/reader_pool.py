@@ -1,4 +1,4 @@
-"""Reader threads of the journal, each with its own connection."""
+"""Reader threads of the journal. Each executes read functions on its own database connection."""
 
 import asyncio
 import threading
@@ -17,11 +17,11 @@ from babelgate.gateway.storage.writer_link import close_connection, discard
 T = TypeVar("T")
 
 _READERS: Final = 4
-"""Number of reader threads. Chosen, not measured."""
+"""Number of reader threads. Chosen."""
 
 
 class ReaderPool:
-    """Threads and connections that read. `open` connects to the database."""
+    """Threads that execute read functions, with one database connection each. `open` must be called first."""
 
     def __init__(
         self,
@@ -29,18 +29,21 @@ class ReaderPool:
         without_transaction: Collection[Callable[..., object]],
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the threads. `without_transaction` = reads that need no transaction."""
+        """Create the threads. The functions in `without_transaction` run outside of a transaction, all others in
+        one."""
         self._database = database
         self._without_transaction = without_transaction
         self._observer = observer
         self._engine: Engine | None = None
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="babelgate-read")
         self._local = threading.local()
-        """Connection of each reader thread. Taking one from SQLAlchemy's pool costs as much as a small read."""
+        """Database connection of each reader thread. Taking one from SQLAlchemy's pool costs as much as a small
+        read."""
         self._connections: list[Connection] = []
 
     def open(self) -> None:
-        """Connect. Raises conflict if the connections lead to another database than the writer's."""
+        """Create the engine of the readers' connections. Raises conflict if they lead to another database than the
+        writer's."""
         self._engine = self._database.open_readers(_READERS)
 
     def submit(
@@ -50,7 +53,9 @@ class ReaderPool:
         args: tuple[Any, ...],
         named: Mapping[str, Any],
     ) -> "asyncio.Future[T]":
-        """Run a read on a reader thread. Its future raises Unreachable if the database cannot be reached."""
+        """Run `read(connection, *args, **named)` on a reader thread, and return a future of its result.
+
+        The future raises Unreachable if the database cannot be reached."""
         return loop.run_in_executor(self._pool, self._query, read, args, named)
 
     def _query(self, read: Callable[..., T], args: tuple[Any, ...], named: Mapping[str, Any]) -> T:
@@ -86,7 +91,8 @@ class ReaderPool:
             raise
 
     def _connect(self) -> Connection:
-        """Return the connection of the current reader thread. Raises unavailable."""
+        """Return the connection of the current reader thread, and open it first if necessary. Raises Unreachable if the
+        database cannot be reached."""
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             assert self._engine is not None
@@ -110,12 +116,12 @@ class ReaderPool:
         self._pool.shutdown()
 
     def abort(self) -> None:
-        """Interrupt the statements that the threads are executing. Called on another thread."""
+        """Interrupt the statements that the reader threads are executing. Called on another thread at shutdown."""
         if self._engine is not None:
             self._database.abort(self._engine)
 
     def close(self) -> None:
-        """Close the connections. `dispose` follows."""
+        """Close the connections of the ended threads. The caller then calls `dispose`."""
         for connection in self._connections:
             close_connection(self._database, connection)
         self._connections.clear()

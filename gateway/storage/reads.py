@@ -1,7 +1,6 @@
-"""Reads (the read model): all queries of the gateway that change nothing.
+"""Queries of the hub (the read model). They change nothing.
 
-Rows that changed recently come from the memory of the event loop, all others from the database.
-"""
+Rows that changed recently come from memory, all others from the database."""
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence, Set
 from functools import partial
@@ -34,7 +33,8 @@ T = TypeVar("T")
 
 
 class JournalReads(LogReader):
-    """Implementation of `babelgate.canonical.hub.Reads`: rows, lists and files, and the logs of `LogReader`."""
+    """Implementation of `babelgate.canonical.hub.Reads` over the journal. It inherits the reads of logs from
+    `LogReader`."""
 
     async def task(self, owner: str, task_id: str) -> Task:
         return _require_found(await self._journal.row(Task, owner, task_id), f"Task {task_id} not found")
@@ -63,7 +63,7 @@ class JournalReads(LogReader):
         return _require_found(await self._journal.row(Run, owner, run_id), f"Run {run_id} not found")
 
     async def run_input(self, owner: str, run: Run) -> RunCreated:
-        """Return the event that created a run, with its input. Raises not_found."""
+        """Return the `RunCreated` event of a run, which has its input. Raises not_found."""
         key = await self.key(owner, run.thread_id)
         for record in await self._journal.page(key, run.first_seq - 1, 1):
             if isinstance(record.event, RunCreated):
@@ -145,10 +145,10 @@ class JournalReads(LogReader):
         return await self._journal.query(listing.count_threads, owner, where, among, shared)
 
     async def _find_by_values(self, owner: str, where: ThreadFilter) -> Set[int] | None:
-        """Return the keys of the threads with the values of a filter, or None if the filter has no values.
+        """Return the database keys of the threads whose state has the values of a filter, or None if the filter has no
+        values.
 
-        Values of threads that the index does not have are computed from the log, and added to the index.
-        """
+        The values of threads that are missing in the index are computed from their logs, and added to the index."""
         if not where.values:
             return None
         threads = await self._journal.query(thread_values.find, owner, where.values)
@@ -168,7 +168,8 @@ class JournalReads(LogReader):
         return threads.matching
 
     async def _values_of(self, owner: str, pk: int, thread_id: str) -> thread_values.ThreadValues | None:
-        """Return the values of a thread, or None if it was erased meanwhile or is too large."""
+        """Compute the values of a thread's newest state. Return None if it was erased meanwhile or is larger than
+        `limits.thread`."""
         try:
             history = await self.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
         except FaultError as error:
@@ -178,8 +179,7 @@ class JournalReads(LogReader):
         return thread_values.ThreadValues(pk, thread_id, history.seq, thread_values.values_of(history))
 
     async def need_revision(self, owner: str, thread_id: str | None, checkpoint_id: str) -> None:
-        """Raise not_found if the thread has no such revision. Without `thread_id` the request names no thread, so no
-        revision exists."""
+        """Raise not_found if the thread has no revision with this id, or if `thread_id` is None."""
         known_id = _require_found(thread_id, f"Checkpoint {checkpoint_id} not found")
         history = await self.snapshot(owner, known_id, StateHistory, partial(StateHistory, known_id, owner))
         _require_found(history.get(checkpoint_id), f"Checkpoint {checkpoint_id} not found")
@@ -198,29 +198,34 @@ class JournalReads(LogReader):
         return await self._journal.query(queries.agents_of, owner, thread_id)
 
     async def file(self, owner: str, blob: str, agents: Set[str] | None = None) -> FilePart:
-        """Return a stored file. `agents` excludes threads on which other agents ran; None excludes none. Raises
-        not_found."""
+        """Return the file with the hash `blob`, with its bytes, if a thread of the owner refers to it. Raises
+        not_found.
+
+        With `agents`, only threads count on which no other agents ran."""
         part = await self._journal.query(listing.file, owner, blob, agents)
         return await self.load_file(_require_found(part, "No such file"))
 
     async def has_file(self, owner: str, blob: str, agents: Set[str] | None = None) -> bool:
-        """Return True if `file` finds the file with the same arguments."""
+        """Return True if `file` with the same arguments would find the file."""
         return await self._journal.query(listing.file, owner, blob, agents) is not None
 
     async def load_file(self, part: FilePart) -> FilePart:
-        """Return a stored file with its bytes, by its description."""
+        """Return the file part with its bytes in `inline`. Raises not_found if the file was deleted."""
         return await self._blobs.load(part)
 
     async def file_pieces(
         self, owner: str, blob: str, agents: Set[str] | None = None
     ) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        """Return a stored file and its bytes. `agents` excludes threads on which other agents ran; None excludes none.
-        Raises not_found."""
+        """Return the description of the file with the hash `blob`, and a generator of its bytes in pieces. Raises
+        not_found.
+
+        A thread of the owner must refer to it. With `agents`, only threads count on which no other agents ran."""
         part = _require_found(await self._journal.query(listing.file, owner, blob, agents), "No such file")
         return await self.load_file_pieces(part)
 
     async def load_file_pieces(self, part: FilePart) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        """Return a stored file with its size, and an iterator that reads its bytes, by its description."""
+        """Return the file part with its size set, and a generator of its bytes in pieces. Raises not_found if it was
+        deleted."""
         assert part.blob is not None
         size = await self._blobs.size(part.blob)
         return part.replace(size=size), self._blobs.pieces(part.blob)

@@ -1,4 +1,4 @@
-"""Commits of other gateways on a shared database, as far as this one learns of them."""
+"""Receipt of the commits that other gateways make on a shared database."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -11,16 +11,17 @@ from babelgate.gateway.storage.notices import Remote
 log = logging.getLogger("babelgate.journal")
 
 Note = Callable[[Remote], None]
-"""Function that marks a thread in the memory of the writer as out of date."""
+"""Function that receives a notice, and marks its thread as out of date in the writer's memory."""
 ReadEnds = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]
-"""Function that reads the newest sequence numbers of threads, by key. It raises FaultError."""
+"""Function that returns the newest sequence number of threads, by database key, from the database. It raises
+FaultError."""
 
 
 class RemoteCommits:
-    """Receiver of other gateways' notices. It passes them to the writer, to channels and to other functions."""
+    """Receiver of the notices of other gateways. It passes them to the writer, the channels and the listeners."""
 
     def __init__(self, channels: Channels, listeners: Iterable[Callable[[Sequence[Remote]], None]]) -> None:
-        """Pass notices to channels and to `listeners`. `start` begins to listen."""
+        """Create a receiver that passes notices to `channels` and then to `listeners`. `start` connects it."""
         self._channels = channels
         self._listeners = [*listeners]
         self._listener: Listener | None = None
@@ -28,11 +29,14 @@ class RemoteCommits:
 
     @property
     def is_listening(self) -> bool:
-        """True while notices arrive, and all missed ones were looked for."""
+        """True while notices arrive, and the check for those missed before has been made."""
         return self._listener is not None and self._listener.listens.is_set()
 
     async def start(self, node: str, listen: Listen, note: Note, read_ends: ReadEnds) -> None:
-        """Start to listen for notices for the gateway `node`. Raises OperationalError if the first connection fails."""
+        """Start to receive notices for the gateway `node`. Raises OperationalError if the first connection fails.
+
+        `note` marks a thread as out of date in the writer's memory. `read_ends` reads newest sequence numbers from the
+        database."""
         self._note = note
         self._read_ends = read_ends
         self._listener = Listener(node, listen, self._receive, self._look_for_missed)
@@ -44,12 +48,12 @@ class RemoteCommits:
             await self._listener.stop()
 
     def add_listener(self, listener: Callable[[Sequence[Remote]], None]) -> None:
-        """Register a function that receives notices before all others."""
+        """Add a function that receives all notices, before the functions that were added earlier."""
         self._listeners.insert(0, listener)
 
     def add_look(self, look: Callable[[], Awaitable[None]]) -> None:
-        """Register a function that looks for missed changes: after each connect, and periodically. It raises
-        nothing."""
+        """Add a function that checks the database for missed changes: after each connect, and periodically. It must
+        raise nothing."""
         self._looks.append(look)
 
     def _receive(self, remotes: Sequence[Remote]) -> None:
@@ -65,11 +69,10 @@ class RemoteCommits:
             listener(remotes)
 
     async def _look_for_missed(self) -> None:
-        """Find commits of other gateways whose notices did not arrive.
+        """Check the database for commits of other gateways whose notices did not arrive, and handle them as notices.
 
-        A notice is lost with its gateway or with a connection. This looks at the threads that have a channel: those
-        with readers or runs, and those used lately.
-        """
+        A notice is lost if its gateway or a connection fails. The check covers the threads that have a channel: those
+        with readers or active runs, and those used recently."""
         for look in self._looks:
             await look()
         ends_here = self._channels.ends()

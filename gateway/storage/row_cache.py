@@ -1,8 +1,8 @@
-"""Read cache: the last committed rows of threads, tasks and runs, in the memory of the event loop.
+"""Cache of the last committed rows of threads, tasks and runs, in the memory of the event loop.
 
 Only commits fill it, before their records are published; reads never do. So a cached row is never older than the
-records that its reader has seen, and a slow read cannot overwrite a newer row. Other rows are read from the database.
-"""
+records that its reader has seen, and a slow read cannot overwrite a newer row. Other rows are read from the
+database."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -17,7 +17,9 @@ _Key = tuple[type, str, str]
 
 
 class RowChange(msgspec.Struct, frozen=True):
-    """A row that a commit has written. Without a value, it invalidates all cached rows of the thread."""
+    """New value of a row of a thread, task or run that a commit has written.
+
+    If the value is None, it invalidates all cached rows of the thread."""
 
     pk: int
     owner: str = ""
@@ -27,18 +29,19 @@ class RowChange(msgspec.Struct, frozen=True):
 
 
 class RowCache:
-    """Cache of at most `most` rows of at most `largest` bytes each. Rows of the threads that changed longest ago are
-    evicted first."""
+    """Cache of at most `most` rows of at most `largest` bytes each.
+
+    The rows of the thread that changed longest ago are evicted first."""
 
     def __init__(self, most: int = 4096, largest: int = 8192) -> None:
         self._most = most
         self._largest = largest
         self._rows: dict[_Key, Thread | Task | Run] = {}
         self._threads: OrderedDict[int, set[_Key]] = OrderedDict()
-        """Keys of the cached rows, by key of their thread."""
+        """Cache keys of the rows of each thread, by the thread's database key, the least recently changed first."""
 
     def get(self, kind: type[Row], owner: str, row_id: str) -> Row | None:
-        """Return a row, or None if it is not cached."""
+        """Return the row of a thread, task or run, or None if it is not cached."""
         return cast("Row | None", self._rows.get((kind, owner, row_id)))
 
     def apply(self, changes: Iterable[RowChange]) -> None:

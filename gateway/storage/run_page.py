@@ -21,24 +21,26 @@ _TASK, _RUN, _EVENT = table_of(TaskRow), table_of(RunRow), table_of(EventRow)
 _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id, _EVENT.c.attempt, _EVENT.c.body)
 _OF_TASK: Final = (_TASK.c.task_id, _TASK.c.first_seq, _TASK.c.last_seq, _TASK.c.state)
 _MAX_NAMES: Final = 10_000
-"""Maximum number of references to tasks in one query. SQLite allows three times as many parameters."""
+"""Maximum number of references to tasks in one query. Chosen: SQLite allows three times as many parameters."""
 _ANYWHERE: Final = or_(_EVENT.c.task_id.is_(None), of_kind("step_started", "run_removed"))
-"""Condition for records that matter anywhere in the log. All other records of a task come before its end."""
+"""SQL condition for records that are needed in any case. All other records of a task are between its first and last."""
 _STEP: Final = beginnings("step_started")
 _EARLIER_STEP: Final = b'"kind":"step_started"'
-"""Text of a step in a record of an earlier release, where the kind is not the first member. A false match, in the text
-of a message, only makes the caller read the whole log."""
+"""Text that marks a `step_started` record as earlier releases stored it. A match in the text of a message is harmless:
+the caller then reads the whole log."""
 _TERMINAL: Final = frozenset(map(str, TERMINAL))
 
 _ROOM: Final = 256 * 1024
-"""Maximum size of a page's records, in bytes. Above it, the caller reads the whole thread, which readers share."""
+"""Maximum stored size of a page's records, in bytes. Chosen. Above it, the caller reads the whole thread, a read that
+is shared and cached."""
 
 
 def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: int) -> RunPage | None:
-    """Return one page of an agent's runs on a thread, as `babelgate.canonical.hub.Reads.run_page` specifies.
+    """Return one page of an agent's runs on a thread with their records, as `babelgate.canonical.hub.Reads.run_page`
+    specifies.
 
-    Return None if the page is too large, or if the thread has steps, with which one run may be several.
-    """
+    Return None if the page is larger than `_ROOM`, or if the thread has steps: some protocols show each step as a run.
+    The caller then reads the whole thread."""
     is_shown = (_RUN.c.thread_pk == pk, _RUN.c.agent == agent, _RUN.c.removed == false())
     total = connection.execute(select(func.count()).select_from(_RUN).where(*is_shown)).scalar_one()
     page = select(_RUN.c.run_id, *_OF_TASK).where(*is_shown).order_by(_RUN.c.first_seq).limit(limit).offset(offset)
@@ -68,12 +70,15 @@ def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: in
 
 
 def _names(tasks: Iterable[Any]) -> set[str | None]:
-    """Return the values by which the log may name these tasks: their ids, and the short references."""
+    """Return all texts with which rows of the log may refer to these tasks: their ids and the short references."""
     return {refer(task.task_id, created) for task in tasks for created in (task.first_seq, None)}
 
 
 def _of_tasks(tasks: Sequence[Any]) -> ColumnElement[bool]:
-    """Return a condition for the records of these tasks, from the start of the first to the end of the last."""
+    """Return the SQL condition for the records of these tasks.
+
+    It limits the search to records after the beginning of the earliest task and, if all tasks have ended, before the
+    end of the latest."""
     conditions = [_EVENT.c.seq >= min(task.first_seq for task in tasks), _EVENT.c.task_id.in_(_names(tasks))]
     if all(task.state in _TERMINAL for task in tasks):
         conditions.append(_EVENT.c.seq <= max(task.last_seq for task in tasks))

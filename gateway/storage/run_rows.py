@@ -1,4 +1,4 @@
-"""Rows of runs: the number of crashes, the ids of the upstream, and the use of a period."""
+"""Statements on the rows of runs: their crashes, the upstream's ids of earlier runs, and the runs of a period."""
 
 from typing import Final
 
@@ -11,21 +11,21 @@ from babelgate.gateway.storage.tables import RunRow
 from babelgate.gateway.storage.transaction import Transaction
 
 _PAGE: Final = 2000
-"""Number of rows that one query for the use of the gateway reads. Chosen: a few milliseconds."""
+"""Number of rows that one call of `read_used_runs` reads. Chosen: a few milliseconds."""
 
 
 def count_crashes(tx: Transaction, owner: str, run_id: str, pk: int, crashes: int) -> None:
-    """Add to a run's number of crashes: processes that ended during it. `pk` = key of its thread."""
+    """Add `crashes` to a run's number of gateway processes that crashed during it. `pk` is the database key of its
+    thread."""
     run = table_of(RunRow)
     this = (run.c.owner == owner) & (run.c.run_id == run_id) & (run.c.thread_pk == pk)
     tx.connection.execute(update(run).where(this).values(crashes=run.c.crashes + crashes))
 
 
 def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
-    """Return the 20 newest runs of an agent on a thread, the oldest first.
+    """Return the 20 newest runs of an agent on a thread, the oldest of them first.
 
-    They have the upstream's ids for the thread.
-    """
+    The caller reads from them the ids that the agent's server uses for this thread."""
     run = table_of(RunRow)
     newest = (
         select(run.c.body).where(run.c.thread_pk == pk, run.c.agent == agent).order_by(run.c.first_seq.desc()).limit(20)
@@ -36,11 +36,12 @@ def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
 def read_used_runs(
     connection: Connection, after: tuple[str, str], since: int, until: int
 ) -> tuple[list[tuple[str, Run]], tuple[str, str] | None]:
-    """Return the runs that were created in a period, each with its owner, and where the next page begins.
+    """Return one page of the runs that were created from `since` to `until`, each with its owner, for a report on
+    usage.
 
-    A page reads a limited number of rows of any time. `after` is the owner and id of the last row that was read. The
-    next page begins at None after the last one. Times are in microseconds since 1970.
-    """
+    A page reads `_PAGE` rows of any time, so it may return few runs or none. `after` is the owner and id of the last
+    row that was read. The second value is the `after` of the next page, or None after the last page. Times are in
+    microseconds since 1970."""
     run = table_of(RunRow)
     key = tuple_(run.c.owner, run.c.run_id)
     selected = select(run.c.owner, run.c.run_id, run.c.created_at, run.c.body).where(key > after)

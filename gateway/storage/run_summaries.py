@@ -1,7 +1,6 @@
-"""Lists of runs for people: one page of the runs of all threads, newest first.
+"""List of runs in the console: pages of the runs of all threads, the newest first.
 
-The database pages by time of creation. Filters that have no index are applied row by row, up to a limit.
-"""
+The database pages by time of creation. Filters that have no index are applied row by row, up to a limit of rows."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import closing
@@ -56,17 +55,17 @@ _EVENT, _NODE, _INTERRUPT = table_of(EventRow), table_of(NodeRow), table_of(Inte
 SCANNED: Final = 5000
 """Maximum number of rows that one page reads to find those that match. Chosen: 10 ms."""
 COUNTED: Final = 10_000
-"""Maximum number of runs that are counted by agent. Chosen: 20 ms."""
+"""Maximum number of runs that `count_runs` counts. Chosen: 20 ms."""
 _TEXTS_SCANNED: Final = 1000
-"""Maximum number of rows that a search of texts reads for one page, because it decodes each of them."""
+"""Maximum number of rows that one page examines if it searches for words. Chosen: each of these rows is decoded."""
 _BEFORE_OUTPUT: Final = 64
-"""Maximum number of records of a thread from the creation of a run to its first output. Chosen: there are fewer than
-ten, unless many runs are queued meanwhile."""
+"""Number of records after the creation of a run among which its first output is searched. Chosen: the first output
+follows within ten records, unless many runs are queued meanwhile."""
 _OUTPUT: Final = ("part_added", "artifact_added", "tool_started", "interrupt_raised", "custom")
-"""Kinds of records that are output of an agent."""
+"""Kinds of events that count as output of an agent."""
 _LIVE_STATUSES: Final = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
 QUESTION_BYTES: Final = 256 * 1024
-"""Maximum size of a question's row that a list shows, in bytes. Chosen."""
+"""Maximum size of a question's row that a list shows, in bytes. Larger questions are left out. Chosen."""
 _MAX_QUESTIONS: Final = 500
 """Maximum number of questions per page. Chosen."""
 
@@ -77,20 +76,21 @@ class RunQuery:
 
     agent: str | None = None
     agents: frozenset[str] | None = None
-    """Names of the agents whose runs match. None means all. The guard sets it to those that the caller may read."""
+    """Names of the agents whose runs match. None means all. The access guard sets it to the agents that the caller may
+    read."""
     status: frozenset[RunStatus] | None = None
     since: int | None = None
-    """Earliest time of creation, in microseconds since 1970, UTC."""
+    """Time of creation from which on runs match, in microseconds since 1970, UTC."""
     words: str = ""
-    """Text that the first words of the input contain, in any case."""
+    """Text that must occur in the first words of the run's input. Case is ignored. Empty matches all."""
     after: str | None = None
-    """Cursor of an earlier page."""
+    """Value of `RunList.next_cursor` of the previous page. None for the first page."""
     limit: int = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """A run, as lists show it."""
+    """One run in the list of the console."""
 
     owner: str
     run: Run
@@ -98,30 +98,34 @@ class RunSummary:
     protocol: str
     version: str
     node: str | None
-    """Name of the node that executes the run, or will start it. Its id if the node is gone; None without a cluster."""
+    """Name of the node that executes the run, or on which it waits. Its id if the node is gone; None without a
+    cluster."""
     first_output_at: int | None
-    """Time of the first output, in microseconds since 1970, UTC. None if there is none yet, or if it is not known."""
+    """Time of the agent's first output, in microseconds since 1970, UTC. None if there is none yet, or if it was not
+    found among the first records."""
     questions: Sequence[Interrupt] = ()
     """Open questions of the run's task, if the run is paused."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunList:
-    """Page of runs."""
+    """One page of the list of runs."""
 
     runs: Sequence[RunSummary]
     next_cursor: str | None
-    """Cursor of the next page; None if there are no more runs. A page may be empty and have one."""
+    """Value of `RunQuery.after` for the next page. None if there are no more runs. A page without runs may have one, if
+    no examined row matched."""
 
 
 def list_runs(connection: Connection, owner: str | None, query: RunQuery) -> RunList:
-    """Return one page of an owner's runs, or of all owners' runs if it is None. Raises invalid."""
+    """Return one page of the runs of an owner, or of all owners if `owner` is None. Raises invalid for a malformed
+    cursor."""
     keys, next_cursor = _find_keys(connection, owner, query)
     return RunList(summarize_runs(connection, keys), next_cursor)
 
 
 def _find_keys(connection: Connection, owner: str | None, query: RunQuery) -> tuple[list[tuple[str, str]], str | None]:
-    """Return the owners and ids of a page's runs, and the cursor of the next page."""
+    """Return the owner and id of each run on a page, and the cursor of the next page."""
     position = [_RUN.c.created_at, *(() if owner is not None else (_RUN.c.owner,)), _RUN.c.run_id]
     scanned = _TEXTS_SCANNED if query.words else SCANNED
     body: ColumnElement[Any] = literal_column("NULL")
@@ -141,18 +145,18 @@ def _find_keys(connection: Connection, owner: str | None, query: RunQuery) -> tu
 
 @dataclass(frozen=True, slots=True)
 class RunCount:
-    """Number of runs that were created since a time."""
+    """Number of runs of one agent, and how many of them failed."""
 
     runs: int = 0
     failed: int = 0
 
 
 def count_runs(connection: Connection, owner: str | None, since: int) -> tuple[Mapping[str, RunCount], bool]:
-    """Return the number of an owner's runs by agent, or of all owners' if it is None, that were created since a time.
-    Removed runs and runs of ephemeral threads are left out.
+    """Count the runs of an owner, or of all owners if `owner` is None, that were created since a time. Return numbers
+    by agent.
 
-    The second value is True if `COUNTED` runs or more were created: only the newest ones are counted.
-    """
+    `since` is in microseconds since 1970. Removed runs and runs of ephemeral threads are left out. The second value is
+    True if at least `COUNTED` runs were created: only the newest are counted then."""
     columns = (_RUN.c.agent, _RUN.c.status, _RUN.c.removed, _RUN.c.thread_pk)
     created = select(*columns).where(*_of_owner(owner), _RUN.c.created_at >= since)
     newest = created.order_by(_RUN.c.created_at.desc()).limit(COUNTED).subquery("newest")
@@ -170,21 +174,20 @@ def count_runs(connection: Connection, owner: str | None, since: int) -> tuple[M
 
 
 def _is_ephemeral() -> ScalarSelect[bool]:
-    """Return a query for whether the thread of a run is ephemeral."""
+    """Return a subquery that is true if the thread of a run is ephemeral."""
     return select(_THREAD.c.ephemeral).where(_THREAD.c.pk == _RUN.c.thread_pk).correlate(_RUN).scalar_subquery()
 
 
 def _of_owner(owner: str | None) -> Sequence[ColumnElement[bool] | TextClause]:
-    """Return the conditions for the runs of an owner, by which the database finds them in the order of creation."""
+    """Return the SQL conditions for the runs of an owner. They match the index that is sorted by time of creation."""
     return () if owner is None else (_RUN.c.owner == owner, text(f"run.{DATED}"))
 
 
 def _use_index(wanted: Select[*Ts], owner: str | None, status: Set[RunStatus] | None, scanned: int) -> Select[*Ts]:
-    """Select the runs of an owner, or of all owners if it is None, by an index.
+    """Restrict the query to an owner's runs (None: all) in such a form that the database uses the best index.
 
-    If the query is for live runs only, select those of the newest threads, at most `scanned`. The index of live runs is
-    not in the order of creation, so all selected runs are sorted.
-    """
+    If only active runs are wanted, at most `scanned` of them are selected, those of the newest threads. The index of
+    active runs is not in order of creation, so all selected runs are sorted."""
     if status and status <= _LIVE_STATUSES:
         live = _RUN.alias("live")
         of_owner = () if owner is None else (live.c.owner == owner,)
@@ -214,7 +217,8 @@ def _is_match(row: Any, query: RunQuery) -> bool:
 
 
 def summarize_runs(connection: Connection, keys: Sequence[tuple[str, str]]) -> list[RunSummary]:
-    """Return the runs with these owners and ids, in this order. Runs that were deleted meanwhile are left out."""
+    """Return the summaries of runs, given by owner and id, in the order of `keys`. Runs that were deleted meanwhile are
+    left out."""
     if not keys:
         return []
     of_task = and_(_TASK.c.owner == _RUN.c.owner, _TASK.c.task_id == _RUN.c.task_id)
@@ -242,7 +246,7 @@ def summarize_runs(connection: Connection, keys: Sequence[tuple[str, str]]) -> l
 
 
 def _read_names(connection: Connection, summaries: Iterable[RunSummary]) -> Mapping[str | None, str]:
-    """Return the names of the living nodes of runs, by id."""
+    """Return the name of each living node that one of the runs belongs to, by node id."""
     ids = {summary.node for summary in summaries if summary.node is not None}
     if not ids:
         return {}
@@ -251,7 +255,7 @@ def _read_names(connection: Connection, summaries: Iterable[RunSummary]) -> Mapp
 
 
 def _any_of(column: Column[str], keys: Iterable[tuple[str, str]]) -> ColumnElement[bool]:
-    """Return the condition that a row has one of these owners and ids. `column` has the ids."""
+    """Return the SQL condition that a row has one of these pairs of owner and id. `column` is the column of the id."""
     ids: dict[str, list[str]] = {}
     for owner, row_id in keys:
         ids.setdefault(owner, []).append(row_id)
@@ -260,7 +264,7 @@ def _any_of(column: Column[str], keys: Iterable[tuple[str, str]]) -> ColumnEleme
 
 
 def _first_output() -> ScalarSelect[int]:
-    """Return a query for the time of a run's first output. It reads a few records after the creation of the run."""
+    """Return a subquery for the time of a run's first output, among the `_BEFORE_OUTPUT` records after its creation."""
     reference = literal("#") + cast(_RUN.c.first_seq, String)  # `short_form.refer`
     near = _EVENT.c.seq.between(_RUN.c.first_seq + 1, _RUN.c.first_seq + _BEFORE_OUTPUT)
     is_output = or_(*(_begins_with(head) for kind in _OUTPUT for head in beginnings(kind)))
@@ -276,7 +280,8 @@ def _begins_with(head: bytes) -> ColumnElement[bool]:
 def _read_questions(
     connection: Connection, tasks: Sequence[tuple[str, str]]
 ) -> Mapping[tuple[str, str], Sequence[Interrupt]]:
-    """Return the open questions of tasks, given by owner and id."""
+    """Return the open questions of tasks by owner and task id: at most `_MAX_QUESTIONS`, each up to
+    `QUESTION_BYTES`."""
     questions: dict[tuple[str, str], list[Interrupt]] = {}
     if not tasks:
         return questions
@@ -294,7 +299,7 @@ def _complete(
     questions: Mapping[tuple[str, str], Sequence[Interrupt]],
     names: Mapping[str | None, str],
 ) -> RunSummary:
-    """Return the run with its open questions, and with the name of its node instead of the id."""
+    """Add the open questions to the summary of a run, and replace the id of its node by the node's name."""
     run = summary.run
     of_task = questions.get((summary.owner, run.task_id), ()) if run.status is RunStatus.PAUSED else ()
     # An answer to one question leaves the others open, also those of earlier runs of the task.

@@ -1,9 +1,8 @@
 """Blob store in an S3-compatible object store, which every node of a cluster can reach.
 
-Its endpoint and credentials come from the usual variables (`AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`,
-`AWS_SECRET_ACCESS_KEY`, …), which obstore reads. They appear neither in the settings nor in a log. The name of an
-object is the hash of its content, so an upload can be repeated.
-"""
+The endpoint and the credentials come from the usual environment variables (`AWS_ENDPOINT_URL`, `AWS_REGION`,
+`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, …), which obstore reads. They appear neither in the settings nor in a log.
+The name of an object is the hash of its content, so an upload can be repeated."""
 
 import asyncio
 import logging
@@ -32,25 +31,26 @@ log = logging.getLogger("babelgate.s3")
 
 _RETRIES: Final = 4
 _PATIENCE: Final = timedelta(seconds=15)
-"""Time for which a request is retried after a refused connection or a 5xx response. Chosen."""
+"""Maximum time for retries of a request after a refused connection or a 5xx response. Chosen."""
 _CONNECT: Final = timedelta(seconds=3)
 """Timeout for connecting. Chosen."""
 _SILENCE: Final = timedelta(seconds=30)
-"""Time within which the store must send something, also during an upload. Chosen."""
+"""Time without received data after which a request fails, also during an upload. Chosen."""
 _MAX_DURATION: Final = timedelta(hours=24)
-"""Timeout of one request. Chosen: a caller may read a large file slowly."""
+"""Timeout of a whole request. Chosen: a caller may read a large file slowly."""
 _PROBE: Final = timedelta(seconds=4)
 """Timeout of a health check. Chosen."""
 _PART: Final = 5 * 2**20
-"""Size of one part of a multipart upload, in bytes. The minimum of S3."""
+"""Size of one part of a multipart upload, in bytes: the minimum that S3 allows."""
 _PARTS: Final = 4
-"""Number of parts that are uploaded at the same time. Chosen."""
+"""Number of parts of one file that are uploaded at the same time. Chosen."""
 _YOUNG: Final = 1800.0
-"""Seconds after an upload in which the same object is not uploaded again. Half of the age that the sweep spares."""
+"""Seconds after an upload in which the same file is not uploaded again. Chosen: half of the age below which the sweep
+deletes nothing."""
 _THREADS: Final = 16
-"""Number of threads for uploads. They are separate, so that other work does not wait for a slow store. Chosen."""
+"""Number of threads that upload. They do nothing else, so no other work waits for a slow store. Chosen."""
 _LOCKS: Final = 64
-"""Number of locks that the objects share, by hash. Chosen."""
+"""Number of locks. All objects share them: the hash of an object selects its lock. Chosen."""
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s]*@")
 
 
@@ -58,11 +58,10 @@ class S3Blobs(Blobs):
     def __init__(
         self, bucket: str, prefix: str, limit: int, *, young: float = _YOUNG, clock: Clock | None = None
     ) -> None:
-        """Create the store for a bucket, without connecting.
+        """Create the store for a bucket, without connecting. Object names begin with `prefix`.
 
-        `limit`: maximum size of a file, in bytes. `young`: seconds after an upload in which the same object is not
-        uploaded again. `clock`: source of the time; None is the system's clock.
-        """
+        `limit` is the maximum size of a file in bytes. `young` is the number of seconds after an upload in which the
+        same file is not uploaded again. `clock` is the source of the time; None is the system's clock."""
         super().__init__(limit)
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
         allow_http = urlsplit(endpoint).scheme == "http"
@@ -87,16 +86,19 @@ class S3Blobs(Blobs):
         self._young = young
         self._clock = clock or Clock()
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
-        """Locks by hash. They keep a sweep from removing an object while its age is being checked or renewed."""
+        """Locks that keep a sweep from deleting an object while a thread checks or renews its age. The hash selects the
+        lock."""
 
     @classmethod
     def of_url(cls, url: str, limit: int) -> "S3Blobs":
-        """Return the store for a URL such as `s3://bucket/prefix`."""
+        """Create the store for a URL such as `s3://bucket/prefix`, with a maximum file size of `limit` bytes."""
         parts = urlsplit(url)
         return cls(parts.netloc, parts.path.strip("/"), limit)
 
     async def find_failure(self) -> str | None:
-        """Return the reason why the bucket cannot be listed now, or None if it can. Lists a prefix without objects."""
+        """Return the reason why the bucket cannot be listed now, or None if it can.
+
+        The check lists a prefix that has no objects."""
         try:
             await self._probe.list("probe").collect_async()  # pyright: ignore[reportUnknownMemberType] - of Arrow, not used
         except (BaseError, OSError) as error:
@@ -104,7 +106,8 @@ class S3Blobs(Blobs):
         return None
 
     def put_file(self, file: IO[bytes], blob: str) -> None:
-        """Upload a file, unless the store has a young copy of it. Raises unavailable."""
+        """Upload a file under its hash, unless the store has a copy younger than `young`. Raises unavailable if the
+        object store cannot be reached or refuses."""
         with self._lock(blob), _faults("store a file"):
             if not self._is_young(blob):
                 self._store.put(_path(blob), file, chunk_size=_PART, max_concurrency=_PARTS)
@@ -113,7 +116,10 @@ class S3Blobs(Blobs):
         return await asyncio.get_running_loop().run_in_executor(self._pool, self.put, data)
 
     async def renew(self, blob: str) -> bool:
-        """Reset the age of an object. Return False if it does not exist. Raises not_found, unavailable."""
+        """Upload an object again if it is not young, so that no sweep deletes it soon. Return False if it does not
+        exist.
+
+        Raises not_found if `blob` is not a hash, and unavailable."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._renew, check_hash(blob))
 
     def _renew(self, blob: str) -> bool:
@@ -141,7 +147,8 @@ class S3Blobs(Blobs):
         return self._locks[int(blob[:8], 16) % _LOCKS]
 
     def _is_young(self, blob: str) -> bool:
-        """Return True if the object exists and is younger than `young`, so that the sweep spares it for some time."""
+        """Return True if the object exists and was uploaded less than `young` seconds ago, so that no sweep deletes it
+        soon."""
         try:
             head = self._store.head(_path(blob))
         except FileNotFoundError:
@@ -149,10 +156,11 @@ class S3Blobs(Blobs):
         return head["last_modified"].timestamp() > self._clock.now() / 1e6 - self._young
 
     def sweep(self, used: set[str], older_than: float) -> int:
-        """Remove old files that are not in `used`, and return their number. Raises unavailable.
+        """Delete the objects that are not in `used` and older than `older_than`, and return their number. Raises
+        unavailable if the object store cannot be reached or refuses.
 
-        The age of each is checked again just before the removal, because another node may have uploaded it meanwhile.
-        """
+        The age is checked again just before each deletion, because another node may have uploaded the object
+        meanwhile."""
         removed = 0
         with _faults("look through the files"):
             for entries in self._store.list():  # pyright: ignore[reportUnknownMemberType] - of Arrow, not used
@@ -167,7 +175,8 @@ class S3Blobs(Blobs):
         return removed
 
     def get(self, blob: str) -> bytes:
-        """Return the bytes of a stored file. Raises not_found, unavailable."""
+        """Return the bytes of a stored file. Raises not_found if the store has no such file, and unavailable if the
+        store cannot be reached or refuses."""
         with _faults("read a file", missing=True):
             return bytes(self._store.get(_path(blob)).bytes())
 
@@ -177,7 +186,8 @@ class S3Blobs(Blobs):
             return bytes(await response.bytes_async())
 
     async def size(self, blob: str) -> int:
-        """Return the size of a stored file in bytes. Raises not_found, unavailable."""
+        """Return the size of a stored file in bytes. Raises not_found if the store has no such file, and unavailable if
+        the store cannot be reached or refuses."""
         with _faults("read a file", missing=True):
             return (await self._store.head_async(_path(blob)))["size"]
 
@@ -189,17 +199,16 @@ class S3Blobs(Blobs):
 
 
 def _path(blob: str) -> str:
-    """Return the name of an object below the prefix. Raises not_found if `blob` does not have the form of a hash."""
+    """Return the name of an object after the prefix, such as `ab/ab12…`. Raises not_found if `blob` is not a hash."""
     return f"{check_hash(blob)[:2]}/{blob}"
 
 
 @contextmanager
 def _faults(what: str, *, missing: bool = False) -> Generator[None]:
-    """Translate errors of the store to `unavailable`, and log them. `what` = the failed action, for both texts.
+    """Convert errors of the store inside this context into the fault unavailable, and log them.
 
-    `missing` = report a missing object as `not_found`. Without it, as during an upload, the error means that the bucket
-    does not exist.
-    """
+    `what` is the failed action for both texts, such as "read a file". With `missing`, a missing object becomes
+    not_found. Without it, as during an upload, that error means that the bucket does not exist."""
     try:
         yield
     except FileNotFoundError as error:
@@ -216,6 +225,7 @@ def _fault(what: str, error: Exception) -> FaultError:
 
 
 def _reason(error: Exception) -> str:
-    """Return the error on one line, without credentials and without obstore's debug output, which follows the text."""
+    """Return the text of an error on one line, without credentials and without the debug output that obstore
+    appends."""
     text = " ".join(str(error).partition("\n\nDebug source")[0].split())
     return _USERINFO.sub("…@", text)[:500]

@@ -1,10 +1,11 @@
-"""Unit of work on a database that several gateways write to (PostgreSQL): optimistic concurrency by the key of the log.
+"""Unit of work on a database that several gateways write to (PostgreSQL): optimistic concurrency on the log of a
+thread.
 
-A command decides on the state in memory, which the commit of another gateway may have made stale. The gateway does not
-check that in advance. The key of the log, `(thread_pk, seq)`, refuses a second record with the same number, and the
-threads that a group read are compared with the database before the commit. If they differ, the group is repeated on
-threads that are read again. So the rules of one gateway hold for all of them together: one running run per thread, the
-attempt of a run as a fence, the first answer wins.
+A command decides on the state in memory, which a commit of another gateway may have made stale. The gateway does not
+check that in advance. The primary key of the log, `(thread_pk, seq)`, refuses a second record with the same number. In
+addition, the threads that a group has read are compared with the database before the commit. If they differ, the group
+is repeated on threads that are read again. So the rules of one gateway hold for all of them together: one running run
+per thread, the attempt of a run as a fence, the first answer wins.
 
 This rests on four properties:
 
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     import psycopg
 
 _KEYS: Final = 64
-"""Number of thread keys that are taken from the sequence at once."""
+"""Number of keys for new threads that one statement takes from the sequence. Chosen."""
 _BEHIND: Final = 16_384
-"""Maximum number of threads to remember that another gateway has written to."""
+"""Maximum number of threads for which the newest sequence number of a notice is kept. Chosen."""
 _THREAD: Final = (
     "SELECT thread.pk, thread.body, last.seq, last.at FROM thread CROSS JOIN LATERAL (SELECT seq, at FROM event "
     "WHERE thread_pk = thread.pk ORDER BY seq DESC LIMIT 1) AS last WHERE thread.owner = %s AND thread.thread_id = %s"
@@ -67,13 +68,15 @@ _WAITING: Final = """
 SELECT agent, owner, coalesce(start_after > %s, false), count(*) FROM run WHERE status = 'pending' GROUP BY 1, 2, 3
 """
 CHANNEL: Final = "'babelgate_' || md5(current_schema())"
-"""SQL expression for the channel on which the gateways of a database and schema listen. Names have at most 63 bytes."""
+"""SQL expression for the name of the channel on which the gateways of a database and schema listen. PostgreSQL allows
+63 bytes."""
 REWRITES: Final = (RunRemoved, StatesPruned)
-"""Events that change the meaning of earlier records."""
+"""Types of events that change the meaning of earlier records, so that caches of the thread become invalid."""
 
 
 class Stale(Exception):
-    """Another gateway has written to a thread since it was read here."""
+    """Raised if another gateway has written to a thread since this transaction read it. The commands are then
+    repeated."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,9 +85,11 @@ class _TouchedThread:
 
     state: ThreadState
     start: int
-    """Sequence number of its newest record when the transaction first used it. 0 if the transaction creates it."""
+    """Sequence number of the thread's newest record when the transaction first read the thread. 0 if the transaction
+    creates it."""
     end: int
-    """Expected sequence number of its newest record in the database, if no other gateway writes to it."""
+    """Sequence number that the thread's newest record must have in the database before the commit, if no other gateway
+    has written."""
 
 
 class SharedTransaction(Transaction):
@@ -93,26 +98,29 @@ class SharedTransaction(Transaction):
         self.node = node
         self._keys: deque[int] = deque()
         self._touched_threads: dict[int, _TouchedThread] = {}
-        """Threads of the transaction, by key."""
+        """Threads that the transaction has read or created, by database key."""
         self.reserves = False
-        """True if no other gateway can append to a thread between the first read of it and the end of the transaction.
+        """True if the transaction locks each thread when it first reads it, so that no other gateway can append to it
+        until the end.
+
         Without that, the slowest of several gateways that keep writing to one thread would never succeed."""
         self._ends: psycopg.Cursor[Any] | None = None
         self.remotes: list[Remote] = []
-        """Notices for the other gateways, to be sent after the commit."""
+        """Notices to send to the other gateways after the commit."""
         self._queued: Counter[tuple[str, str, bool]] | None = None
-        """Number of waiting runs in the database, by agent, owner, and True for delayed ones. None until counted."""
+        """Number of pending runs in the database by agent, owner, and whether they are delayed. None until it is
+        counted."""
         self._queueing: Counter[tuple[str, str, bool]] = Counter()
-        """Difference of these numbers that is not in the database yet."""
+        """Changes of the numbers in `_queued` by this transaction that are not written to the database yet."""
         self._behind: OrderedDict[int, int] = OrderedDict()
-        """Newest sequence numbers that other gateways have announced, by key of the thread."""
+        """Newest sequence number of each thread in the notices of other gateways, by database key."""
 
     def note_remote(self, remote: Remote) -> None:
-        """Record that the thread in memory is out of date. Called on the event loop.
+        """Remember that the thread in memory is out of date, because another gateway has announced a commit. Called on
+        the event loop.
 
-        This only saves a failed attempt: `confirm` detects it without a notice, too. Notices of different gateways may
-        arrive in another order than their commits.
-        """
+        This only avoids a failed attempt: `confirm` detects the change without a notice, too. Notices of different
+        gateways may arrive in another order than their commits."""
         seq = 2**62 if remote.erased else remote.seq
         self._behind[remote.pk] = max(seq, self._behind.get(remote.pk, 0))
         if len(self._behind) > _BEHIND:
@@ -128,7 +136,8 @@ class SharedTransaction(Transaction):
         self._queueing.clear()
 
     def finish(self) -> list[Published]:
-        """Write what is buffered, and send the query whose result `confirm` compares. Return the records to publish."""
+        """Write the buffered changes, and send the query whose result `confirm` compares. Return the records to
+        publish."""
         published = super().finish()
         self.remotes = [_remote_of(each) for each in published] + self.remotes
         unchanged = [pk for pk, look in self._touched_threads.items() if look.start == look.end]
@@ -145,7 +154,9 @@ class SharedTransaction(Transaction):
             raise Stale
 
     def is_stale(self) -> bool:
-        """Return True if another gateway has written to a thread of this transaction."""
+        """Query now whether another gateway has written to a thread of this transaction.
+
+        Return False also if the transaction has failed, so that no query is possible."""
         if not self._touched_threads or _is_failed(self.connection):
             return False
         return self._differs(self._read(_ENDS, list(self._touched_threads)))
@@ -155,10 +166,10 @@ class SharedTransaction(Transaction):
         return any(ends.get(pk) != (look.end or None) for pk, look in self._touched_threads.items())
 
     def forget(self) -> None:
-        """Discard the changes of the transaction in memory, and drop only its own threads.
+        """Discard the changes of the transaction in memory, and drop from the cache the threads that the transaction
+        used.
 
-        Races against other gateways are frequent, and must not empty the cache of all other threads.
-        """
+        All other threads stay cached, because races against other gateways are frequent."""
         threads, self._touched_threads = self._touched_threads, {}
         states = self._states
         self._states = OrderedDict()
@@ -168,7 +179,8 @@ class SharedTransaction(Transaction):
             self._drop(look.state)
 
     def forget_all(self) -> None:
-        """Drop all cached threads. Another gateway may have assigned their keys again while the connection was lost."""
+        """Drop all threads from the cache. Called after a lost connection, during which another gateway may have reused
+        their keys."""
         self.forget()
         self._states.clear()
         self._behind.clear()
@@ -204,8 +216,9 @@ class SharedTransaction(Transaction):
         return state
 
     def find_task(self, owner: str, task_id: str) -> Task | None:
-        """Return a task, or None if it does not exist. It is read after its thread: a task that was read before may
-        have ended when the thread is read."""
+        """Return a task, or None if it does not exist.
+
+        If its thread was not read yet, read the thread and then the task again: it may have ended in between."""
         task = super().find_task(owner, task_id)
         if task is None or self._has_read(owner, task.thread_id):
             return task
@@ -220,7 +233,8 @@ class SharedTransaction(Transaction):
         return super().find_run(owner, run_id)
 
     def _has_read(self, owner: str, thread_id: str) -> bool:
-        """Return True if this transaction has read the thread. Then `confirm` detects a change of its rows."""
+        """Return True if this transaction has read the thread, so that `confirm` will detect changes by other
+        gateways."""
         cached = self._states.get((owner, thread_id))
         return cached is not None and cached.pk in self._touched_threads
 
@@ -230,7 +244,9 @@ class SharedTransaction(Transaction):
         return state
 
     def begin_keys(self, latest: int) -> None:
-        """Advance the sequence past keys that a gateway assigned without it, while the database was not shared."""
+        """Advance the sequence of thread keys beyond `latest`, the highest key in use.
+
+        While the database was not shared, a gateway assigned keys without the sequence."""
         self._ask(_SKIP_KEYS, latest, latest, latest)
 
     def new_key(self) -> int:
@@ -239,7 +255,9 @@ class SharedTransaction(Transaction):
         return self._keys.popleft()
 
     def forget_thread(self, state: ThreadState) -> None:
-        """Prepare the erasure of a thread. Raises Stale if another gateway has written to it."""
+        """Lock the row of a thread that is about to be erased, and drop the thread from the cache.
+
+        Raises Stale if another gateway has written to it."""
         super().forget_thread(state)
         self._queued = None
         del self._touched_threads[state.pk]
@@ -275,11 +293,10 @@ class SharedTransaction(Transaction):
         return None
 
     def _reserve(self, pk: int, seq: int) -> bool:
-        """Reserve the next sequence number of a thread until the transaction ends. Return False if it is taken.
+        """Reserve the next sequence number of a thread until the transaction ends. Return False if it is already used.
 
-        The reservation is a record that is inserted and deleted again: another gateway that inserts the same number
-        waits for the end of this transaction.
-        """
+        The reservation inserts a record and deletes it again. Another gateway that inserts the same number then waits
+        for the end of this transaction."""
         if not self._read(_RESERVE, pk, seq):
             return False
         self._ask(_FREE, pk, seq)
@@ -288,10 +305,9 @@ class SharedTransaction(Transaction):
     # Bounds on what waits
 
     def waiting(self, owner: str, agent: str) -> Waiting:
-        """Return the numbers of waiting runs, including the committed ones of other gateways.
+        """Return the numbers of waiting runs that count against limits, including the committed ones of other gateways.
 
-        Several gateways that accept runs at the same time may exceed a limit.
-        """
+        Several gateways that accept runs at the same time may exceed a limit together."""
         if self._queued is None:
             rows = self._read(_WAITING, self.now())
             self._queued = Counter({(its, whose, later): count for its, whose, later, count in rows})

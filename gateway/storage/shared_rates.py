@@ -1,9 +1,8 @@
-"""Storage of rate limits that the nodes of a cluster share, on PostgreSQL.
+"""Counters of rate limits that the nodes of a cluster share, on PostgreSQL (GCRA, the generic cell rate algorithm).
 
 One statement checks and charges all limits of a run. It has its own thread and connection, because the writer's
 transactions are long. The table is not logged: after a crash of the server it is empty, and every caller has its whole
-burst again.
-"""
+burst again."""
 
 import asyncio
 import logging
@@ -45,11 +44,14 @@ UPDATE rate SET tat = tat - cost FROM unnest(%s::text[], %s::float8[]) AS asked 
 """
 _CLEAN: Final = "DELETE FROM rate WHERE tat < extract(epoch FROM clock_timestamp()) - 3600"
 _CLEAN_INTERVAL: Final = 600.0
-"""Seconds between two removals of the rows that limit nothing now. Chosen."""
+"""Seconds between two deletions of rows that have limited nothing for an hour. Chosen."""
 
 
 class Demand(Protocol):
-    """Demand of a run under one rule: `babelgate.gateway.runs.rates.RateDemand`."""
+    """Demand of one run under one rate limit. Implemented by `babelgate.gateway.runs.rates.RateDemand`.
+
+    `key` names the counter, `cost` is the time that the run adds to it, and `depth` the largest time it may have, both
+    in seconds."""
 
     @property
     def key(self) -> str: ...
@@ -62,7 +64,7 @@ class Demand(Protocol):
 
 
 class SharedRates:
-    """Storage of rate limits in the database."""
+    """Client of the table `rate`: it charges runs to rate limits that all nodes share."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -72,17 +74,21 @@ class SharedRates:
         self._cleaned_at = time.monotonic()
 
     async def take(self, demands: Sequence[Demand]) -> tuple[bool, Sequence[float]]:
-        """Charge a run to all keys if every one has room for it. Return whether it was charged, and the distance of
-        each `tat` from now, in seconds, without this run. Raises unavailable."""
+        """Charge a run to the counters of all its demands, or to none if one of them lacks room. Raises unavailable if
+        the database cannot be reached.
+
+        Return True if it was charged, and for each demand the time that earlier runs have used of its counter, in
+        seconds."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._take, demands)
 
     async def give_back(self, demands: Sequence[Demand]) -> None:
-        """Take back what `take` has charged. Raises unavailable."""
+        """Reverse a charge of `take`, for a run that was not started. Raises unavailable if the database cannot be
+        reached."""
         values = ([each.key for each in demands], [each.cost for each in demands])
         await asyncio.get_running_loop().run_in_executor(self._pool, self._execute, _GIVE_BACK, values)
 
     async def stop(self, seconds: float) -> None:
-        """Close the connection. A statement that the server does not answer within `seconds` is interrupted."""
+        """Close the connection. A statement without a response within `seconds` is interrupted."""
         closing = asyncio.get_running_loop().run_in_executor(self._pool, self._close)
         done, _ = await asyncio.wait((closing,), timeout=seconds)
         if not done and self._engine is not None:
@@ -105,7 +111,8 @@ class SharedRates:
         return any(charged for _, _, charged in rows), [used.get(key, 0.0) for key in keys]
 
     def _execute(self, sql: LiteralString, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Execute a statement. Repeat it on a new connection if the first one was lost. Raises unavailable."""
+        """Execute a statement and return its rows. If the connection was lost, repeat it once on a new one. Raises
+        unavailable if the database cannot be reached."""
         for is_last in (False, True):
             try:
                 cursor = self._connect().execute(sql, values)

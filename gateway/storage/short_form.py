@@ -1,4 +1,4 @@
-"""Compact encoding (dictionary compression) of records and rows, which mostly consist of words that all of them share.
+"""Compact encoding (dictionary compression) of records and rows, most of whose JSON is the same in all of them.
 
 - The JSON of an event begins with its kind, which is stored as one byte. In most events the id of a message or a task
   follows. If it is a UUID, its 16 bytes are stored.
@@ -7,8 +7,7 @@
 - The JSON of a thread, task or run begins with its ids, stored as 16 bytes each. In the rest, each frequent member name
   is replaced by a control character, which cannot occur in JSON.
 
-Anything that does not have this form is stored as plain JSON, as earlier releases stored everything.
-"""
+JSON that does not have this form is stored unchanged, as earlier releases stored everything."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -51,17 +50,18 @@ KINDS: Final = (
     "run_changed",
 )
 _PLAIN, _WITH_ID = 0x80, 0xC0
-"""Bases of the first byte, to which the index of a kind is added. JSON cannot begin with such a byte."""
+"""Base values of the first byte of a stored event, without and with a packed id. The index of the event's kind is
+added. JSON cannot begin with such a byte."""
 _HEAD: Final = b'{"kind":"'
 _CODES: Final[Mapping[bytes, int]] = {kind.encode(): number for number, kind in enumerate(KINDS)}
 _IDS: Final = {b"task_created": b',"task_id":"', b"run_created": b',"messages":[{"message_id":"'}
-"""Text before the id, for kinds that do not begin with a `message_id`."""
+"""Text between the kind and the id, for kinds whose second member is not `message_id`."""
 _PLAIN_HEADS: Final = [b'{"kind":"%s"' % kind for kind in _CODES]
 _ID_HEADS: Final = [b'{"kind":"%s"%s' % (kind, _IDS.get(kind, b',"message_id":"')) for kind in _CODES]
 
 
 def shorten(body: bytes) -> bytes:
-    """Return the JSON of an event in the form in which the log stores it."""
+    """Encode the JSON of an event in the compact form in which the log stores it."""
     end = body.find(b'"', 9)
     code = _CODES.get(body[9:end])
     if code is None or not body.startswith(_HEAD):
@@ -76,7 +76,7 @@ def shorten(body: bytes) -> bytes:
 
 
 def shorten_all(bodies: Iterable[bytes]) -> list[bytes]:
-    """Return the stored forms of consecutive events. Most begin with the same kind and id as the previous one."""
+    """Encode the JSON of consecutive events as `shorten` does, faster if they begin with the same kind and id."""
     shortened: list[bytes] = []
     head = stored_head = b""
     for body in bodies:
@@ -91,13 +91,14 @@ def shorten_all(bodies: Iterable[bytes]) -> list[bytes]:
 
 
 def beginnings(kind: str) -> tuple[bytes, ...]:
-    """Return the possible prefixes of a stored event of this kind, one for each form of storage."""
+    """Return the first bytes that a stored event of this kind may have: one prefix for each of the three stored
+    forms."""
     code = _CODES[kind.encode()]
     return bytes((_PLAIN + code,)), bytes((_WITH_ID + code,)), _PLAIN_HEADS[code]
 
 
 def lengthen(stored: bytes) -> bytes:
-    """Return the JSON of a stored event or row."""
+    """Decode the compact form of an event or row to its JSON."""
     first = stored[0]
     if first < _PLAIN:
         return stored
@@ -114,7 +115,7 @@ def _lengthen_head(stored_head: bytes) -> bytes:
 
 
 _ROW: Final = 0xE0
-"""Base of the first byte of a stored row, to which its index in `_HEADS` is added."""
+"""Base value of the first byte of a stored row, to which the index of its type in `_HEADS` is added."""
 _HEADS: Final = (
     (b'{"run_id":"', b'","task_id":"', b'","thread_id":"'),
     (b'{"task_id":"', b'","thread_id":"'),
@@ -149,7 +150,7 @@ _REPLACEMENTS: Final = [[(word, bytes((number,))) for number, word in enumerate(
 
 
 def encode_row(value: object) -> bytes:
-    """Return a thread, task, run, question or file in the form in which its row stores it."""
+    """Encode a thread, task, run, question or file in the compact form in which its row stores it."""
     body = encode_snapshot(value)
     for number, heads in enumerate(_HEADS):
         if not body.startswith(heads[0]):
@@ -170,7 +171,7 @@ def encode_row(value: object) -> bytes:
 
 
 def decode_row(kind: type[V], stored: bytes) -> V:
-    """Decode a stored row, like `babelgate.canonical.stored.decode_snapshot` decodes JSON."""
+    """Decode the compact form of a row to a value of the type `kind`."""
     return decode_snapshot(kind, lengthen(stored))
 
 
@@ -186,7 +187,8 @@ def _lengthen_row(stored: bytes) -> bytes:
 
 @lru_cache(maxsize=2048)  # an id occurs in several records and rows
 def _parse_uuid(text: bytes) -> bytes | None:
-    """Return the 16 bytes of a UUID. Return None for any text that `_format_uuid` would not restore exactly."""
+    """Return the 16 bytes of a UUID. Return None for a text that `_format_uuid` would not restore exactly, such as one
+    in capitals."""
     try:
         uuid = bytes.fromhex(text.replace(b"-", b"").decode())
     except ValueError:
@@ -203,28 +205,27 @@ _SEQ: Final = "#"
 
 
 def refer(name: str | None, created: int | None) -> str | None:
-    """Return the reference that the log stores instead of the id of a task or run. Without an id (`name` is None),
-    return None.
+    """Return the text that the log stores for the id of a task or run: `#17` for an id created by record 17.
 
-    `created` = sequence number of the record that created it. If that is not known, the id itself is stored.
-    """
+    If `created` is None, the number is not known, and the id itself is stored. For no id (`name` is None), return
+    None."""
     if name is None or created is None:
         return name if name is None or not name.startswith(_SEQ) else _SEQ + name
     return f"{_SEQ}{created}"
 
 
 def find_reference(reference: str | None) -> int | None:
-    """Return the sequence number in a stored reference, or None if the id itself is stored."""
+    """Return the sequence number in a stored reference such as `#17`, or None if it contains the id itself."""
     return int(reference[1:]) if reference is not None and reference[:1] == _SEQ and reference[1:2] != _SEQ else None
 
 
 def plain_id(reference: str | None) -> str | None:
-    """Return the id of a stored reference that contains the id itself; None for a record without an id."""
+    """Return the id from a stored reference that contains the id itself, or None for a record without an id."""
     return reference[1:] if reference is not None and reference[:1] == _SEQ else reference
 
 
 def created_id(event: Event) -> str | None:
-    """Return the id of the task or run that the event creates, or None if it creates neither."""
+    """Return the id of the task or run that an event creates, or None for any other event."""
     if type(event) is TaskCreated:
         return event.task_id
     return event.run_id if type(event) is RunCreated else None

@@ -1,4 +1,5 @@
-"""Size limit of one submission. It is encoded, stored, folded and sent as one value, and each step blocks others."""
+"""Size limit of one input. An input is encoded, stored, folded and sent as one value, and each step blocks other
+work."""
 
 from typing import Any
 
@@ -9,10 +10,9 @@ from babelgate.canonical.value import Value
 
 
 def check_size(limit: int, *values: object) -> None:
-    """Raise `too_large` if JSON or canonical values contain more than `limit` bytes of text.
+    """Raise too_large if JSON or canonical values together contain more than `limit` bytes of text.
 
-    The bytes of files are not counted, because they are stored separately.
-    """
+    The bytes of files are not counted, because they are stored separately."""
     left = limit
     todo: list[Any] = list(values)
     while todo:

@@ -1,7 +1,7 @@
-"""Table `spend`: what runs have used of budgets, by scope and period. Amounts are integers, costs in millionths.
+"""Table `spend`: the amounts that runs have used of budgets, by scope and period.
 
-Amounts that a transaction adds are buffered, and written in one order, so that two gateways do not wait for each other.
-"""
+Amounts are integers; costs are in millionths of the currency. The amounts that a transaction adds are buffered, and
+written in the order of their keys, so that two gateways do not deadlock."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -18,7 +18,8 @@ from babelgate.gateway.storage.statements import ADD_SPEND, sql_of, table_of
 from babelgate.gateway.storage.tables import InterruptRow, SpendRow
 
 SpendKey = tuple[str, str]
-"""Scope of a budget, and the beginning of the period. The period is empty for a budget that never begins again."""
+"""Scope of a budget, such as `month|planner`, and beginning of the period, such as `2026-11`. The period is empty for a
+budget that never resets."""
 
 _SPEND: Final = table_of(SpendRow)
 _INTERRUPT: Final = table_of(InterruptRow)
@@ -26,24 +27,24 @@ _ADD: Final = text(ADD_SPEND)
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
-    """Amounts that runs have used."""
+    """Amounts that one or several runs have used: tokens, cost and number of runs."""
 
     input: int = 0
-    """Input tokens."""
+    """Number of input tokens."""
     output: int = 0
-    """Output tokens."""
+    """Number of output tokens."""
     cost: int = 0
     """Cost, in millionths of the currency."""
     runs: int = 0
     unknown: int = 0
-    """Number of runs without usage, of agents whose runs must report it."""
+    """Number of runs that reported no usage although their agent must report it."""
 
     @property
     def tokens(self) -> int:
         return self.input + self.output
 
     def plus(self, other: "Amount") -> "Amount":
-        """Return the sum of two amounts."""
+        """Return the sum of two amounts, member by member."""
         return Amount(
             input=self.input + other.input,
             output=self.output + other.output,
@@ -53,13 +54,13 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def beyond(self, earlier: "Amount") -> "Amount":
-        """Return what this amount adds to an earlier one. No member is negative."""
+        """Return this amount minus an earlier one, member by member. Negative differences become 0."""
         pairs = {name: getattr(self, name) - getattr(earlier, name) for name in Amount.__struct_fields__}
         return Amount(**{name: max(0, number) for name, number in pairs.items()})
 
 
 class Extra(msgspec.Struct, frozen=True, kw_only=True):
-    """Amounts by which an operator has raised a budget."""
+    """Amounts by which operators have raised a budget in one scope and period."""
 
     cost: int = 0
     tokens: int = 0
@@ -67,7 +68,7 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
-    """Amounts that runs have used of one budget, in one scope and period."""
+    """Row of the table: the used amounts of one budget in one scope and period, and its extra amounts."""
 
     key: SpendKey
     used: Amount = Amount()
@@ -76,14 +77,14 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpendBuffer:
-    """Amounts that a transaction adds."""
+    """Changes of the table `spend` that a transaction has made and not written yet."""
 
     def __init__(self) -> None:
         self._added: dict[SpendKey, Amount] = {}
         self._forgotten: list[SpendKey] = []
 
     def forget(self, key: SpendKey) -> None:
-        """Delete a row."""
+        """Mark the row of a key for deletion, and discard the amounts buffered for it."""
         self._added.pop(key, None)
         self._forgotten.append(key)
 
@@ -92,7 +93,7 @@ class SpendBuffer:
         self._added[key] = amount if before is None else before.plus(amount)
 
     def read(self, connection: Connection, keys: Sequence[SpendKey]) -> Mapping[SpendKey, Spend]:
-        """Return the rows of these keys, with what the transaction has added."""
+        """Return the existing rows of these keys, with the buffered amounts added."""
         rows = read_spend(connection, keys)
         for key in keys:
             if key in self._added:
@@ -101,7 +102,7 @@ class SpendBuffer:
         return rows
 
     def flush(self, connection: Connection, now: Callable[[], int]) -> None:
-        """Write what is buffered. `now` returns the time, in microseconds since 1970, UTC."""
+        """Write the buffered changes. `now` returns the time, in microseconds since 1970, UTC."""
         if self._added:
             at = now()
             rows = [
@@ -115,12 +116,12 @@ class SpendBuffer:
             sql_of(connection.dialect).forget_spend.run_many(connection, keys)
 
     def clear(self) -> None:
-        """Discard what is buffered."""
+        """Discard the buffered changes."""
         self._added, self._forgotten = {}, []
 
 
 def read_spend(connection: Connection, keys: Sequence[SpendKey]) -> dict[SpendKey, Spend]:
-    """Return the rows of these keys that exist."""
+    """Return the rows of these keys, by key. Keys without a row are left out."""
     if not keys:
         return {}
     dialect = connection.dialect
@@ -140,7 +141,9 @@ def _reading(kind: Callable[..., Dialect], paramstyle: str, count: int) -> State
 
 
 def list_spend(connection: Connection, prefixes: Iterable[SpendKey], limit: int) -> list[Spend]:
-    """Return the rows whose scopes begin with a prefix, in its period, the largest cost first."""
+    """Return up to `limit` rows, the largest cost first.
+
+    Each of `prefixes` selects the rows of one period whose scope begins with a text."""
     conditions = [
         _SPEND.c.scope.startswith(prefix, autoescape=True) & (_SPEND.c.period == period) for prefix, period in prefixes
     ]
@@ -171,7 +174,8 @@ def read_ratios(connection: Connection, limits: Iterable[tuple[SpendKey, Mapping
 
 
 def raise_spend(connection: Connection, key: SpendKey, extra: Extra, now: int) -> Spend:
-    """Raise a budget in one scope, and return the row."""
+    """Add `extra` to the row of a key, create it if necessary, and return it. The number of runs without usage becomes
+    0."""
     scope, period = key
     empty = dict.fromkeys(Amount.__struct_fields__, 0)
     connection.execute(_ADD, {"scope": scope, "period": period, "now": now, **empty})
@@ -183,15 +187,19 @@ def raise_spend(connection: Connection, key: SpendKey, extra: Extra, now: int) -
 
 
 def prune_spend(connection: Connection, before: int, active: Sequence[str], active_before: int) -> int:
-    """Delete the rows that have not changed since the time `before`, and return their number. Rows whose scopes begin
-    with one of `active` are deleted if they have not changed since `active_before`."""
+    """Delete the rows that have not changed since `before`, and return their number.
+
+    Rows whose scope begins with one of the texts in `active` are deleted if they have not changed since
+    `active_before`. Both times are in microseconds since 1970."""
     is_active = or_(*(_SPEND.c.scope.startswith(prefix, autoescape=True) for prefix in active))
     old = or_(_SPEND.c.changed_at < before, is_active & (_SPEND.c.changed_at < active_before))
     return connection.execute(delete(_SPEND).where(old)).rowcount
 
 
 def list_questions(connection: Connection, prefix: str) -> list[tuple[str, Interrupt]]:
-    """Return the open questions whose ids begin with a prefix, each with its owner."""
+    """Return the open questions whose ids begin with `prefix`, each with its owner.
+
+    The gateway finds its own questions about budgets by such a prefix."""
     is_open = _INTERRUPT.c.action.is_(None) & _INTERRUPT.c.interrupt_id.startswith(prefix, autoescape=True)
     rows = connection.execute(select(_INTERRUPT.c.owner, _INTERRUPT.c.body).where(is_open))
     return [(owner, decode_row(Interrupt, body)) for owner, body in rows]

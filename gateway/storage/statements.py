@@ -1,4 +1,4 @@
-"""Statements of the hot path, compiled once per database. `babelgate.gateway.storage.prepared` states the gain."""
+"""SQL statements of the hot path, compiled once per database. `babelgate.gateway.storage.prepared` states the gain."""
 
 from collections.abc import Callable
 from functools import cache
@@ -42,9 +42,9 @@ from babelgate.gateway.storage.tables import (
 )
 
 PAGE: Final = 2 * 2**20
-"""Maximum size of one page's events, in bytes. Chosen: decoded events take several times their size."""
+"""Maximum stored size of the events in one page, in bytes. Chosen: decoded events take several times as much memory."""
 _JSON: Final = b"{"
-"""First byte of every record of an earlier release, independent of its kind."""
+"""First byte of every event that an early release has stored, of any kind."""
 
 
 def table_of(model: Any) -> Table:
@@ -52,17 +52,18 @@ def table_of(model: Any) -> Table:
 
 
 def of_kind(*kinds: str) -> ColumnElement[bool]:
-    """Return a condition for records that have one of these kinds, or may have it because of an earlier release.
+    """Return the SQL condition for records that may have one of these kinds.
 
-    Comparing the whole body takes half the time of extracting its first byte.
-    """
+    It also selects all records that an early release stored as plain JSON, so the caller must check the kind. Comparing
+    the whole body takes half the time of extracting its first byte."""
     event = table_of(EventRow)
     heads = {_JSON, *(head[:1] for kind in kinds for head in beginnings(kind))}
     return or_(*(and_(event.c.body >= head, event.c.body < bytes((head[0] + 1,))) for head in sorted(heads)))
 
 
 class Position(GenericFunction[int]):
-    """SQL function for the position of bytes within others, from 1. It is 0 if they do not occur."""
+    """SQL function for the position of one byte string within another, counted from 1. 0 means that it does not
+    occur."""
 
     name = "instr"
     type = Integer()
@@ -76,7 +77,7 @@ def _in_postgresql(element: Position, compiler: SQLCompiler, **options: Any) -> 
 
 
 class Sql:
-    """All statements of the hot path, compiled for one kind of database."""
+    """All compiled statements of the hot path for one dialect of SQLAlchemy."""
 
     def __init__(self, dialect: Dialect) -> None:
         thread, task, run = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
@@ -271,11 +272,10 @@ ADD_SPEND: Final = (
 
 
 def _page(dialect: Dialect) -> ClauseElement:
-    """Return the query for records of a thread, in order.
+    """Return the query for the records of a thread between two sequence numbers, in order.
 
-    SQLite reads rows only as they are fetched. A server sends all rows of a result, so its query stops after the first
-    record with which the page is full.
-    """
+    SQLite reads rows only as they are fetched. PostgreSQL sends all rows of a result, so its query stops after the
+    record that exceeds `PAGE` bytes."""
     event = table_of(EventRow)
     columns = (event.c.seq, event.c.at, event.c.task_id, event.c.run_id, event.c.attempt, event.c.body)
     wanted = (
@@ -296,7 +296,8 @@ def _page(dialect: Dialect) -> ClauseElement:
 
 
 def sql_of(dialect: Dialect) -> Sql:
-    """Return the statements for a dialect. All dialects of one kind of database share them: compiling takes 4 ms."""
+    """Return the compiled statements for a dialect. All connections to one kind of database share them: compiling takes
+    4 ms."""
     return _sql_of(type(dialect), dialect.paramstyle)
 
 

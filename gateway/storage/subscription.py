@@ -1,4 +1,4 @@
-"""Subscriptions: readers of the log of a thread, a task or a run, each from a cursor on."""
+"""Subscriptions: readers that follow the log of a thread, a task or a run from a cursor on."""
 
 import asyncio
 from collections import OrderedDict
@@ -39,48 +39,51 @@ from babelgate.gateway.storage.transaction import Erased, Published
 S = TypeVar("S", bound=Snapshot)
 
 _FRESH: Final = 30.0
-"""Seconds for which a page is shared. Another gateway may rewrite its log, and the notice may be lost. Chosen."""
+"""Maximum age of a cached page on a shared database, in seconds. Chosen: another gateway may have changed earlier
+records, and the notice of it may be lost."""
 _LOOK: Final = 10.0
-"""Seconds from one query for an awaited thread to the next. Another gateway may create it, and the notice may be lost.
-Chosen: the same as the listener's interval."""
-_BATCH: Final = 128
-"""Maximum number of records in one batch for a reader. Chosen, not measured: as many as a pump stores together
-(`runs.pump`)."""
-_ROOM: Final = 16 * 1024
-"""Maximum size of one batch, in bytes as stored in the log. A larger record is a batch alone.
+"""Seconds between two queries for a thread that a caller waits for, on a shared database. Chosen: the interval of the
+listener.
 
-Decoded and encoded records take several times as much, and the reader holds them until its client has received them.
-"""
+Another gateway may create the thread, and the notice may be lost."""
+_BATCH: Final = 128
+"""Maximum number of records in one batch for a reader. Chosen: as many as a pump commits together (`runs.pump`)."""
+_ROOM: Final = 16 * 1024
+"""Maximum stored size of one batch, in bytes. A larger record is a batch alone. Chosen.
+
+Decoded and encoded records take several times as much, and the reader holds them until its client has received them."""
 _FILES: Final = 64 * 1024
-"""Maximum size of the files in one batch, in bytes. A record with larger files is a batch alone."""
+"""Maximum size of the files in one batch, in bytes. A record with larger files is a batch alone. Chosen."""
 Kind = Literal["task", "run"]
 
 _WITH_FILES: Final = frozenset((PartAdded, ArtifactAdded, RunCreated, InterruptRaised))
-"""Events that may contain files."""
+"""Types of events that may contain files."""
 _ENDS: Final = frozenset((RunEnded, RunRemoved, TaskChanged))
-"""Events that may end the task or run that a reader follows."""
+"""Types of events that may end the task or run that a reader follows."""
 _OPENS_OR_ENDS: Final = frozenset((TaskCreated, RunCreated, RunEnded, TaskChanged))
-"""Events that begin or end a task or a run."""
+"""Types of events that begin or end a task or a run."""
 
 
 class LogReader:
-    """Reader of logs, for all callers of this gateway."""
+    """Reader of logs for all callers of this gateway: it reads committed records, and follows new ones."""
 
     def __init__(self, journal: Journal, blobs: Blobs, limits: Callable[[], Limits]) -> None:
-        """Create a reader. `limits` returns the current limits."""
+        """Create a reader. `limits` returns the current limits of the settings."""
         self._journal = journal
         self._blobs = blobs
         self._limits = limits
         self._keys: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._erasures = 0
-        """Number of erased threads. If it changes during a query, the key that was read may be of an erased thread."""
+        """Number of threads that were erased so far. If it changes during a query for a thread's key, the query is
+        repeated: the key may belong to an erased thread."""
         self._live: set[tuple[int, Kind, str]] = set()
-        """Tasks and runs that have not ended, each with the key of its thread, because ids repeat across threads."""
+        """Tasks and runs that have not ended: the database key of the thread, the kind, and the id. Ids may repeat
+        across threads."""
         self._awaited: dict[tuple[str, str], set[asyncio.Future[bool]]] = {}
-        """Futures of the callers that wait for a thread to be created, by owner and id."""
+        """Futures of callers that wait until a thread is created, by owner and thread id."""
         self._closed = False
         self._shared = journal.is_shared
-        """True if other gateways write to the same threads. Open tasks and keys are read from the database then."""
+        """True if other gateways write to the database. Keys of threads and open tasks are then always read from it."""
         self._pages = PageCache(journal.sized_page)
         self.snapshots = SnapshotCache(lambda: limits().thread, rewrites=REWRITES if self._shared else ())
         if self._shared:
@@ -93,7 +96,10 @@ class LogReader:
             self._live.add((pk, kind, open_id))
 
     def handle_commit(self, published: Published) -> Sequence[str]:
-        """Update the open tasks and runs after a commit. Return the ids of the tasks that ended."""
+        """Update the open tasks and runs, and wake callers that wait for the thread. Return the ids of the tasks that
+        ended.
+
+        Called on the event loop for each commit of this gateway, before its readers receive the records."""
         pk = published.pk
         if published.records[0].seq == 1:
             self._keys[published.owner, published.thread_id] = pk
@@ -128,7 +134,7 @@ class LogReader:
         self.forget_log(erased.pk)
 
     def forget_log(self, pk: int) -> None:
-        """Drop the pages and snapshots of a thread that was erased, or whose log was rewritten."""
+        """Drop the cached pages and snapshots of a thread that was erased, or whose earlier records have changed."""
         self._pages.forget(pk)
         self.snapshots.forget(pk)
 
@@ -141,7 +147,7 @@ class LogReader:
                 self._wake(owner, thread_id)
 
     def close(self) -> None:
-        """Release all callers that wait for a thread. Called when the gateway stops."""
+        """Wake all callers that wait for a thread to be created. Called when the gateway stops."""
         self._closed = True
         for waiter in [waiter for waiters in self._awaited.values() for waiter in waiters if not waiter.done()]:
             waiter.set_result(False)
@@ -182,8 +188,11 @@ class LogReader:
         return asyncio.get_running_loop().time()
 
     async def _read_page(self, pk: int, after: int, until: int | None, begun: float) -> RecordPage | None:
-        """Return the page with the next record, or None if there is none up to `until` (None: no limit). `begun` =
-        start of the read, in loop time."""
+        """Return the page that contains the record after `after`, or None if there is none up to `until` (None: no
+        limit).
+
+        `begun` is the time of the event loop at which the caller's read began. On a shared database, older pages are
+        not used."""
         since = max(begun, self._now() - _FRESH) if self._shared else None
         page = await self._pages.get(pk, after, until, since=since)
         return page if page.last > after and (until is None or after < until) else None
@@ -198,10 +207,9 @@ class LogReader:
         return read
 
     async def _with_files(self, records: Sequence[Record], *, inline: bool) -> AsyncGenerator[Sequence[Record]]:
-        """Yield the records in batches, so that the reader does not block the loop.
+        """Yield the records in batches, with pauses so that the event loop is not blocked.
 
-        With `inline`, the size of the files limits the batches.
-        """
+        With `inline`, load the bytes of files into the records. Their size limits the batches then."""
         time_slice = TimeSlice()
         while records:
             if time_slice.is_used_up:
@@ -212,7 +220,8 @@ class LogReader:
             yield filled
 
     async def _fill_files(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Return the first records with the bytes of their files, up to the maximum size of files in a batch."""
+        """Load the bytes of files into the first records, up to `_FILES` bytes but at least one record. Return these
+        records."""
         if not _name_files(records):
             return records
         filled: list[Record] = []
@@ -281,11 +290,10 @@ class LogReader:
             channel.readers -= 1
 
     async def _read_batch(self, pk: int, channel: Channel, after: int, begun: float) -> Sequence[Record] | None:
-        """Return the next records for a follower that its channel does not hold in memory.
+        """Return the next records for a follower whose cursor is behind the ring of its channel.
 
         Return an empty batch if there are none yet. Return None if the follower must end, because the thread was erased
-        or the gateway stops.
-        """
+        or the gateway stops."""
         while True:
             closed = channel.closed
             if closed and self._journal.is_closed:
@@ -303,8 +311,9 @@ class LogReader:
                 return recent
 
     def _must_wait(self, pk: int, scope: Scope, channel: Channel) -> bool:
-        """Return True if a follower that has read everything waits for more records. If the gateway is stopping, close
-        the follower's connection instead."""
+        """Return True if a follower that has read everything must wait for more records, and False if it ends.
+
+        If the gateway is stopping, abort the connection of the client instead, and return False."""
         if not self._is_open(pk, scope):
             return False
         if channel.closed:
@@ -313,10 +322,9 @@ class LogReader:
         return True
 
     def _cut_short(self) -> None:
-        """Close the connection of a reader that waits for more, if the gateway stops.
+        """Abort the connection of a client whose stream has not ended, if the gateway stops.
 
-        A response that ends early must not look complete.
-        """
+        So the client does not take the truncated response for a complete one."""
         if self._closed:
             hang_up()
 
@@ -326,7 +334,8 @@ class LogReader:
         return exists
 
     async def _await_thread(self, owner: str, thread_id: str) -> bool | None:
-        """Return True if the thread exists, False if the gateway stops, and None to look again."""
+        """Wait once for the creation of a thread. Return True if it exists, False if the gateway stops, and None to
+        repeat."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiters = self._awaited.setdefault((owner, thread_id), set())
         waiters.add(waiter)  # before the query, so that the creation of the thread during it is noticed
@@ -351,18 +360,17 @@ class LogReader:
                 self._awaited.pop((owner, thread_id), None)
 
     def _is_open(self, pk: int, scope: Scope) -> bool:
-        """Return True if more records may come. A thread has no end; it can only be erased.
+        """Return True if more records of a scope may follow. A thread has no end; it can only be erased.
 
-        On a shared database this is always True: the reader queried the state when it began, and later reads the end.
-        """
+        On a shared database this is always True: the reader queried the state when it began, and later reads the record
+        of the end."""
         return scope.kind == "thread" or self._shared or (pk, scope.kind, scope.id or "") in self._live
 
     async def _enter(self, owner: str, scope: Scope) -> tuple[int, Channel, bool]:
-        """Return the key of the thread, its channel, and True if more records may come. Raises not_found.
+        """Return the database key of the thread, its channel, and True if more records may follow. Raises not_found.
 
-        The channel counts the new reader. On a shared database, reading begins with everything committed now by any
-        gateway: the caller may have learned of a commit from another gateway before this one has.
-        """
+        The channel then counts one more reader. On a shared database, the channel is advanced to the newest committed
+        record of any gateway: the caller may have learned of a commit from another gateway before this one has."""
         # Another gateway may have erased a thread that this one has created.
         cached_key = self._keys.get((owner, scope.thread_id)) if self._shared else None
         while True:
@@ -385,11 +393,11 @@ class LogReader:
     async def _select_in_scope(
         self, owner: str, pk: int, scope: Scope, batch: Sequence[Record]
     ) -> tuple[Sequence[Record], bool]:
-        """Return a batch's records that are in the scope, up to its end, and True if the batch contains the end.
+        """Return the records of a batch that are in the scope, up to the end of the scope, and True if the batch
+        contains that end.
 
-        Records after the end of a task, such as the removal of one of its runs, are only for readers of the thread. A
-        reader of the task that left at the end has not seen them either.
-        """
+        Records of a task after its end, such as the removal of one of its runs, are only for readers of the whole
+        thread. So a reader that follows the task later sees the same records as one that left at the end."""
         held: Sequence[Record] = batch
         if scope.kind == "task":
             held = [record for record in batch if record.task_id == scope.id]
@@ -411,7 +419,7 @@ class LogReader:
         return task.is_terminal and record.seq > task.last_seq
 
     async def key(self, owner: str, thread_id: str) -> int:
-        """Return the key of a thread. Raises not_found."""
+        """Return the database key of a thread, from memory if the database is not shared. Raises not_found."""
         while self._shared or (owner, thread_id) not in self._keys:
             erasures = self._erasures
             key = await self._journal.query(queries.thread_key, owner, thread_id)
@@ -426,7 +434,7 @@ class LogReader:
         return self._keys[owner, thread_id]
 
     async def _inline_files(self, record: Record) -> Record:
-        """Return the record with the bytes of small stored files in the parts that name them."""
+        """Return the record with the bytes of its stored files, except of files larger than `limits.inline`."""
         event = record.event
         match event:
             case PartAdded() | ArtifactAdded():
@@ -459,7 +467,7 @@ class LogReader:
 
 
 def _files(record: Record) -> list[FilePart]:
-    """Return the files that a record names."""
+    """Return the file parts of a record."""
     event = record.event
     parts: tuple[Part, ...]
     match event:

@@ -1,7 +1,6 @@
-"""Pages of the lists for people: rows in descending order of their position, filtered row by row up to a limit.
+"""Pages of the console's lists: rows in descending order, filtered row by row up to a limit of examined rows.
 
-A page may have fewer rows than requested, and yet a cursor.
-"""
+A page may therefore have fewer rows than requested, or none, although more follow. Its cursor is then not None."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -15,7 +14,7 @@ from babelgate.gateway.storage.prepared import stream_rows
 SEARCHED: Final = 64 * 1024
 """Maximum size of a row whose text is searched, in bytes. Chosen: only a structured output makes a row larger."""
 PAGE_BYTES: Final = 4 * 2**20
-"""Maximum size of one page's rows, in bytes. A larger row is a page alone. Chosen."""
+"""Maximum total size of the rows of one page, in bytes. A larger row is a page alone. Chosen."""
 
 
 def find_page(
@@ -29,11 +28,11 @@ def find_page(
     limit: int,
     scanned: int,
 ) -> tuple[list[Any], str | None]:
-    """Return the rows of a page, and the cursor of the next page or None. Raises invalid.
+    """Return up to `limit` matching rows of a query, and the cursor of the next page, or None at the end.
 
-    `position` = columns by which the rows are sorted, which identify a row. `body` = content whose size counts. `after`
-    is the cursor of an earlier page. At most `scanned` rows are read.
-    """
+    `position` are the columns to sort by, which together identify a row. `body` is the column whose size counts towards
+    `PAGE_BYTES`. `after` is the cursor that the previous page returned, or None. At most `scanned` rows are examined.
+    Raises invalid for a malformed cursor."""
     if after is not None:
         kinds = (int if isinstance(column.type, Integer) else str for column in position)
         wanted = wanted.where(tuple_(*position) < decode_cursor(after, *kinds))
@@ -61,5 +60,5 @@ def _cursor_of(row: Any, names: Sequence[str]) -> str:
 
 
 def has_words(line: str, words: str) -> bool:
-    """Return True if a line contains the words, in any case."""
+    """Return True if a line contains the text `words`. Case is ignored."""
     return words.casefold() in line.casefold()

@@ -1,10 +1,11 @@
 """Tables of the database. Times are integers, in microseconds since 1970, UTC.
 
-The tables only store: canonical values are validated before. The log (`event`) is the source of truth for threads,
-tasks, runs and questions, whose rows are caches of folds over it, written in the same transaction.
+The tables validate nothing: the values that they store are validated before. The log (`event`) is the source of truth
+for threads, tasks, runs and questions. Their rows are caches that are computed from the log, and written in the same
+transaction.
 
-JSON that no query filters by is stored as bytes (`body`). Unlike text columns, these take any JSON in every database.
-"""
+JSON that no query filters by is stored as bytes (`body`). Unlike text columns, these take any JSON in every
+database."""
 
 import re
 from typing import Any, Final
@@ -18,25 +19,25 @@ _KEY = BigInteger().with_variant(Integer(), "sqlite")
 
 
 LIVE: Final = "status IN ('pending', 'running')"
-"""Condition for runs that have not ended. A query uses a partial index only if it repeats the index's condition
+"""SQL condition for runs that have not ended. A partial index is used only by queries that repeat its condition
 literally, without parameters."""
 OPEN: Final = "state IN ('submitted', 'working', 'input_required', 'auth_required', 'cancelling')"
-"""Condition for tasks that are not terminal."""
+"""SQL condition for tasks that have not ended."""
 ERRED: Final = "status IN ('error', 'timeout')"
-"""Condition for runs that failed."""
+"""SQL condition for runs that failed."""
 DATED: Final = "created_at > 0"
-"""Condition for all runs. Because of it, only lists use the index `run_created`. PostgreSQL would prefer that index to
-the primary key for a lookup by owner and id while the table has no statistics."""
+"""SQL condition that is true for all runs. Only lists use it, so only lists use the partial index `run_created`.
+Without it, PostgreSQL would prefer that index to the primary key for a lookup by owner and id, while the table has no
+statistics."""
 PASSING: Final = "expires"
-"""Condition for threads that are ephemeral or have a time to live."""
+"""SQL condition for threads that are ephemeral or have a time to live."""
 
 
 def _partial(where: str, in_postgresql: str | None = None) -> dict[str, Any]:
-    """Return the arguments of a partial index with the condition `where`. `in_postgresql` = the condition in
-    PostgreSQL, if it is another one.
+    """Return the keyword arguments that make an index partial, with the condition `where`.
 
-    The argument `postgresql_where` of SQLAlchemy would import its PostgreSQL dialect, 2 MB, also for SQLite.
-    """
+    `in_postgresql` is the condition for PostgreSQL, if it differs. SQLAlchemy's argument `postgresql_where` is avoided,
+    because it imports the PostgreSQL dialect, 2 MB, also for SQLite."""
     return {"sqlite_where": text(where), "info": {"postgresql_where": in_postgresql or where}}
 
 
@@ -53,16 +54,16 @@ class MetaRow(TableRow, table=True):
 
 
 class NodeRow(TableRow, table=True):
-    """A gateway that shares the database with others."""
+    """A running gateway of a cluster, which shares the database with others."""
 
     node_id: str = Field(primary_key=True)
-    """UUID of one gateway process. A restart has another one."""
+    """UUID of one gateway process. A restarted gateway has a new one."""
     name: str
-    """Name for people, as in the log."""
+    """Name of the node for operators, as in log lines."""
     seen_at: int = Field(sa_type=BigInteger)
     """Time of the last heartbeat by the database's clock, because the clocks of machines differ."""
     config: str | None = None
-    """Digest of the configuration that the node works with."""
+    """Digest of the configuration that the node uses, to detect nodes with different configurations."""
 
 
 class ThreadRow(TableRow, table=True):
@@ -84,15 +85,15 @@ class ThreadRow(TableRow, table=True):
     expires: bool = Field(sa_column_kwargs={"server_default": false()})
     """True if the thread is ephemeral or has a time to live."""
     status: str = Field(sa_column_kwargs={"server_default": "idle"})
-    """A `babelgate.canonical.thread.ThreadStatus`. It follows from the runs and tasks. The column allows sorting by
-    it."""
+    """A `babelgate.canonical.thread.ThreadStatus`, computed from the runs and tasks. The column exists for sorting and
+    filtering."""
     updated_at: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
-    """Time of the newest record."""
+    """Time of the thread's newest record."""
     body: bytes = Field(sa_type=LargeBinary)
 
 
 class TombstoneRow(TableRow, table=True):
-    """An erased thread, whose id is not assigned again."""
+    """Id of an erased thread, so that the id is not used again by accident."""
 
     owner: str = Field(primary_key=True)
     thread_id: str = Field(primary_key=True)
@@ -100,26 +101,27 @@ class TombstoneRow(TableRow, table=True):
 
 
 class TallyRow(TableRow, table=True):
-    """Row count of an owner, which lists return in addition to their page. Triggers update it."""
+    """Number of threads, or of tasks of one agent, of an owner. Lists return it with each page. Triggers update it."""
 
     __table_args__ = {"sqlite_with_rowid": False}
 
     owner: str = Field(primary_key=True)
     kind: str = Field(primary_key=True)
-    """`thread` or `task`. Ephemeral threads are not counted, because no list has them."""
+    """Counted kind of rows: `thread` or `task`. Ephemeral threads are not counted, because no list has them."""
     agent: str = Field(primary_key=True)
-    """Agent of the tasks. Empty for threads."""
+    """Agent whose tasks are counted. Empty for threads."""
     rows: int
 
 
 class RemnantRow(TableRow, table=True):
-    """A long thread that was erased, and whose log is deleted in steps. Until then its key is not assigned again."""
+    """Key of an erased thread whose long log is being deleted in steps. Until then, no new thread receives this key."""
 
     thread_pk: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))
 
 
 class EventRow(TableRow, table=True):
-    """A record of a log. Rows are stored in the order of the key, so that a page of a thread is one sequential read."""
+    """A record of a log. Rows are stored in the order of the primary key, so that a page of a thread is one sequential
+    read."""
 
     __table_args__ = {"sqlite_with_rowid": False}
 
@@ -185,12 +187,12 @@ class RunRow(TableRow, table=True):
     last_seq: int
     removed: bool = Field(sa_column_kwargs={"server_default": false()})
     node: str | None = None
-    """Id of the node that executes the run, or will start it. None if no node does, or if one gateway has the
-    database to itself."""
+    """Id of the node that executes the run, or on which it waits. None if no node has taken the run yet, or if only one
+    gateway uses the database."""
     body: bytes = Field(sa_type=LargeBinary)
     crashes: int = Field(default=0, sa_column=Column(Integer, server_default=text("0"), nullable=False))
-    """Number of processes that ended during the run without releasing it. Only an UPDATE of this column changes it.
-    Writing the row of the run does not."""
+    """Number of gateway processes that were killed or crashed during the run. Only `run_rows.count_crashes` changes
+    it."""
 
 
 class InterruptRow(TableRow, table=True):
@@ -210,13 +212,13 @@ class InterruptRow(TableRow, table=True):
     thread_pk: int = Field(sa_type=BigInteger)
     run_id: str
     seq: int
-    """Sequence number of the record that raised it."""
+    """Sequence number of the record with which the agent raised the question."""
     action: str | None
     body: bytes = Field(sa_type=LargeBinary)
 
 
 class AliasRow(TableRow, table=True):
-    """The name that a protocol has for a thread."""
+    """Name that a protocol uses for a thread with an agent, instead of the thread's id."""
 
     __table_args__ = (Index("alias_thread", "owner", "thread_id"),)
 
@@ -228,7 +230,8 @@ class AliasRow(TableRow, table=True):
 
 
 class BlobUseRow(TableRow, table=True):
-    """A stored file that a thread names. A blob is readable only through such a thread, and swept when none is left."""
+    """Stored file to which a thread refers. A caller can read a file only through such a thread. The sweep deletes a
+    file to which no thread refers."""
 
     __table_args__ = (Index("blob_use_blob", "blob"),)
 
@@ -238,22 +241,22 @@ class BlobUseRow(TableRow, table=True):
 
 
 class GrantRow(TableRow, table=True):
-    """A thread that is shared with a grantee."""
+    """Grant by which an owner shares a thread with another owner or a group."""
 
     __table_args__ = (Index("grant_grantee", "grantee"),)
 
     thread_pk: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     grantee: str = Field(primary_key=True)
-    """Callers who may use the thread: `owner:<name>` or `group:<name>`."""
+    """Owner or group that may use the thread: `owner:<name>` or `group:<name>`."""
     level: str
-    """A `babelgate.canonical.grant.GrantLevel`."""
+    """Permitted use: a `babelgate.canonical.grant.GrantLevel`."""
     by: str
     at: int = Field(sa_type=BigInteger)
     expires: int | None = Field(default=None, sa_type=BigInteger)
 
 
 class WebhookRow(TableRow, table=True):
-    """A URL to which the events of a task are posted, and how far they were delivered."""
+    """URL to which the events of a task are posted, and the progress of the delivery."""
 
     __table_args__ = (Index("webhook_due", "task_id", **_partial("done IS 0", "done IS FALSE")),)
 
@@ -266,24 +269,24 @@ class WebhookRow(TableRow, table=True):
     delivered_seq: int
     done: bool
     node: str | None = None
-    """Id of the node that delivers to it. None as for a run."""
+    """Id of the node that delivers to the webhook. None if no node has taken it yet, or if only one gateway uses the
+    database."""
     body: bytes = Field(sa_type=LargeBinary)
     failures: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
-    """Number of failed attempts to deliver the body at the cursor. 0 after a delivery."""
+    """Number of failed attempts since the last successful delivery."""
     next_try: int | None = Field(default=None, sa_type=BigInteger)
-    """Time of the next attempt. None means at once, or never if `done`."""
+    """Time of the next attempt. None means now, or never if `done` is true."""
     reason: str | None = None
-    """Reason why the last attempt failed. None after a delivery."""
+    """Reason why the last attempt failed. None after a successful delivery."""
     given_up_at: int | None = Field(default=None, sa_type=BigInteger)
-    """Time of the last failed attempt, if the schedule of retries is exhausted. The webhook is then `done`, too."""
+    """Time of the last failed attempt, if no further attempt will be made. `done` is then true."""
 
 
 class ItemRow(TableRow, table=True):
     """An item of the key-value store.
 
-    `namespace` has a dot after every label, so that a prefix of labels is a range of the key. The value is the last
-    column, so that a search by the other columns does not read past it.
-    """
+    `namespace` is text with a dot after every label, so that a prefix of labels is a range of the primary key. `value`
+    is the last column, so that a search by the other columns need not read it."""
 
     __table_args__ = (
         # The index has only items that can expire, so a sweep does not read the others.
@@ -301,36 +304,36 @@ class ItemRow(TableRow, table=True):
     updated_at: int = Field(sa_type=BigInteger)
     expires_at: int | None = Field(sa_type=BigInteger)
     ttl: int | None = Field(sa_type=BigInteger)
-    """Microseconds from the last write or read to `expires_at`."""
+    """Time to live in microseconds: `expires_at` is the last write or read plus this. None if the item does not
+    expire."""
     value: bytes = Field(sa_type=LargeBinary)
 
 
 class CheckpointRow(TableRow, table=True):
-    """State of a graph after one of its steps (`babelgate.gateway.storage.checkpoints`).
+    """State of a LangGraph graph after one of its steps (`babelgate.gateway.storage.checkpoints`).
 
-    Within a namespace, the ids sort in order of creation.
-    """
+    Within a namespace, the ids sort in order of creation."""
 
     __table_args__ = (Index("checkpoint_run", "owner", "run_id"),)
 
     owner: str = Field(primary_key=True)
     thread_id: str = Field(primary_key=True)
     ns: str = Field(primary_key=True)
-    """Namespace in the graph: empty, or the path to a subgraph."""
+    """LangGraph's namespace of the checkpoint: empty for the graph itself, or the path to a subgraph."""
     checkpoint_id: str = Field(primary_key=True)
     parent_id: str | None
     run_id: str | None
-    """Run that created it. None if a caller did."""
+    """Id of the run that created the checkpoint. None if a caller changed the state."""
     form: str
-    """Encoding of the body."""
+    """LangGraph's name for the encoding of the body, such as `msgpack`."""
     body: bytes = Field(sa_type=LargeBinary)
     channels: bytes | None = Field(sa_type=LargeBinary)
-    """JSON object with the id of the checkpoint that each channel's value was stored with, by channel. None if all
-    values are in the body, as before revision 0011."""
+    """JSON object: for each channel, the id of the checkpoint with which its value is stored. None if all values are in
+    the body, as before revision 0011."""
 
 
 class CheckpointValueRow(TableRow, table=True):
-    """Value of a graph's channel that changed with a checkpoint, whole or as a difference."""
+    """Value of one channel of a graph, stored with the checkpoint that changed it, whole or as a difference."""
 
     owner: str = Field(primary_key=True)
     thread_id: str = Field(primary_key=True)
@@ -338,13 +341,14 @@ class CheckpointValueRow(TableRow, table=True):
     channel: str = Field(primary_key=True)
     checkpoint_id: str = Field(primary_key=True)
     base_id: str | None
-    """Checkpoint with the value of the same channel that this one is a difference to. None if this one is complete."""
+    """Id of the checkpoint to whose value of this channel the body is a difference. None if the body is the whole
+    value."""
     form: str
     body: bytes = Field(sa_type=LargeBinary)
 
 
 class CheckpointWriteRow(TableRow, table=True):
-    """Write of a graph's node on top of a checkpoint, before the checkpoint of its step exists."""
+    """Write of a graph's node after a checkpoint, stored until the step ends and has a checkpoint itself."""
 
     __table_args__ = (Index("checkpoint_write_run", "owner", "run_id"),)
 
@@ -353,7 +357,7 @@ class CheckpointWriteRow(TableRow, table=True):
     ns: str = Field(primary_key=True)
     checkpoint_id: str = Field(primary_key=True)
     task_id: str = Field(primary_key=True)
-    """LangGraph's id of the node's activation. It is not the id of a task of the gateway."""
+    """LangGraph's id of one execution of a node. It is not the id of a task of the gateway."""
     idx: int = Field(primary_key=True)
     task_path: str
     channel: str
@@ -363,7 +367,7 @@ class CheckpointWriteRow(TableRow, table=True):
 
 
 class AssistantRow(TableRow, table=True):
-    """An assistant, in the version that is in use."""
+    """An assistant with the content of the version that is in use."""
 
     owner: str = Field(primary_key=True)
     assistant_id: str = Field(primary_key=True)
@@ -378,28 +382,29 @@ class AssistantVersionRow(TableRow, table=True):
 
 
 class CronRow(TableRow, table=True):
-    """A schedule of runs. The index finds those that are due without reading the others."""
+    """A cron and the time at which it is next due."""
 
     __table_args__ = (Index("cron_due", "next_run", **_partial("next_run IS NOT NULL")),)
 
     owner: str = Field(primary_key=True)
     cron_id: str = Field(primary_key=True)
     next_run: int | None = Field(sa_type=BigInteger)
-    """Time of the next run. None if no run is scheduled."""
+    """Time at which the cron is next due. None if it is disabled or has ended."""
     body: bytes = Field(sa_type=LargeBinary)
 
 
 class ThreadValueRow(TableRow, table=True):
-    """Values of a thread's state as of one record, without messages (`babelgate.gateway.storage.thread_values`)."""
+    """Index row for searches: the values of a thread's state without messages
+    (`babelgate.gateway.storage.thread_values`)."""
 
     thread_pk: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))
     seq: int
     body: bytes | None = Field(sa_type=LargeBinary)
-    """JSON of the values. None if it is too large for a row."""
+    """JSON of the values, as of the record `seq`. None if they are too large for a row."""
 
 
 class ApiKeyRow(TableRow, table=True):
-    """An API key of the administration API. The key itself is not stored."""
+    """An API key that the administration API has created. Its secret is stored only as a digest."""
 
     key_id: str = Field(primary_key=True)
     owner: str
@@ -407,52 +412,53 @@ class ApiKeyRow(TableRow, table=True):
     created_by: str
     """Subject of the caller that created the key."""
     digest: str = Field(unique=True)
-    """SHA-256 digest of the key, in hex digits."""
+    """SHA-256 digest of the key's secret, in hex digits."""
     expires_at: int | None = Field(default=None, sa_type=BigInteger)
     revoked_at: int | None = Field(default=None, sa_type=BigInteger)
     last_used_at: int | None = Field(default=None, sa_type=BigInteger)
-    """Time of a recent use. It is written once per minute and node at most."""
+    """Time of a recent use. Each node writes it at most once per minute."""
     previous_digest: str | None = None
-    """Digest of the key before the last rotation. None if it is not accepted any more."""
+    """Digest of the secret before the last rotation. None if that secret is no longer accepted."""
     previous_until: int | None = Field(default=None, sa_type=BigInteger)
-    """Time until which the key before the last rotation is accepted."""
+    """Time until which the secret before the last rotation is accepted."""
     body: bytes = Field(sa_type=LargeBinary)
-    """JSON object with the groups and scopes of the caller."""
+    """JSON object with the groups and scopes that a caller with this key has."""
 
 
 class AgentRow(TableRow, table=True):
-    """An agent of the administration API."""
+    """An agent that an operator has created through the administration API."""
 
     name: str = Field(primary_key=True)
     revision: int
     changed_at: int = Field(sa_type=BigInteger)
     changed_by: str
-    """Subject of the caller that changed it last."""
+    """Subject of the caller that last changed the agent."""
     spec: bytes = Field(sa_type=LargeBinary)
-    """JSON object as in `agents` of babelgate.yaml. Secrets are references."""
+    """JSON object with the agent's settings, as under `agents` in babelgate.yaml. Secrets are references such as
+    `${NAME}`."""
 
 
 class DisabledAgentRow(TableRow, table=True):
-    """An agent that the administration API has disabled. It starts no runs, also if the settings have it."""
+    """Mark of an agent that an operator has disabled: it starts no runs. The agent may also come from the settings."""
 
     name: str = Field(primary_key=True)
     running: str
-    """`drain` if its running runs may end, `cancel` if they were cancelled."""
+    """Treatment of the runs that were active when it was disabled: `drain` (they may finish) or `cancel`."""
     reason: str
     changed_at: int = Field(sa_type=BigInteger)
     changed_by: str
 
 
 class ConsentRow(TableRow, table=True):
-    """A question of the gateway that a user answers at an identity provider."""
+    """Open question of a task that a user answers with consent at an identity provider."""
 
     __table_args__ = (Index("consent_expires", "expires_at"),)
 
     state: str = Field(primary_key=True)
-    """SHA-256 digest of the parameter `state`, in hex digits."""
+    """SHA-256 digest of the OAuth parameter `state` of the login, in hex digits."""
     owner: str
     subject: str
-    """Caller of the run, who gets the tokens."""
+    """Caller of the run, for whom the tokens will be stored."""
     agent: str
     task_id: str
     interrupt_id: str
@@ -460,42 +466,43 @@ class ConsentRow(TableRow, table=True):
 
 
 class AgentTokenRow(TableRow, table=True):
-    """Tokens for an agent to which a user has agreed."""
+    """Tokens with which an agent may act for a user, who has consented."""
 
     subject: str = Field(primary_key=True)
     agent: str = Field(primary_key=True)
     changed_at: int = Field(sa_type=BigInteger)
     body: bytes = Field(sa_type=LargeBinary)
-    """Encrypted tokens (`babelgate.gateway.storage.agent_tokens`)."""
+    """Encrypted access and refresh token (`babelgate.gateway.storage.agent_tokens`)."""
 
 
 class RateRow(TableRow, table=True):
-    """State of one rate limit, shared by the nodes of a cluster. A single gateway keeps it in memory."""
+    """Counter of one rate limit, shared by the nodes of a cluster. A single gateway has its counters in memory."""
 
     key: str = Field(primary_key=True)
-    """The rule, and the caller, owner or agent whose runs are counted."""
+    """Name of the limit, and the caller, owner or agent whose runs it counts."""
     tat: float
-    """Time at which the earlier runs are used up, in seconds since 1970, UTC."""
+    """Theoretical arrival time of the GCRA algorithm, in seconds since 1970, UTC: the time from which on the earlier
+    runs no longer count."""
 
 
 class SpendRow(TableRow, table=True):
     """Amounts that runs have used of a budget in one scope and period."""
 
     scope: str = Field(primary_key=True)
-    """Name of the budget, and the value of what it is counted by: `month|planner`."""
+    """Name of the budget and the value it is counted for, such as the agent `planner` in `month|planner`."""
     period: str = Field(primary_key=True)
-    """Beginning of the period, such as `2026-11`. Empty for a budget that never begins again."""
+    """Beginning of the period, such as `2026-11`. Empty for a budget that never resets."""
     input: int = Field(sa_type=BigInteger)
-    """Input tokens."""
+    """Number of input tokens."""
     output: int = Field(sa_type=BigInteger)
-    """Output tokens."""
+    """Number of output tokens."""
     cost: int = Field(sa_type=BigInteger)
     """Cost, in millionths of the currency."""
     runs: int = Field(sa_type=BigInteger)
     unknown: int = Field(sa_type=BigInteger)
-    """Number of runs without usage, of agents whose runs must report it."""
+    """Number of runs that reported no usage although their agent must report it."""
     extra_cost: int = Field(sa_type=BigInteger)
-    """Amount by which an operator has raised the budget in this scope and period."""
+    """Cost by which operators have raised the budget in this scope and period, in millionths of the currency."""
     extra_tokens: int = Field(sa_type=BigInteger)
     extra_runs: int = Field(sa_type=BigInteger)
     changed_at: int = Field(sa_type=BigInteger)
@@ -523,14 +530,14 @@ class AuditRow(TableRow, table=True):
     target: str
     """Id or name of the target."""
     agent: str
-    """Agent that the act concerned. Empty if there is none."""
+    """Name of the agent that the act concerned. Empty if none."""
     target_owner: str
     """Owner of the target. Empty if it has none."""
     outcome: str
-    """`allow`, `deny` or `error`."""
+    """Outcome of the act: `allow`, `deny` or `error`."""
     reason: str
     count: int
-    """Number of equal acts within a minute that the record represents."""
+    """Number of equal acts within a minute that this record summarizes."""
     before: str
     """SHA-256 digest of the target before the act, in hex digits. Empty if it did not exist."""
     after: str

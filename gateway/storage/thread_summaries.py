@@ -1,7 +1,7 @@
-"""Lists of threads for people: one page of an owner's threads, the most recently changed first.
+"""List of threads in the console: pages of an owner's threads, the most recently changed first.
 
-The database pages by time of the newest record. Filters other than the status are applied row by row, up to a limit.
-"""
+The database pages by time of the newest record. Filters other than the status are applied row by row, up to a limit of
+rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -44,11 +44,11 @@ _EVENT, _INTERRUPT, _USE = table_of(EventRow), table_of(InterruptRow), table_of(
 _SCANNED: Final = 1000
 """Maximum number of rows that one page reads to find those that match. Chosen: 10 ms."""
 MAX_RUNS: Final = 1000
-"""Maximum number of a thread's runs that are read: the newest. Chosen: 1 ms."""
+"""Maximum number of runs of a thread that are read, the newest ones. Chosen: 1 ms."""
 _MAX_QUESTIONS: Final = 100
-"""Maximum number of open questions of one thread. Chosen."""
+"""Maximum number of open questions that are read per thread, the oldest ones. Chosen."""
 MAX_FILES: Final = 1000
-"""Maximum number of files per thread. Chosen."""
+"""Maximum number of files that are listed per thread. Chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,49 +56,50 @@ class ThreadQuery:
     """Conditions of a search for threads. Ephemeral threads never match."""
 
     agent: str | None = None
-    """Name of an agent that ran on the thread."""
+    """Name of an agent that must have run on the thread. None means any."""
     agents: frozenset[str] | None = None
-    """Names of agents. Threads on which another agent ran do not match. None means no condition. The guard sets it to
-    those that the caller may read."""
+    """Names of the agents that alone may have run on the thread. None means any. The access guard sets it to the agents
+    that the caller may read."""
     status: ThreadStatus | None = None
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Members that the thread's metadata must have. A value that is not a text is compared as JSON."""
+    """Members that the thread's metadata must have. A value that is not a string is compared by its JSON text."""
     words: str = ""
-    """Text that the title contains, in any case."""
+    """Text that must occur in the title. Case is ignored. Empty matches all."""
     after: str | None = None
-    """Cursor of an earlier page."""
+    """Value of `ThreadList.next_cursor` of the previous page. None for the first page."""
     limit: int = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadSummary:
-    """A thread, as lists show it."""
+    """One thread in the list of the console."""
 
     thread: Thread
     status: ThreadStatus
     updated_at: int
     """Time of the newest record, in microseconds since 1970, UTC."""
     title: str
-    """Member `title` of the metadata, else the first words of the first run. Empty if there are none."""
+    """Member `title` of the metadata, or else the first words of the first run's input. Empty if there are none."""
     agents: Sequence[str]
-    """Agent names of the newest `MAX_RUNS` runs."""
+    """Names of the agents of the newest `MAX_RUNS` runs, the one of the newest run first."""
     runs: int
-    """Number of runs, `MAX_RUNS` at most."""
+    """Number of runs, not counting more than `MAX_RUNS`."""
     questions: Sequence[Interrupt]
     """Open questions, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadList:
-    """Page of threads."""
+    """One page of the list of threads."""
 
     threads: Sequence[ThreadSummary]
     next_cursor: str | None
-    """Cursor of the next page; None if there are no more threads. A page may be empty and have one."""
+    """Value of `ThreadQuery.after` for the next page. None if there are no more threads. A page without threads may
+    have one, if no examined row matched."""
 
 
 def list_threads(connection: Connection, owner: str, query: ThreadQuery) -> ThreadList:
-    """Return one page of an owner's threads. Raises invalid."""
+    """Return one page of the threads of an owner that match a query. Raises invalid for a malformed cursor."""
     conditions: list[ColumnElement[bool]] = [_THREAD.c.owner == owner]
     if query.status is not None:
         conditions.append(_THREAD.c.status == query.status)
@@ -120,7 +121,8 @@ def list_threads(connection: Connection, owner: str, query: ThreadQuery) -> Thre
 
 
 def _rows_to_search(query: ThreadQuery) -> Sequence[ColumnElement[Any]]:
-    """Return the rows of the thread and of its first run, as far as the query needs them."""
+    """Return the columns with the body of the thread and of its first run, or NULL where the query does not need
+    them."""
     nothing: ColumnElement[Any] = literal_column("NULL")
     thread = run = nothing
     if query.words or query.metadata:
@@ -161,7 +163,7 @@ def _title(metadata: JsonObject, words: str | None) -> str:
 
 
 def summarize_thread(connection: Connection, owner: str, thread_id: str) -> ThreadSummary | None:
-    """Return a thread, or None if it does not exist."""
+    """Return the summary of one thread, or None if it does not exist."""
     wanted = select(_THREAD.c.pk).where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)
     pk = connection.execute(wanted).scalar()
     found = [] if pk is None else _summarize(connection, [pk])
@@ -169,7 +171,7 @@ def summarize_thread(connection: Connection, owner: str, thread_id: str) -> Thre
 
 
 def _summarize(connection: Connection, keys: Sequence[int]) -> list[ThreadSummary]:
-    """Return the threads with these keys, in this order. Threads that were erased meanwhile are left out."""
+    """Return the summaries of the threads with these database keys, in this order. Erased threads are left out."""
     if not keys:
         return []
     columns = (_THREAD.c.pk, _THREAD.c.body, _THREAD.c.status, _THREAD.c.updated_at)
@@ -194,14 +196,16 @@ def _summarize(connection: Connection, keys: Sequence[int]) -> list[ThreadSummar
 
 
 def _of_first_run(column: ColumnElement[T]) -> ScalarSelect[T]:
-    """Return a query for a column of a thread's first run."""
+    """Return a subquery for one column of a thread's first run that is not removed."""
     is_shown = (_RUN.c.thread_pk == _THREAD.c.pk, _RUN.c.removed == false())
     return select(column).where(*is_shown).order_by(_RUN.c.first_seq).limit(1).correlate(_THREAD).scalar_subquery()
 
 
 def _read_agents(connection: Connection, keys: Sequence[int]) -> Mapping[int, Mapping[str, int]]:
-    """Return the agents of the newest `MAX_RUNS` runs of threads, the last one first, each with the number of its runs.
-    Removed runs are left out."""
+    """Return, by database key of the thread, the agents of its newest `MAX_RUNS` runs, and how many of these runs each
+    has.
+
+    The agent of the newest run is first. Removed runs are left out."""
     newer = _RUN.alias()
     newest = select(newer.c.first_seq).where(newer.c.thread_pk == _THREAD.c.pk).order_by(newer.c.first_seq.desc())
     oldest = newest.limit(1).offset(MAX_RUNS - 1).correlate(_THREAD).scalar_subquery()
@@ -215,14 +219,17 @@ def _read_agents(connection: Connection, keys: Sequence[int]) -> Mapping[int, Ma
 
 
 def _read_first_words(connection: Connection, pk: int, seq: int | None, run: bytes | None) -> str | None:
-    """Return the first words of a thread's first run, by its first record and its row. None if there are none, or if
-    the run is too large to be searched."""
+    """Return the first words of the input of a thread's first run, or None if there are none or the run is too large.
+
+    `run` is the row of that run, and `seq` the number of its first record."""
     words = None if run is None else decode_row(Run, run).first_words
     return _read_input(connection, pk, seq) if words is None and seq is not None else words
 
 
 def _read_input(connection: Connection, pk: int, seq: int) -> str | None:
-    """Return the first words of a run from the log, because its row is of an earlier release or large."""
+    """Return the first words of a run's input from its first record in the log.
+
+    Used if the row has none, because an early release wrote it or it is large."""
     is_small = func.length(_EVENT.c.body) <= SEARCHED
     created = select(_EVENT.c.body).where(_EVENT.c.thread_pk == pk, _EVENT.c.seq == seq, is_small)
     body = connection.execute(created).scalar()
@@ -231,7 +238,7 @@ def _read_input(connection: Connection, pk: int, seq: int) -> str | None:
 
 
 def _read_questions(connection: Connection, keys: Sequence[int]) -> Mapping[int, Sequence[Interrupt]]:
-    """Return the open questions of threads, by key."""
+    """Return the open questions of threads, by database key, the oldest first: at most `_MAX_QUESTIONS` per thread."""
     is_small = func.length(_INTERRUPT.c.body) <= QUESTION_BYTES
     open_now = (_INTERRUPT.c.thread_pk.in_(keys), _INTERRUPT.c.action.is_(None), is_small)
     wanted = select(_INTERRUPT.c.thread_pk, _INTERRUPT.c.body).where(*open_now).order_by(_INTERRUPT.c.seq)
@@ -245,12 +252,12 @@ def _read_questions(connection: Connection, keys: Sequence[int]) -> Mapping[int,
 
 
 def read_run_ids(connection: Connection, pk: int) -> list[str]:
-    """Return the ids of the newest `MAX_RUNS` runs of a thread without removed ones, the oldest first."""
+    """Return the ids of the newest `MAX_RUNS` runs of a thread, the oldest of them first. Removed runs are left out."""
     newest = select(_RUN.c.run_id, _RUN.c.removed).where(_RUN.c.thread_pk == pk).order_by(_RUN.c.first_seq.desc())
     return [run_id for run_id, removed in reversed(connection.execute(newest.limit(MAX_RUNS)).all()) if not removed]
 
 
 def read_files(connection: Connection, pk: int) -> list[FilePart]:
-    """Return the stored files that a thread names, `MAX_FILES` at most."""
+    """Return up to `MAX_FILES` stored files that a thread refers to."""
     used = select(_USE.c.body).where(_USE.c.thread_pk == pk).order_by(_USE.c.blob).limit(MAX_FILES)
     return [decode_row(FilePart, body) for (body,) in connection.execute(used)]

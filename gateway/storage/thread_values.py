@@ -1,8 +1,8 @@
 """Search index over the values of thread states, without messages.
 
-A row caches the values as of one record of the log. It is written when a search first needs it, and replaced by a later
-search if the thread has newer records. Values that are too large for a row are computed for each search.
-"""
+A row caches the values of a thread as of one record of its log. It is written when a search first needs it, and
+replaced by a later search if the thread has newer records. Values that are too large for a row are computed for each
+search."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,19 +34,19 @@ from babelgate.gateway.storage.tables import EventRow, ThreadRow, ThreadValueRow
 from babelgate.gateway.storage.transaction import Transaction
 
 MESSAGES: Final = "messages"
-"""Member of the values that is not indexed."""
+"""Name of the member of a state that is not indexed."""
 BATCH: Final = 100
-"""Number of rows that one transaction writes. Chosen."""
+"""Number of index rows that one transaction writes. Chosen."""
 _ROW: Final = 16_384
-"""Maximum size of the values in a row, in bytes. Chosen."""
+"""Maximum size of the values that a row stores, in bytes. Chosen."""
 _VALUE, _THREAD, _EVENT = table_of(ThreadValueRow), table_of(ThreadRow), table_of(EventRow)
 _NEWEST: Final = (
     select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).correlate(_THREAD).scalar_subquery()
 )
 _MAX_NEEDLES: Final = 8
-"""Maximum number of members whose JSON the database searches in a row before it is decoded. Chosen."""
+"""Maximum number of byte strings that the database searches in the JSON of a row, before the row is decoded. Chosen."""
 _EXACT: Final = 2**50
-"""Bound below which the database can search for the JSON of a number. Below it, the JSON of a whole number has no
+"""Bound for the absolute value of numbers that can be searched as text. Below it, the JSON of a whole number has no
 exponent, and that of an integer (`7`) is a prefix of that of the equal float (`7.0`)."""
 _NONE: Final[ColumnElement[int]] = literal_column("0")
 _ALL: Final = (
@@ -59,16 +59,18 @@ _ALL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ValueMatches:
-    """Result of a search by values."""
+    """Result of a search by values: threads that match, and threads for which the index cannot tell."""
 
     matching: set[int]
-    """Keys of the threads that have the values."""
+    """Database keys of the threads whose indexed values match."""
     unknown: Sequence[tuple[int, str]]
-    """Keys and ids of the threads without a current row."""
+    """Database keys and ids of the threads whose row is missing, older than the log, or without values."""
 
 
 def find(connection: Connection, owner: str, values: JsonObject) -> ValueMatches:
-    """Return an owner's threads that have these members, and those for which the index has no current row."""
+    """Search an owner's threads for those whose state has all members of `values`.
+
+    Return them, and the threads for which the index has no current row."""
     matching: set[int] = set()
     unknown: list[tuple[int, str]] = []
     decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -87,7 +89,7 @@ def find(connection: Connection, owner: str, values: JsonObject) -> ValueMatches
 
 
 def _needles(values: JsonObject) -> Iterator[bytes]:
-    """Yield byte strings that occur in the JSON of every object with these members."""
+    """Yield byte strings, such as `"status":"open"`, that occur in the JSON of every object that has these members."""
     for name, value in values.items():
         yield msgspec.json.encode(name) + b":" + _beginning(value)
         if isinstance(value, dict):
@@ -95,7 +97,7 @@ def _needles(values: JsonObject) -> Iterator[bytes]:
 
 
 def _beginning(value: Any) -> bytes:
-    """Return the longest known prefix of the JSON of all values that are equal to this one."""
+    """Return the longest text with which the JSON of every value equal to this one begins: `7` for 7 and 7.0."""
     match value:
         case str() | bool() | None:
             return msgspec.json.encode(value)
@@ -116,18 +118,18 @@ def values_of(history: StateHistory) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class ThreadValues:
-    """Values of a thread's state, as of one record."""
+    """Values of a thread's state, computed from its log up to the record `seq`."""
 
     pk: int
-    """Key of the thread."""
+    """Database key of the thread."""
     thread_id: str
     seq: int
-    """Sequence number of the thread's newest record."""
+    """Sequence number of the newest record from which the values were computed."""
     values: JsonObject
 
 
 def keep(tx: Transaction, owner: str, computed: Sequence[ThreadValues]) -> None:
-    """Write rows of the index, except for threads that have newer records."""
+    """Write rows of the index. Threads that have newer records by now are skipped."""
     for each in computed:
         here = (_THREAD.c.pk == each.pk, _THREAD.c.owner == owner, _THREAD.c.thread_id == each.thread_id)
         if tx.connection.execute(select(_NEWEST).where(*here)).scalar() != each.seq:

@@ -1,9 +1,8 @@
-"""Unit of work: threads as the writer sees them, inside its transaction.
+"""Unit of work: the threads that commands read and change inside the writer's transaction.
 
 Commands (`babelgate.gateway.runs.submission`) decide on a `ThreadState` and append events to it. The state contains
-only open tasks, live runs and open questions, so it is as small for a long thread as for a new one. Everything here
-runs on the writer's thread.
-"""
+only open tasks, active runs and open questions. So it is as small for a long thread as for a new one. Everything here
+runs on the writer's thread."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,22 +60,24 @@ AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 @dataclass(slots=True, eq=False)
 class ThreadState:
-    """Open tasks, runs and questions of a thread, and the end of its log."""
+    """Open tasks, active runs and open questions of a thread, and the number and time of its newest record."""
 
     pk: int
     thread: Thread
     seq: int = 0
     at: int = 0
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
-    """Tasks that are not terminal, by id."""
+    """Tasks that have not ended, by id."""
     runs: dict[str, Run] = field(default_factory=dict[str, Run])
     """Pending and running runs by id, oldest first."""
     interrupts: dict[tuple[str, str], Interrupt] = field(default_factory=dict[tuple[str, str], Interrupt])
-    """Unanswered questions by task and id, oldest first."""
+    """Open questions by task id and question id, the oldest first."""
     references: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    """Short references that the log stores instead of the ids of open tasks and runs, by that id."""
+    """Map from the id of each open task and active run to the short reference, such as `#17`, that the log stores
+    instead of the id."""
     newest_run: tuple[int, bool] | None = None
-    """Sequence number of the newest run that is not removed, and True if that run failed. None if not read yet."""
+    """Sequence number at which the newest run that is not removed begins, and True if that run failed. None if not read
+    yet."""
 
     @property
     def running(self) -> Run | None:
@@ -91,7 +92,10 @@ class ThreadState:
 
 
 def _read_back(event: AnyEvent) -> tuple[AnyEvent, bytes]:
-    """Return the event as it will be read from the log, and its JSON. Raises invalid."""
+    """Encode an event to JSON and decode it again. Return the decoded event, which readers of the log will see, and the
+    JSON.
+
+    Raises invalid if the event cannot be encoded."""
     try:
         body = encode_event(event)
         return cast("AnyEvent", decode_event(body)), body
@@ -100,44 +104,43 @@ def _read_back(event: AnyEvent) -> tuple[AnyEvent, bytes]:
 
 
 def _reference(state: ThreadState, full_id: str | None) -> str | None:
-    """Return the short reference that the log stores for the id of a task or a run; None without an id."""
+    """Return the short reference that the log stores for the id of a task or run, or None for no id."""
     if full_id is None:
         return None
     return state.references.get(full_id) or refer(full_id, None)
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Records of one thread to publish after the commit."""
+    """Records that a transaction has appended to one thread, for publication after the commit."""
 
     pk: int
     owner: str
     thread_id: str
     records: list[Record]
     sizes: list[int]
-    """Sizes of their events as JSON, in bytes."""
+    """Size of each record's event as JSON, in bytes."""
 
 
 class _Rows:
-    """Rows to write at the next flush. A row has one entry, also if several records changed it."""
+    """Rows to write at the next flush. A row that several records have changed has one entry."""
 
     def __init__(self) -> None:
         self.threads: dict[int, bool] = {}
-        """Keys of the threads whose rows changed; True for a row to insert."""
+        """Database keys of the threads whose rows have changed. True for a new row."""
         self.tasks: dict[tuple[str, str], tuple[ThreadState, Task, bool]] = {}
         self.runs: dict[tuple[str, str], tuple[ThreadState, Run, bool]] = {}
         self.interrupts: dict[tuple[str, str, str], tuple[ThreadState, Interrupt, int]] = {}
-        """Questions that changed, each with the number of the record that raised it, or 0 if its row exists."""
+        """Changed questions. The number is that of the record that raised a new question, and 0 if the row exists."""
         self.taken: set[tuple[str, str]] = set()
-        """Runs that this gateway executes from now on, by owner and id."""
+        """Owner and id of the runs that this gateway has started, so that their rows get its node id."""
         self.touched: dict[int, ThreadState] = {}
-        """Threads whose logs have grown, by key."""
+        """Threads with new records, by database key."""
 
 
 class Transaction:
-    """Unit of work: threads in memory, and the changes to write when the transaction ends.
+    """Unit of work of the writer: cached threads, and the changes to write before the commit.
 
-    The writer uses one object for all its transactions, so that threads stay in memory between them.
-    """
+    The writer uses one object for all its transactions, so that threads stay cached between them."""
 
     def __init__(self, sql: Sql, clock: Clock, cached: int = 4096) -> None:
         self.sql = sql
@@ -146,25 +149,26 @@ class Transaction:
         self.connection: Connection = cast("Connection", None)
         self.published: list[Published] = []
         self._publishing: dict[int, Published] = {}
-        """Items of `published` to which records may still be added, by key of the thread."""
+        """Items of `published` to which further records are added, by database key of the thread."""
         self.changed: list[RowChange] = []
-        """Written rows, in order."""
+        """Rows that were written, in order."""
         self.touched = 0
-        """Number of changes. If a failed command left it equal, that command changed nothing."""
+        """Counter that each change increments. A failed command that has not incremented it needs no rollback."""
         self.next_pk = 1
         self.node: str | None = None
-        """Id of this gateway. None if no other gateway uses the database."""
+        """Id of this gateway in its cluster. None if no other gateway uses the database."""
         self._waiting: WaitingRuns | None = None
-        """Pending runs. None until counted."""
+        """Pending runs in memory, for limits. None until they are first counted."""
         self._cached = cached
         self._states: OrderedDict[tuple[str, str], ThreadState] = OrderedDict()
         self._events: list[tuple[Any, ...]] = []
         self._rows = _Rows()
         self._spend = SpendBuffer()
         self._starts: dict[tuple[int, str], int] = {}
-        """Start times of delayed pending runs on the steady clock, in microseconds, by thread and run."""
+        """Start times of delayed pending runs, by database key of the thread and run id, in microseconds of the
+        monotonic clock."""
         self._starts_added: list[tuple[int, str]] = []
-        """Keys that this transaction has added to `_starts`."""
+        """Keys that this transaction has added to `_starts`, to be removed after a rollback."""
 
     # The transaction, driven by the journal
 
@@ -179,21 +183,21 @@ class Transaction:
         self._starts_added = []
 
     def seal(self) -> None:
-        """Publish later records separately from earlier ones, so that a rollback can remove them alone."""
+        """Collect later records in new items of `published`, so that a rollback to a savepoint can remove them
+        alone."""
         self._publishing = {}
 
     def finish(self) -> list[Published]:
-        """Write what is buffered, and return the records to publish after the commit, which follows."""
+        """Write the buffered changes, and return the records to publish. The caller commits after that."""
         self.flush()
         while len(self._states) > self._cached:
             self._states.popitem(last=False)
         return self.published
 
     def forget(self) -> None:
-        """Discard all changes in memory after a rollback to the last commit or savepoint.
+        """Discard all cached threads and buffered changes after a rollback to the last commit or savepoint.
 
-        Threads and counts are read again when they are needed.
-        """
+        Threads and counts are read again when they are needed."""
         self._states.clear()
         self._events = []
         self._rows = _Rows()
@@ -204,15 +208,15 @@ class Transaction:
         self._starts_added = []
 
     def forget_all(self) -> None:
-        """Discard everything in memory after a lost connection: other gateways may have used the database."""
+        """Discard all cached threads and buffered changes after a lost connection: other gateways may have used the
+        database."""
         self.forget()
 
     def flush(self) -> None:
-        """Write what is buffered, table by table.
+        """Write the buffered records and rows, table by table.
 
-        Each call into the database releases the GIL, and getting it back from a busy event loop takes longer than the
-        call.
-        """
+        They are buffered because each call into the database releases the GIL, and getting it back from a busy event
+        loop takes longer than the call."""
         rows, self._rows = self._rows, _Rows()
         if self._events:
             self.sql.insert_event.run_many(self.connection, self._events)
@@ -224,7 +228,7 @@ class Transaction:
         self._spend.flush(self.connection, self.now)
 
     def note_rewritten(self, pk: int) -> None:
-        """Invalidate the cached rows of a thread, after a command has changed or deleted rows directly."""
+        """Invalidate the cached rows of a thread whose rows a command has changed or deleted with its own SQL."""
         self.changed.append(RowChange(pk))
 
     # Threads
@@ -242,7 +246,7 @@ class Transaction:
         return state
 
     def need_thread(self, owner: str, thread_id: str) -> ThreadState:
-        """Return an existing thread. Raises not_found."""
+        """Return the state of a thread. Raises not_found if it does not exist."""
         state = self.thread(owner, thread_id)
         if state is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
@@ -252,13 +256,13 @@ class Transaction:
         return bool(self.sql.tombstone.run(self.connection, (owner, thread_id)))
 
     def forget_erased(self, owner: str, thread_id: str) -> None:
-        """Delete the tombstone of a thread, because its id is used again."""
+        """Delete the tombstone of an erased thread, if there is one, because its id is used again."""
         if self.is_erased(owner, thread_id):
             self.sql.delete_tombstone.execute(self.connection, (owner, thread_id))
             self.touched += 1
 
     def create_thread(self, owner: str, thread_id: str, event: ThreadChanged) -> ThreadState:
-        """Create a thread whose log begins with `event`. Raises FaultError: invalid, like `append`."""
+        """Create a thread whose log begins with `event`, and return its state. Raises invalid, like `append`."""
         event, body = _read_back(event)
         record = Record(1, self.now(), None, None, 0, event)
         thread = thread_after(thread_created(thread_id, owner, record), record)
@@ -269,7 +273,7 @@ class Transaction:
         return state
 
     def begin_keys(self, latest: int) -> None:
-        """Set the highest thread key in use."""
+        """Set the highest key that any thread has. New threads get the keys after it."""
         self.next_pk = latest + 1
 
     def new_key(self) -> int:
@@ -277,10 +281,9 @@ class Transaction:
         return self.next_pk - 1
 
     def forget_thread(self, state: ThreadState) -> None:
-        """Drop a thread that the current command erases.
+        """Drop a thread from memory that the current command is about to erase.
 
-        Buffered rows are written first, so that the command deletes them with the others.
-        """
+        Buffered rows are written first, so that the command deletes them with the others."""
         self.flush()
         self.touched += 1
         owner = state.thread.owner
@@ -290,7 +293,8 @@ class Transaction:
             self._starts.pop((state.pk, run_id), None)
 
     def rebuild_rows(self, pk: int, owner: str, thread_id: str, records: Iterator[Record]) -> None:
-        """Write the task, run and question rows of a thread from its log. Such rows must not exist yet."""
+        """Compute the rows of a thread's tasks, runs and questions from its log, and write them. No such rows may exist
+        yet."""
         first = next(records)
         state = ThreadState(pk=pk, thread=thread_after(thread_created(thread_id, owner, first), first))
         self._rows.threads[pk] = False
@@ -321,7 +325,8 @@ class Transaction:
         return state
 
     def _load_thread(self, owner: str, thread_id: str) -> ThreadState | None:
-        """Return a thread with its row and the end of its log, or None if it does not exist."""
+        """Read the row of a thread and the end of its log, without tasks, runs and questions. Return None if it does
+        not exist."""
         found = self.sql.thread.run(self.connection, (owner, thread_id))
         if not found:
             return None
@@ -341,7 +346,7 @@ class Transaction:
         return decode_row(Task, found[0][0]) if found else None
 
     def need_task(self, owner: str, task_id: str) -> Task:
-        """Return an existing task. Raises not_found."""
+        """Return a task, open or ended. Raises not_found if it does not exist."""
         task = self.find_task(owner, task_id)
         if task is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Task {task_id} not found")
@@ -376,12 +381,8 @@ class Transaction:
         """Append one event to the log of a thread, and return its record.
 
         `task_id` and `run_id` are None if the event concerns the whole thread. `attempt` is 0 outside of attempts.
-        `body` is the event's JSON, if the caller has already encoded it and read it back.
-
-        Raises:
-            FaultError: invalid, if the event cannot be stored, for example because a caller's input contains a value
-                that JSON cannot hold.
-        """
+        `body` is the event's JSON, if the caller has already encoded the event and decoded it again. Raises invalid if
+        the event cannot be stored, for example because an input contains a value that JSON cannot represent."""
         if body is None:
             event, body = _read_back(event)
         record = Record(state.seq + 1, max(self.now(), state.at), task_id, run_id, attempt, event)
@@ -398,8 +399,9 @@ class Transaction:
         run_id: str | None,
         attempt: int,
     ) -> None:
-        """Append events of an agent, all with the same time, task, run and attempt. Each was read back from the JSON
-        next to it."""
+        """Append events of an agent with their JSON. All get the same time, task, run and attempt.
+
+        Each event must be equal to the result of decoding the JSON next to it."""
         if not events:
             return
         self.touched += 1
@@ -444,7 +446,7 @@ class Transaction:
         return published
 
     def _fold(self, state: ThreadState, record: Record) -> None:
-        """Apply a record to the open thread, task, run and questions, and note which rows change."""
+        """Apply a record to the thread's state in memory, and note which rows must be written."""
         event = record.event
         if type(event) is PartDelta:  # most events of a long answer; they change no row
             return
@@ -474,8 +476,7 @@ class Transaction:
     def _advance(self, state: ThreadState, record: Record) -> None:
         """Apply a record to its thread, and to its task and run if they are open.
 
-        Raises AssertionError for a transition that the state machine forbids.
-        """
+        Raises AssertionError for a transition that the state machine forbids."""
         thread = thread_after(state.thread, record)
         if thread is not state.thread:
             state.thread = thread
@@ -595,7 +596,9 @@ class Transaction:
         self._many(self.sql.update_task, changed)
 
     def _write_runs(self, rows: _Rows) -> None:
-        """Write the rows of runs, first those that stop running: the index on running runs is checked row by row."""
+        """Write the changed rows of runs. Runs that stop are written first.
+
+        The unique index that allows one running run per thread is checked row by row."""
         new: list[tuple[Any, ...]] = []
         stopped: list[tuple[Any, ...]] = []
         started: list[tuple[Any, ...]] = []
@@ -631,7 +634,7 @@ class Transaction:
         return (task or self.need_task(state.thread.owner, task_id)).agent
 
     def take(self, owner: str, run_id: str) -> None:
-        """Make this gateway the one that starts a pending run, if several share the database."""
+        """Store this gateway as the node that will start a pending run. Does nothing on an unshared database."""
         if self.node is not None:
             run = table_of(RunRow)
             waits = (run.c.owner == owner, run.c.run_id == run_id, run.c.status == str(RunStatus.PENDING))
@@ -639,37 +642,38 @@ class Transaction:
             self.touched += 1
 
     def announce_administration(self) -> None:
-        """Note a change of the administration. Other gateways on the database are notified after the commit."""
+        """Mark a change of the administration, so that other gateways on the database are notified after the commit."""
         self.touched += 1
 
     def announce_grants(self) -> None:
-        """Note a grant to a new grantee. Other gateways on the database are notified after the commit."""
+        """Mark a grant to a new grantee, so that other gateways on the database are notified after the commit."""
         self.touched += 1
 
     # Budgets
 
     def add_spend(self, key: SpendKey, amount: Amount) -> None:
-        """Add an amount to what runs have used of a budget."""
+        """Add an amount that a run has used to a budget's scope and period."""
         self.touched += 1
         self._spend.add(key, amount)
 
     def forget_spend(self, key: SpendKey) -> None:
-        """Delete what was added under a key."""
+        """Delete the amounts of a budget's scope and period."""
         self.touched += 1
         self._spend.forget(key)
 
     def read_spend(self, keys: Sequence[SpendKey]) -> Mapping[SpendKey, Spend]:
-        """Return what runs have used of budgets, with what this transaction has added."""
+        """Return the used amounts of budgets by key, including what this transaction has added. Keys without amounts
+        are left out."""
         return self._spend.read(self.connection, keys)
 
     # Delayed starts
 
     def wait(self, state: ThreadState, run: Run) -> int:
-        """Return the microseconds until a pending run may start, 0 or less if it may start now."""
+        """Return the microseconds until a delayed pending run may start. 0 or less means now."""
         return self._starts.get((state.pk, run.run_id), 0) - self._steady() if run.start_after is not None else 0
 
     def _note_start(self, state: ThreadState, run: Run) -> None:
-        """Note the start time of a delayed run on the steady clock, when this gateway first sees the run."""
+        """Compute the start time of a delayed run on the monotonic clock, when this gateway first sees the run."""
         key = (state.pk, run.run_id)
         if run.start_after is None or run.status is not RunStatus.PENDING or key in self._starts:
             return
@@ -679,7 +683,8 @@ class Transaction:
     # Limits of pending runs
 
     def waiting(self, owner: str, agent: str) -> Waiting:
-        """Return the numbers of runs that wait for the agent, and of runs of the owner that wait."""
+        """Return how many runs wait for an agent, by all owners and by this one, and how many of the owner's runs wait
+        in all."""
         if self._waiting is None:
             self._waiting = self._count_rows()
         return self._waiting.count(owner, agent, self.now())
@@ -719,21 +724,21 @@ def write_meta(connection: Connection, name: str, value: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """An erased thread."""
+    """Facts about an erased thread that the caller of the erasure needs."""
 
     pk: int
     running: str | None
-    """Id of the run that was running."""
+    """Id of the run that was running, or None."""
     tasks: frozenset[str]
     """Ids of the tasks that had not ended."""
     runs: frozenset[str]
     """Ids of the runs that had not ended."""
     long: bool = False
-    """True if its log is too long for one transaction, so `erase_remnant` deletes it in parts."""
+    """True if the log is too long to be deleted in one transaction, so that `erase_remnant` deletes it in parts."""
 
 
 def need_idle_thread(tx: Transaction, owner: str, thread_id: str) -> ThreadState:
-    """Return a thread whose state may be changed, because no run is active. Raises not_found, conflict."""
+    """Return the state of a thread that has no active run. Raises not_found, and conflict if it has one."""
     state = tx.need_thread(owner, thread_id)
     if state.runs:
         raise FaultError(

@@ -1,7 +1,6 @@
-"""Range reads of a log by turn: a turn is a run, or a message of a caller outside of runs.
+"""Reads of single turns of a thread. A turn is a run, or a message that a caller added outside of runs.
 
-Some turns are found and read without reading the rest of the log.
-"""
+The turns of a page are found and read without reading the rest of the log."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -25,11 +24,11 @@ _TASK, _RUN, _EVENT = table_of(TaskRow), table_of(RunRow), table_of(EventRow)
 _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id, _EVENT.c.attempt, _EVENT.c.body)
 _OF_NO_RUN: Final = (_EVENT.c.run_id.is_(None), _EVENT.c.task_id.is_(None))
 _SPAN: Final = 8192
-"""Maximum number of records that the turns of one page span. The first turn may span more. Chosen."""
+"""Maximum number of records that the turns of one page may have together. The first turn may have more. Chosen."""
 _MOST_RECORDS: Final = 128
 """Maximum number of records that one query reads. Chosen: several readers may hold as many each."""
 _ROOM: Final = 64 * 1024
-"""Maximum size of the records that one query reads, in bytes. Chosen, as `_MOST_RECORDS`."""
+"""Maximum stored size of the records that one query reads, in bytes. Chosen: several readers may hold as much each."""
 _ENDED: Final = frozenset(map(str, ENDED))
 _CALL: Final = b'"kind":"tool_call"'
 _FORGETS: Final = b'"forgets":['
@@ -41,7 +40,7 @@ _MATTERS_IN_OTHER_RUNS: Final = of_kind("interrupt_raised", "interrupt_answered"
 
 
 def find_turns(connection: Connection, pk: int, *, limit: int, beyond: int | None, descending: bool) -> Sequence[Turn]:
-    """Return turns of a thread, as `babelgate.canonical.hub.Reads.turns` specifies."""
+    """Return one page of the turns of a thread, as `babelgate.canonical.hub.Reads.turns` specifies."""
     runs = _find_runs(connection, pk, limit, beyond, descending=descending)
     last = runs[-1].seq if len(runs) == limit else None
     messages = _find_messages(connection, pk, limit, beyond, last, descending=descending)
@@ -75,8 +74,9 @@ def _find_runs(connection: Connection, pk: int, limit: int, beyond: int | None, 
 def _find_messages(
     connection: Connection, pk: int, limit: int, beyond: int | None, last: int | None, *, descending: bool
 ) -> list[Turn]:
-    """Return up to `limit` messages outside of runs as turns, in the order of `find_turns` (the newest first if
-    `descending`): after `beyond`, and none after `last`. Both are sequence numbers; None is no bound."""
+    """Return up to `limit` messages outside of runs as turns, in the order of `find_turns`.
+
+    `beyond` and `last` are sequence numbers between which the messages must begin. None means no bound."""
     seq = _EVENT.c.seq
     selected = select(seq, _EVENT.c.body).where(
         _EVENT.c.thread_pk == pk, *_IS_MESSAGE, *_beyond(seq, beyond, descending=descending)
@@ -100,10 +100,9 @@ def _messages(connection: Connection, wanted: Select[int, bytes]) -> Iterator[tu
 
 
 def _end_of_message(connection: Connection, pk: int, seq: int) -> int:
-    """Return the sequence number of the last record of a message outside of runs.
+    """Return the sequence number of the last record of a message outside of runs that begins at `seq`.
 
-    All its records are committed together, so they are consecutive.
-    """
+    All records of such a message are committed together, so they are consecutive."""
     other = or_(_EVENT.c.run_id.is_not(None), _EVENT.c.task_id.is_not(None), ~of_kind(*_OF_MESSAGE))
     after = (_EVENT.c.thread_pk == pk, _EVENT.c.seq > seq)
     end = select(_EVENT.c.seq - 1).where(*after, other).order_by(_EVENT.c.seq).limit(1)
@@ -115,24 +114,27 @@ def _end_of_message(connection: Connection, pk: int, seq: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecords:
-    """Selection of the records of some turns."""
+    """Description of the records that are needed to show some turns of a thread."""
 
     first: int
-    """Sequence number of the first record."""
+    """Sequence number of the first needed record."""
     until: int | None
-    """Sequence number of the last record of the runs. None if one of them is active: to the end of the log."""
+    """Sequence number of the last record of the runs among the turns. None if one of them is active: up to the end of
+    the log."""
     runs: frozenset[str | None]
-    """Values that the log may have instead of the run ids."""
+    """Texts by which rows of the log may refer to the runs: their ids and short references."""
     tasks: frozenset[str | None]
-    """Values that the log may have instead of the task ids."""
+    """Texts by which rows of the log may refer to the tasks of the runs: their ids and short references."""
     tasks_begun: frozenset[int]
-    """Sequence numbers of the records that create the tasks."""
+    """Sequence numbers of the records that created the tasks of the runs."""
     message_ranges: Sequence[tuple[int, int]]
-    """Ranges of sequence numbers, first and last, of messages outside of runs: those of the turns, and later ones that
-    replace them."""
+    """Ranges of sequence numbers, first and last, that contain the messages outside of runs: those of the turns, and
+    later ones that replace them."""
 
     def where(self, after: int) -> ColumnElement[bool]:
-        """Return the condition for these records, after a sequence number."""
+        """Return the SQL condition for the needed records with a sequence number above `after`.
+
+        It may select a few more: `has_row` excludes them."""
         spans = [and_(_EVENT.c.seq >= first, _EVENT.c.seq <= last) for first, last in self.message_ranges]
         of_tasks = and_(_EVENT.c.task_id.in_(self.tasks), _MATTERS_IN_OTHER_RUNS)
         of_runs = or_(_EVENT.c.run_id.in_(self.runs), _EVENT.c.seq.in_(self.tasks_begun), of_tasks)
@@ -144,10 +146,9 @@ class TurnRecords:
         return and_(*within, or_(of_runs, *(and_(*_OF_NO_RUN, span) for span in spans)))
 
     def has_row(self, row: Any) -> bool:
-        """Return True if a row that meets the condition is needed.
+        """Return True if a row that meets the SQL condition is really needed.
 
-        Of the parts in other runs of the tasks, only tool calls are.
-        """
+        Of the parts that belong to other runs of the same tasks, only tool calls are needed."""
         if row.run_id in self.runs or row.seq in self.tasks_begun or row.task_id is None:
             return True
         return not row.body.startswith(_PARTS) or _CALL in row.body
@@ -173,10 +174,10 @@ def find_records(connection: Connection, pk: int, owner: str, turns: Sequence[Tu
 
 
 def _find_spans(connection: Connection, pk: int, turns: Sequence[Turn]) -> Sequence[tuple[int, int]]:
-    """Return the range of these turns, and the range of the newest message that replaces each of them.
+    """Return the range of sequence numbers of the turns' messages, and that of the newest message that replaces each of
+    them.
 
-    A later message with the same id replaces a message.
-    """
+    A later message with the same id replaces an earlier one."""
     if not turns:
         return ()
     seqs, ids = [turn.seq for turn in turns], {turn.message_id for turn in turns}
@@ -188,7 +189,7 @@ def _find_spans(connection: Connection, pk: int, turns: Sequence[Turn]) -> Seque
 
 
 def read_turns(connection: Connection, pk: int, wanted: TurnRecords, after: int) -> tuple[list[Record], bool]:
-    """Return some of the records after a sequence number, and True if there may be more."""
+    """Return the next needed records with a sequence number above `after`, and True if there may be more."""
     log = select(*_COLUMNS).where(_EVENT.c.thread_pk == pk, wanted.where(after))
     rows_read: list[tuple[Any, ...]] = []
     size = 0
@@ -203,7 +204,7 @@ def read_turns(connection: Connection, pk: int, wanted: TurnRecords, after: int)
 
 
 def removed_messages(connection: Connection, pk: int) -> frozenset[str]:
-    """Return the ids of messages that a revision of the thread has removed."""
+    """Return the ids of the messages that a saved state of the thread has removed."""
     saved = select(_EVENT.c.body).where(
         _EVENT.c.thread_pk == pk, of_kind("state_saved"), Position(_EVENT.c.body, _FORGETS) > 0
     )

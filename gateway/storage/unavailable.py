@@ -1,4 +1,4 @@
-"""Retries with backoff while the database is unavailable, and the faults for callers that do not wait that long."""
+"""Faults for callers while the database is unavailable, and retries with backoff."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,11 +16,13 @@ PATIENCE: Final = 10.0
 PATIENCE_OF_RUNS: Final = 30.0
 """Seconds for which the writes of an active run are retried. Chosen: longer than the restart of a server."""
 RETRY_AFTER: Final = 5
-"""Seconds after which callers should retry, as sent to them. Chosen."""
+"""Seconds after which a caller should retry: the value of Retry-After in the response. Chosen."""
 
 
 class Unstored(FaultError):
-    """The database refused a whole transaction, as on a full disk: the same command may succeed later."""
+    """Fault of a command whose transaction the database refused, for example because the disk is full.
+
+    Nothing was stored, so the same command may be repeated."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -29,7 +31,7 @@ class Unstored(FaultError):
 
 
 class Unsettled(FaultError):
-    """The gateway stopped during a commit whose outcome is not known yet."""
+    """Fault of a command whose commit got no response before the gateway stopped. It may have been stored."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -41,14 +43,14 @@ class Unsettled(FaultError):
 
 
 class Unreachable(FaultError):
-    """The database could not be read: the same read may succeed later."""
+    """Fault of a read that failed because the database could not be reached. It may be repeated."""
 
     def __init__(self) -> None:
         super().__init__(FaultCode.UNAVAILABLE, "The gateway could not reach its database.", retry_after=RETRY_AFTER)
 
 
 def reason_of(error: Exception) -> str:
-    """Return the message of the driver on one line, without the statement and links that SQLAlchemy adds."""
+    """Return the driver's error message on one line, without the statement and the links that SQLAlchemy adds."""
     of_driver = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return " ".join(f"{type(of_driver).__name__}: {of_driver}".split())
 
@@ -60,11 +62,10 @@ async def keep_trying(
     longest: float = 1.0,
     note: Callable[[FaultError, float], None] | None = None,
 ) -> T:
-    """Return the result of `act`, and retry it for `seconds` while it raises one of `errors`.
+    """Call `act` until it succeeds, and return its result. Retry for `seconds` if it raises one of `errors`.
 
-    After that the error is raised. The pauses double up to `longest` seconds. `note`, if given, is called with each
-    error, and with the pause after it.
-    """
+    After that time, the error is raised. The pauses begin with 50 ms and double up to `longest` seconds. `note`, if
+    given, is called with each error and the pause that follows."""
     pause, until = 0.05, asyncio.get_running_loop().time() + seconds
     while True:
         try:

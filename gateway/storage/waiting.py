@@ -1,4 +1,4 @@
-"""Counts of waiting runs, by agent and owner, for the limits of the queues."""
+"""Counts of waiting runs by agent and owner, against which the limits of queues are checked."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,26 +7,27 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """Numbers of waiting runs. A run that starts at a later time counts as delayed until then."""
+    """Numbers of waiting runs, as they concern one owner and one agent.
+
+    A run with a start time in the future counts as delayed, and not as waiting, until that time."""
 
     agent: int
-    """Runs of all owners that wait for the agent."""
+    """Number of runs of all owners that wait for the agent."""
     owner_at_agent: int
-    """Runs of the owner that wait for the agent."""
+    """Number of the owner's runs that wait for the agent."""
     owners: int
-    """Owners with runs that wait for the agent, and the owner itself."""
+    """Number of owners with runs that wait for the agent, counting the owner in any case."""
     owner: int
-    """Runs of the owner that wait for any agent."""
+    """Number of the owner's runs that wait for any agent."""
     delayed: int
-    """Delayed runs of the owner, for any agent."""
+    """Number of the owner's delayed runs, for any agent."""
 
     @classmethod
     def of(cls, by_owner: Mapping[str, int], owner: str, *, in_all: int, delayed: int) -> "Waiting":
-        """Create the numbers for one owner and agent.
+        """Create the numbers for one owner and one agent.
 
-        `by_owner` = number of runs that wait for the agent, by owner. `in_all` and `delayed` = numbers of waiting and
-        delayed runs of the owner.
-        """
+        `by_owner` has the number of runs that wait for the agent, by owner. `in_all` and `delayed` are the numbers of
+        the owner's waiting and delayed runs for any agent."""
         counts = {name: count for name, count in by_owner.items() if count > 0}
         return cls(sum(counts.values()), counts.get(owner, 0), len(counts.keys() | {owner}), in_all, delayed)
 
@@ -36,12 +37,13 @@ class WaitingRuns:
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, str], tuple[str, bool]] = {}
-        """Agent of each run, and True if the run is delayed, by owner and id."""
+        """Agent of each pending run, and True if the run is delayed, by owner and run id."""
         self._by_agent: dict[str, Counter[str]] = {}
         self._by_owner: Counter[str] = Counter()
         self._delayed: Counter[str] = Counter()
         self._starts: list[tuple[int, str, str]] = []
-        """Heap of start times of delayed runs. Entries of runs that no longer wait are skipped."""
+        """Heap of the delayed runs: start time, owner and run id. Entries of runs that are no longer pending are
+        skipped."""
 
     def add(self, owner: str, run_id: str, agent: str, start_after: int | None, now: int) -> None:
         if (owner, run_id) in self._runs:

@@ -1,4 +1,4 @@
-"""Rows of webhooks: the cursor, failed attempts, and webhooks that were given up."""
+"""Statements on the rows of webhooks: registration, progress of the delivery, failed attempts."""
 
 import json
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ _DELETED_AT_ONCE: Final = 200
 """Maximum number of webhooks that one transaction deletes. Chosen."""
 _IS_DELIVERED: Final = {"failures": 0, "next_try": None, "reason": None}
 RESTARTED: Final = {**_IS_DELIVERED, "done": False, "given_up_at": None}
-"""Values of a webhook whose schedule starts again, at its cursor."""
+"""Column values that restart the deliveries of a webhook at the first record that was not delivered."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedWebhook:
-    """A webhook that has not received all records, as an operator sees it."""
+    """A webhook with undelivered records, as operators see it in a list."""
 
     owner: str
     task_id: str
@@ -37,7 +37,8 @@ class ListedWebhook:
 
 
 def list_webhooks(connection: Connection) -> list[ListedWebhook]:
-    """Return all webhooks that have not received all records, pending and given up, sorted by owner and task."""
+    """Return all webhooks to which records are still to be delivered, and those that were given up, by owner and
+    task."""
     columns = (_HOOK.c[name] for name in ListedWebhook.__slots__)
     rows = connection.execute(
         select(*columns)
@@ -48,18 +49,19 @@ def list_webhooks(connection: Connection) -> list[ListedWebhook]:
 
 
 def count_webhooks(connection: Connection) -> tuple[int, int]:
-    """Return the number of webhooks that have not received all records, and of those whose last attempt failed."""
+    """Return the number of webhooks to which records are still to be delivered, and how many of them failed at the last
+    attempt."""
     is_failing = func.sum(case((_HOOK.c.failures > 0, 1), else_=0))
     due, failing = connection.execute(select(func.count(), is_failing).where(_HOOK.c.done.is_(False))).one()
     return due, failing or 0
 
 
 def retry_webhooks(tx: Transaction, wanted: str | None) -> Sequence[tuple[str, str]]:
-    """Start the schedule again for webhooks that were given up or wait for a retry. Each continues at its cursor.
+    """Restart the deliveries of webhooks that were given up or wait for a retry, at the first record that was not
+    delivered.
 
-    `wanted` is the id of a webhook or of a task; None means all. Returns the ids of the tasks and webhooks. No node
-    owns them afterwards, so that in a cluster a node adopts them at its next heartbeat.
-    """
+    `wanted` is the id of a webhook or of a task; None means all. Return the task id and webhook id of each. Their rows
+    then belong to no node, so that in a cluster a node adopts them at its next heartbeat."""
     failed = or_(_HOOK.c.given_up_at.is_not(None), (_HOOK.c.failures > 0) & _HOOK.c.done.is_(False))
     named = () if wanted is None else (or_(_HOOK.c.webhook_id == wanted, _HOOK.c.task_id == wanted),)
     keys = (_HOOK.c.owner, _HOOK.c.task_id, _HOOK.c.webhook_id)
@@ -71,27 +73,26 @@ def retry_webhooks(tx: Transaction, wanted: str | None) -> Sequence[tuple[str, s
 
 
 def advance_cursor(tx: Transaction, due: Due, seq: int, *, done: bool, forget: bool = False) -> bool:
-    """Store that all records up to number `seq` were delivered. `done`: no later record will be delivered. With
-    `forget`, delete the webhook instead.
+    """Store that all records up to the number `seq` were delivered to a webhook. `done`: no later record will be.
 
-    Return False, and change nothing, if another gateway has adopted the webhook, or if the webhook or its thread was
-    deleted.
-    """
+    With `forget`, delete the webhook instead. Return False, and change nothing, if another gateway has adopted the
+    webhook, or if the webhook or its thread was deleted."""
     values = {"delivered_seq": seq, "done": done, **_IS_DELIVERED}
     return _change(tx, due, _HOOK.delete() if forget else update(_HOOK).values(**values))
 
 
 def note_failure(tx: Transaction, due: Due, failures: int, next_try: int, reason: str) -> bool:
-    """Store a failed attempt and the time of the next one. Return False if another gateway has adopted the webhook, or
-    if it was deleted."""
+    """Store the number of failed attempts, the reason of the last one, and the time of the next.
+
+    Return False, and change nothing, if another gateway has adopted the webhook or it was deleted."""
     return _change(tx, due, update(_HOOK).values(failures=failures, next_try=next_try, reason=reason))
 
 
 def end_webhook(tx: Transaction, due: Due, failures: int, reason: str, given_up_at: int | None) -> bool:
-    """Store that deliveries have ended. Return False if another gateway has adopted the webhook, or if it was deleted.
+    """Store that no further attempt will be made to deliver to a webhook.
 
-    `given_up_at` = time at which it was given up, or None if the receiver has ended the webhook.
-    """
+    `given_up_at` is the time if the gateway gave up, or None if the receiver refused all further deliveries. Return
+    False, and change nothing, if another gateway has adopted the webhook or it was deleted."""
     values = {"done": True, "next_try": None, "failures": failures, "reason": reason, "given_up_at": given_up_at}
     return _change(tx, due, update(_HOOK).values(**values))
 
@@ -104,10 +105,9 @@ def _change(tx: Transaction, due: Due, statement: Any) -> bool:
 
 
 def _is_delivered_here(tx: Transaction, due: Due) -> list[ColumnElement[bool]]:
-    """Return conditions for the row in the state that this gateway knows.
+    """Return the SQL conditions that select the webhook's row only if it is as this gateway last saw it.
 
-    They fail if the row was deleted or replaced, if its cursor was moved, or if another node has adopted it.
-    """
+    They select nothing if the row was deleted or replaced, its cursor was moved, or another node has adopted it."""
     here = [
         _HOOK.c.owner == due.owner,
         _HOOK.c.task_id == due.webhook.task_id,
@@ -120,12 +120,11 @@ def _is_delivered_here(tx: Transaction, due: Due) -> list[ColumnElement[bool]]:
 
 
 def insert_webhook(tx: Transaction, state: ThreadState, task_id: str, hook: Webhook, after: int, most: int) -> None:
-    """Register a webhook, or replace the one of the same id.
+    """Register a webhook for a task, or replace the one with the same id.
 
-    A new webhook receives the records after the sequence number `after`. One that is registered with the same URL
-    continues at its cursor. If it failed or was given up, its schedule of retries starts again. Raises invalid if the
-    task has `most` webhooks already.
-    """
+    A new webhook receives the records after the sequence number `after`. One that is registered again with the same URL
+    continues where it was. If it had failed or was given up, its attempts begin again. Raises invalid if the task
+    already has `most` webhooks."""
     table = _HOOK
     body = json.dumps(hook.config, ensure_ascii=False).encode()
     of_task = (table.c.owner == state.thread.owner) & (table.c.task_id == task_id)
@@ -166,10 +165,9 @@ def delete_webhook(tx: Transaction, owner: str, task_id: str, webhook_id: str) -
 
 
 def forget_webhooks(tx: Transaction, cutoff: int) -> bool:
-    """Delete some finished webhooks of tasks that ended before `cutoff`, in microseconds since 1970.
+    """Delete up to 200 completed webhooks of tasks that ended before `cutoff`, in microseconds since 1970.
 
-    A webhook that was given up after `cutoff` stays. Return True if there may be more to delete.
-    """
+    A webhook that was given up after `cutoff` stays. Return True if there may be more to delete."""
     key = (_HOOK.c.owner, _HOOK.c.task_id, _HOOK.c.webhook_id)
     of_task = (_TASK.c.owner == _HOOK.c.owner) & (_TASK.c.task_id == _HOOK.c.task_id)
     is_old = (_TASK.c.changed_at < cutoff) & (func.coalesce(_HOOK.c.given_up_at, 0) < cutoff)

@@ -1,4 +1,4 @@
-"""Queue of the writer: commands that wait, the groups that it commits together, and the outcome of a group."""
+"""Queue between the event loop and the writer: commands, the groups that are committed together, and their outcomes."""
 
 import asyncio
 import queue
@@ -12,12 +12,14 @@ from babelgate.gateway.storage.transaction import Published, Transaction
 from babelgate.gateway.storage.unavailable import Unstored
 
 _GROUP = 512
-"""Maximum number of commands in one transaction. Chosen, not measured: the writer never waits for more commands."""
+"""Maximum number of commands in one transaction. Chosen.
+
+It is only a bound: the writer never waits for more commands."""
 
 
 @dataclass(slots=True, eq=False)
 class QueuedCommand:
-    """A command with its arguments, and the future of its caller."""
+    """A command with its arguments, and the future on which its caller waits."""
 
     command: Callable[..., Any]
     args: tuple[Any, ...]
@@ -30,7 +32,7 @@ class QueuedCommand:
 
 @dataclass(slots=True, eq=False)
 class CommandResult:
-    """Return value or error of one command."""
+    """A command with its return value, or with the error that it raised."""
 
     write: QueuedCommand
     value: Any
@@ -39,7 +41,9 @@ class CommandResult:
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """Outcome of one group: records to publish, changed rows, one result per command, notices for other gateways."""
+    """Outcome of one group of commands.
+
+    It has the records to publish, the changed rows, one result per command, and the notices for other gateways."""
 
     published: Sequence[Published] = ()
     changed: Sequence[RowChange] = ()
@@ -48,21 +52,21 @@ class Commit:
 
 
 HandOver = Callable[[Commit], None]
-"""Function that publishes an outcome and resolves the futures of its commands. It takes calls from any thread."""
+"""Function that publishes an outcome and resolves the futures of its commands. Any thread may call it."""
 
 
 def refuse(results: Iterable[CommandResult]) -> Commit:
-    """Return the outcome of a group that is known not to be stored, from results that were never handed over."""
+    """Return an outcome in which each of these commands fails with Unstored, because its commit was not stored."""
     return Commit(results=[CommandResult(each.write, None, Unstored()) for each in results])
 
 
 def refuse_all(writes: Iterable[QueuedCommand]) -> Commit:
-    """Return the outcome of a group that is known not to be stored."""
+    """Return an outcome in which each of these commands fails with Unstored."""
     return refuse(CommandResult(write, None, None) for write in writes)
 
 
 class WriteQueue:
-    """Queue of commands, in the order in which they arrive from any thread."""
+    """Queue of commands for the writer. Any thread may add commands; they keep their order."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[QueuedCommand | None] = queue.SimpleQueue()
@@ -75,14 +79,13 @@ class WriteQueue:
         self._queue.put(write)
 
     def end(self) -> None:
-        """Make `take_group` return None after the commands that are queued now."""
+        """End the queue: `take_group` returns None after the commands that are queued now."""
         self._queue.put(None)
 
     def take_group(self, timeout: float | None) -> list[QueuedCommand] | None:
-        """Wait for queued commands and return them, or None at the end.
+        """Wait for a command, and return all queued commands, at most `_GROUP`. Return None when the queue has ended.
 
-        Return an empty list if there are none within `timeout` seconds. None = no timeout.
-        """
+        Return an empty list if none arrives within `timeout` seconds. None means no timeout."""
         if self._is_ending:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Writer of the journal: the thread that commits queued commands, and its connection."""
+"""The writer of the journal: one thread that runs and commits queued commands."""
 
 import logging
 import threading
@@ -26,11 +26,12 @@ from babelgate.gateway.storage.writer_link import WriterLink
 log = logging.getLogger("babelgate.journal")
 
 RETRY_DELAY: Final = 1.0
-"""Seconds from one attempt to reconnect to the next, while no commands are queued."""
+"""Seconds between two attempts to reconnect while no commands are queued, or to take the lock of the database.
+Chosen."""
 
 
 class JournalWriter:
-    """The one writer of a journal."""
+    """The single writer of a journal: its queue, its thread and its connection."""
 
     def __init__(
         self,
@@ -41,10 +42,9 @@ class JournalWriter:
         node: str | None,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Prepare a writer. `open` connects it, and `start` starts its thread.
+        """Create a writer. `open` connects it, and `start` starts its thread.
 
-        `node` = id of this gateway, if others use the database at the same time.
-        """
+        `node` is the id of this gateway if others use the database at the same time, and otherwise None."""
         self._database = database
         self._clock = clock
         self._node = node
@@ -55,10 +55,13 @@ class JournalWriter:
         self._commits: GroupCommit | SharedGroupCommit | None = None
         self._thread: threading.Thread | None = None
         self._is_abandoned = False
-        """True if the gateway stops without waiting for the database any longer."""
+        """True if the gateway stops and has waited too long for the database, so that all further commands are
+        refused."""
 
     def open(self) -> None:
-        """Connect, migrate the schema, and prepare the first transaction."""
+        """Connect, migrate the schema, record this gateway as the writer, and load the state of the first transaction.
+
+        Raises conflict if another gateway uses the database."""
         engine, connection = self.link.open()
         self.tx = self._make_transaction(engine)
         with self._database.writing(connection):
@@ -91,33 +94,34 @@ class JournalWriter:
 
     @property
     def races(self) -> int:
-        """Number of transactions that were repeated because another gateway committed first."""
+        """Number of transactions that this gateway repeated because another gateway had committed a change of the same
+        rows first."""
         return self._commits.races if isinstance(self._commits, SharedGroupCommit) else 0
 
     @property
     def queue_length(self) -> int:
-        """Number of queued commands."""
+        """Number of commands that wait in the queue."""
         return len(self._queue)
 
     def put(self, write: QueuedCommand) -> None:
-        """Queue a command. Takes calls from any thread."""
+        """Queue a command. Any thread may call this method."""
         self._queue.put(write)
 
     def end(self) -> None:
-        """End the thread after the commands that are queued now. `join` waits for it."""
+        """Let the thread end after the commands that are queued now. `join` waits for that."""
         self._queue.end()
 
     def join(self) -> None:
-        """Wait for the end of the thread."""
+        """Wait until the thread has ended."""
         if self._thread is not None:
             self._thread.join()
 
     def note_ended(self) -> None:
-        """Release the thread, which has ended."""
+        """Drop the reference to the ended thread, so that `is_started` is False."""
         self._thread = None
 
     def give_up(self) -> None:
-        """Refuse all commands that are not committed, and interrupt the current statement."""
+        """Refuse all commands that are not committed yet, and interrupt the statement that the writer is executing."""
         self._is_abandoned = True
         self.link.abort()
 
@@ -141,15 +145,16 @@ class JournalWriter:
             self.link.leave()
 
     def _take_group(self) -> list[QueuedCommand] | None:
-        """Wait for queued commands and return them, or None at the end.
+        """Wait for queued commands and return them. Return None when the queue has ended.
 
-        While the connection is lost, return an empty list after `RETRY_DELAY`, so that the writer reconnects.
-        """
+        While the connection is lost, return an empty list after `RETRY_DELAY`, so that the writer tries to
+        reconnect."""
         return self._queue.take_group(RETRY_DELAY if self.link.is_lost() and not self.link.is_superseded else None)
 
 
 def _rebuild_rows(tx: Transaction) -> None:
-    """Rebuild the rows of tasks, runs and questions from the logs. An earlier release folded them differently."""
+    """Compute the rows of all tasks, runs and questions from the logs again, after a migration from an early
+    release."""
     connection, thread = tx.connection, table_of(ThreadRow)
     for row in (TaskRow, RunRow, InterruptRow):
         connection.execute(table_of(row).delete())
@@ -160,7 +165,7 @@ def _rebuild_rows(tx: Transaction) -> None:
 
 
 def _records(connection: Connection, pk: int) -> Iterator[Record]:
-    """Yield all records of a log, and read them page by page."""
+    """Yield all records of a thread's log, reading page by page."""
     after = 0
     while page := read_page(connection, pk, after, 2048):
         yield from page

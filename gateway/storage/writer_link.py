@@ -1,4 +1,4 @@
-"""Connection of the writer, through losses, refused transactions and commits whose outcome is unknown."""
+"""Connection of the writer. It reconnects, and handles refused transactions and commits whose outcome is unknown."""
 
 import logging
 from collections.abc import Sequence
@@ -15,42 +15,42 @@ log = logging.getLogger("babelgate.journal")
 
 
 class WriterLink:
-    """The only connection that writes, and the engine that creates it."""
+    """Holder of the only connection that writes, and of the engine that creates it."""
 
     def __init__(self, database: Database, hand_over: HandOver) -> None:
-        """Prepare a connection to a database. `open` connects it."""
+        """Create the link to a database. `open` connects it."""
         self._database = database
         self._hand_over = hand_over
         self._engine: Engine | None = None
         self.connection: Connection | None = None
         """Connection of the writer. None while it is lost."""
         self.failure: str | None = None
-        """Reason why the last transaction could not be stored. None after the next success."""
+        """Reason why the last transaction could not be stored. None if it was stored."""
         self._superseded: FaultError | None = None
-        """Error raised because another gateway took the database over. Permanent."""
+        """Error that shows that another gateway has taken over the database. It never goes away. None without it."""
         self._unclear: Commit | None = None
-        """Commit during which the connection was lost. Its callers get their results once its outcome is known."""
+        """Outcome of a commit during which the connection was lost. It is handed over once the database tells whether
+        it was stored."""
 
     def open(self) -> tuple[Engine, Connection]:
-        """Connect, and return the database's engine and the writer's connection. Raises conflict if another gateway
-        uses the database."""
+        """Connect, and return the writer's engine and connection. Raises conflict if another gateway uses the
+        database."""
         self._engine = self._database.open_writer()
         self.connection = self._database.connect(self._engine)
         return self._engine, self.connection
 
     @property
     def is_superseded(self) -> bool:
-        """True if another gateway has taken the database over. This one will not write any more."""
+        """True if another gateway has taken over the database, so that this one refuses all writes."""
         return self._superseded is not None
 
     def is_lost(self) -> bool:
         return self.connection is None or self._database.is_lost(self.connection)
 
     def ready(self, tx: Transaction, group: Sequence[QueuedCommand]) -> Connection | None:
-        """Return the connection, and reconnect if it was lost.
+        """Return the connection, and reconnect first if it was lost.
 
-        If that fails, refuse the group, of which no command has run, and return None.
-        """
+        If that fails, pass on the refusal of `group`, of which no command has run, and return None."""
         try:
             return self._reconnect(tx) if self.is_lost() else self.connection
         except Exception as error:
@@ -59,7 +59,9 @@ class WriterLink:
             return None
 
     def _reconnect(self, tx: Transaction) -> Connection:
-        """Reconnect, and settle a commit whose outcome is unknown. Raises OperationalError, FaultError."""
+        """Reconnect, find out whether the commit with an unknown outcome was stored, and hand over its results.
+
+        Raises OperationalError if that fails, and conflict if another gateway has taken over the database."""
         assert self._engine is not None
         if self._superseded is not None:
             raise self._superseded
@@ -90,7 +92,7 @@ class WriterLink:
         return self._database.is_unclear
 
     def keep(self, commit: Commit) -> None:
-        """Keep a commit whose outcome is unknown until a new connection settles it."""
+        """Keep the outcome of a commit without response until a new connection can tell whether it was stored."""
         self._unclear = commit
 
     def note_success(self) -> None:
@@ -111,24 +113,24 @@ class WriterLink:
             log.exception("commands could not be stored count=%d", commands)
 
     def give_up_unclear(self) -> None:
-        """Send the callers of a commit whose outcome is unknown an error that says so. Called when the writer ends."""
+        """Let the commands of a commit with an unknown outcome fail with Unsettled. Called when the writer ends."""
         if self._unclear is not None:
             self._hand_over(
                 Commit(results=[CommandResult(each.write, None, Unsettled()) for each in self._unclear.results])
             )
 
     def leave(self) -> None:
-        """Remove the rows that only this gateway needs. Called when the writer ends."""
+        """Delete the rows that this gateway has stored only for itself. Called when the writer ends."""
         if self.connection is not None and not self.is_lost():
             self._database.leave(self.connection)
 
     def abort(self) -> None:
-        """Interrupt the statement that the writer is executing. Called on another thread."""
+        """Interrupt the statement that the writer is executing. Called on another thread at shutdown."""
         if self._engine is not None:
             self._database.abort(self._engine)
 
     def close(self) -> None:
-        """Close the connection. `dispose` follows."""
+        """Close the writer's connection. The caller then calls `dispose`."""
         if self.connection is not None:
             close_connection(self._database, self.connection)
         self.connection = None
@@ -139,7 +141,7 @@ class WriterLink:
 
 
 def is_unstorable(database: Database, error: Exception) -> bool:
-    """Return True if the database or its disk failed, as opposed to one command."""
+    """Return True if an error means that the database or its disk failed. False: one command is at fault."""
     return database.is_unstorable(error) and database.fault_of(error) is None
 
 
@@ -151,7 +153,7 @@ def close_connection(database: Database, connection: Connection) -> None:
 
 
 def discard(connection: Connection) -> None:
-    """Close a connection that cannot be used any more."""
+    """Close a connection without returning it to the pool, because it cannot be used any more."""
     if not connection.closed:
         connection.invalidate()
         connection.close()

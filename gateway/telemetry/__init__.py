@@ -1,1 +1,2 @@
-"""Telemetry of the gateway: metrics for Prometheus, log lines as JSON, and the watchdog of the event loop."""
+"""Telemetry of the gateway: metrics for Prometheus, OpenTelemetry traces, JSON log lines, and the watchdog of the event
+loop."""

@@ -1,8 +1,8 @@
-"""Exporter of traces: the SDK of OpenTelemetry, which sends spans by OTLP over HTTP.
+"""Exporter of traces: the OpenTelemetry SDK, which sends spans by OTLP over HTTP.
 
-The SDK reads its standard variables: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER` and
-others. Only `gateway/telemetry/process.py` imports this module, in each worker after the fork: the SDK has a thread.
-"""
+The SDK reads its standard environment variables: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`,
+`OTEL_TRACES_SAMPLER` and others. Only `gateway/telemetry/process.py` imports this module, in each worker process after
+the fork, because the SDK starts a thread."""
 
 import logging
 import os
@@ -24,15 +24,16 @@ log = logging.getLogger("babelgate")
 _RATIO: Final = 0.1
 """Share of traces that are sampled if `OTEL_TRACES_SAMPLER` is not set. Chosen."""
 _STOP_TIMEOUT: Final = 3.0
-"""Seconds that the last spans have to be sent. Chosen, not measured."""
+"""Maximum seconds for sending the last spans at shutdown. Chosen."""
 
 
 class TraceExporter:
-    """Sender of this process's spans."""
+    """OpenTelemetry SDK of this process: it collects spans and sends them in batches."""
 
     def __init__(self, node: str | None, *, has_content: bool) -> None:
-        """Start the exporter. `node` is the name of this node of a cluster; None for a single gateway. `has_content`
-        adds the content of messages and tool calls to the spans."""
+        """Start the SDK. `node` is the name of this node of a cluster, or None for a single gateway.
+
+        With `has_content`, spans contain the text of messages and the arguments and results of tools."""
         named = {} if node is None else {"service.instance.id": node}
         resource = Resource.create({"service.version": version("babelgate"), **named})
         if os.environ.get("OTEL_SERVICE_NAME") is None and _is_unnamed(resource):
@@ -43,7 +44,8 @@ class TraceExporter:
         self.traces = Traces(self._provider.get_tracer("babelgate", version("babelgate")), has_content=has_content)
 
     def stop(self) -> None:
-        """Send the last spans. The SDK has no time limit for this."""
+        """Send the last spans, and stop waiting after `_STOP_TIMEOUT` seconds, because the SDK has no timeout for
+        this."""
         sender = threading.Thread(target=self._provider.shutdown, name="babelgate-traces", daemon=True)
         sender.start()
         sender.join(_STOP_TIMEOUT)
@@ -52,7 +54,8 @@ class TraceExporter:
 
 
 def _sampler() -> Sampler | None:
-    """Return the sampler, or None if the variable of the SDK decides."""
+    """Return a sampler for `_RATIO` of the traces, or None if `OTEL_TRACES_SAMPLER` is set and the SDK creates the
+    sampler."""
     return None if os.environ.get("OTEL_TRACES_SAMPLER") else ParentBasedTraceIdRatio(_RATIO)
 
 

@@ -1,8 +1,7 @@
-"""Folder in which several workers share their metrics.
+"""Folder through which the worker processes of one gateway share their metrics.
 
-prometheus-client reads its variable when it is imported, in each worker. A folder that several gateways share would mix
-their metrics, so a variable of the environment is never used.
-"""
+prometheus-client reads the name of the folder from `PROMETHEUS_MULTIPROC_DIR` when it is imported, in each worker. A
+value that the gateway inherits is ignored: if several gateways shared a folder, their metrics would be mixed."""
 
 import os
 import tempfile
@@ -15,7 +14,8 @@ _VARIABLES: Final = (VARIABLE, VARIABLE.lower())
 
 
 def clear_variable() -> None:
-    """Remove the variable of the metrics folder from the environment, because the folder may belong to another process.
+    """Remove `PROMETHEUS_MULTIPROC_DIR` from the environment, because that folder may belong to another process.
+
     Must be called before prometheus_client is imported."""
     for name in _VARIABLES:
         os.environ.pop(name, None)
@@ -23,7 +23,10 @@ def clear_variable() -> None:
 
 @contextmanager
 def private_folder() -> Generator[str]:
-    """Create an empty folder for the workers that are started meanwhile, and remove it at the end."""
+    """Return a context manager that creates an empty folder, sets `PROMETHEUS_MULTIPROC_DIR` to it, and removes it at
+    the end.
+
+    Workers that start inside the context share this folder."""
     clear_variable()
     with tempfile.TemporaryDirectory(prefix="babelgate-metrics-", ignore_cleanup_errors=True) as folder:
         os.environ[VARIABLE] = folder

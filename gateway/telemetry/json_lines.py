@@ -1,4 +1,4 @@
-"""Log lines as JSON: one object per line, with the request and the run during which the line was written."""
+"""Log lines as JSON: one object per line, with the ids of the request and the run during which the line was written."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -12,21 +12,23 @@ from babelgate.canonical.printable import printable
 from babelgate.gateway.observe import REQUEST, RUN, RequestContext
 
 _LENGTH: Final = 16 * 1024
-"""Maximum characters of a message or a stack, as of a line of text. Chosen: Docker cuts lines at 16 KiB."""
+"""Maximum length of a message or a stack in a log line, in characters. Chosen: Docker splits lines at 16 KiB."""
 _FAULT_DETAILS: Final = ("status", "body", "reason", "retry_after")
-"""Details of a fault in a line: what the server of an agent answered. Its client has redacted and cut them."""
+"""Names of the details of a fault that a line shows: the response of an agent's server. The client of the server has
+redacted and shortened their values."""
 _CALL: Final = ("trace_id", "span_id", "owner", "subject", "credential", "protocol", "operation", "agent")
-"""Fields of a request in every line that was written during it."""
+"""Names of the request's fields in each line that was written during the request."""
 REQUESTS: Final = "babelgate.request"
-"""Logger of the access lines, which have the status and the duration."""
+"""Name of the logger for access lines. Only these lines contain the status and duration of the request."""
 
 
 class JsonFormatter(logging.Formatter):
     """Formatter that writes each record as one JSON object. Fields without a value are omitted."""
 
     def __init__(self, node: str | None = None, *, is_traced: bool = False) -> None:
-        """Create the formatter. `node` is the name of this node in every line; None omits it. With `is_traced`, lines
-        name the current span."""
+        """Create the formatter. `node` is the name of this node for every line, or None to omit it.
+
+        With `is_traced`, lines contain the trace id and span id of the current span."""
         super().__init__()
         self._find_span = make_span_finder() if is_traced else None
         self._node = node
@@ -56,7 +58,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def make_span_finder() -> Callable[[], tuple[str, str] | None]:
-    """Return a function that returns the ids of the current span, which may be one of an agent in this process."""
+    """Return a function that returns the trace id and span id of the current span in hex, or None if there is no span.
+
+    The span may also be one that an agent in this process has started."""
     from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 
     def find_ids() -> tuple[str, str] | None:
@@ -86,8 +90,9 @@ def _add(line: dict[str, Any], request: RequestContext, names: tuple[str, ...]) 
 
 
 def _fault_of(record: logging.LogRecord) -> Fault | None:
-    """Return the fault of a line: its `extra={"fault": …}`, or that of the exception that it reports. Return None
-    without a fault."""
+    """Return the fault that a log record reports: its `extra={"fault": …}`, or the fault of its exception.
+
+    Return None if there is no fault."""
     fault = getattr(record, "fault", None)
     if isinstance(fault, Fault):
         return fault

@@ -1,4 +1,5 @@
-"""Listener of `/metrics` and `/stacks`, on its own port and threads: a blocked event loop can still be measured."""
+"""HTTP server for `/metrics` and `/stacks`, on a separate port and threads, so that a blocked event loop can be
+measured."""
 
 import ipaddress
 import socket
@@ -9,17 +10,17 @@ from typing import Any, Final
 
 PATH: Final = "/metrics"
 STACKS: Final = "/stacks"
-"""URL path of the process's stacks, which only clients on this machine get."""
+"""URL path of the page with the stacks of the process. Only clients on this machine can read it."""
 _TIMEOUT: Final = 10.0
-"""Seconds that a client may take to send its request, or to receive a part of the response. Chosen."""
+"""Seconds after which a client that sends no request, or receives no data, is disconnected. Chosen."""
 _MAX_CLIENTS: Final = 8
-"""Maximum number of concurrent clients. Chosen: Prometheus is one, and each takes a thread."""
+"""Maximum number of concurrent connections. Chosen: Prometheus needs one, and each takes a thread."""
 _POLL: Final = 1.0
-"""Seconds between checks for the shutdown."""
+"""Seconds between two checks of the server's thread whether it must stop. Chosen."""
 
 
 class MetricsListener(ThreadingHTTPServer):
-    """HTTP server of `/metrics` and `/stacks`."""
+    """HTTP server with the pages `/metrics` and `/stacks`, one thread per connection."""
 
     daemon_threads = True
 
@@ -30,8 +31,10 @@ class MetricsListener(ThreadingHTTPServer):
         content_type: str,
         render_stacks: Callable[[], bytes] | None = None,
     ) -> None:
-        """Serve the pages that `render` and `render_stacks` return on a bound socket. Without `render_stacks`, there is
-        no page of stacks. `start` listens."""
+        """Create a server on a bound socket. `start` begins to listen.
+
+        `render` returns the page of metrics with the type `content_type`, and `render_stacks` the page of stacks.
+        Without `render_stacks`, that page does not exist."""
         super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
         self.socket.close()
         listener.setblocking(True)
@@ -47,7 +50,7 @@ class MetricsListener(ThreadingHTTPServer):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop to accept requests. A request in progress is not awaited."""
+        """Stop accepting connections. Requests in progress are not awaited."""
         if self._thread.is_alive():
             self.shutdown()
         self.socket.close()
@@ -65,7 +68,7 @@ class MetricsListener(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a client that disconnects."""
+        """Ignore errors of a connection, such as a client that disconnects."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -96,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         return "babelgate"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: requests of Prometheus are not those of callers."""
+        """Log nothing: a request of Prometheus is not a call of the gateway."""
 
 
 def is_from_this_machine(address: str) -> bool:

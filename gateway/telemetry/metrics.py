@@ -1,11 +1,11 @@
-"""Metrics for Prometheus. The only importer of prometheus-client.
+"""Metrics for Prometheus. Only this module imports prometheus-client.
 
-Labels are from fixed sets: protocols, operations, statuses, codes of faults, and the agents in the settings. They never
-hold ids, paths, models or owners.
+The values of labels are from fixed sets: protocols, operations, statuses, fault codes, and the agents in the settings.
+They are never ids, paths, models or owners.
 
-Several workers write their values to files in one folder, and each of them shows the sum of all
-(`babelgate.gateway.telemetry.folder`). The library decides this when it is imported, so this module is imported late.
-"""
+With several worker processes, each writes its values to files in one folder, and each shows the sum of all
+(`babelgate.gateway.telemetry.folder`). prometheus-client chooses this mode when it is imported, so this module is
+imported after the folder exists."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
@@ -25,25 +25,27 @@ from prometheus_client.exposition import generate_latest
 from babelgate.gateway.observe import GatewayObserver
 
 OTHER: Final = "other"
-"""Label of agents and protocols beyond the limit."""
+"""Shared label value of all agents, protocols and issuers beyond their limit."""
 MAX_AGENTS: Final = 199
-"""Maximum number of agents with their own label. Chosen: a scrape stays below 3,000 lines for 30 active agents, and
-prometheus-client needs 7 ms per 1,000 lines."""
+"""Maximum number of agents that are label values themselves. Chosen: a scrape stays below 3,000 lines for 30 active
+agents, and prometheus-client needs 7 ms per 1,000 lines."""
 _MAX_NAMES: Final = 32
 """Maximum number of protocols, of issuers, and of budgets, with their own label. Chosen: there are fewer than ten."""
 _PREFIX: Final = "babelgate_"
 
 _REQUEST_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _FIRST_EVENT_BUCKETS: Final = tuple(0.01 * 2**power for power in range(14))
-"""0.01 to 81.92: the buckets of OpenTelemetry for the time to the first chunk."""
+"""Upper bounds from 0.01 to 81.92 seconds: the buckets of OpenTelemetry's metric for the time to the first chunk."""
 _RUN_BUCKETS: Final = (*(round(0.1 * 2**power, 1) for power in range(13)), 1800)
-"""0.1 to 409.6: the buckets of OpenTelemetry for the duration of an agent's run."""
+"""Upper bounds from 0.1 to 409.6 seconds, which are OpenTelemetry's buckets for the duration of an agent's run, and
+1800."""
 _LAG_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5)
 _STORAGE_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 
 
 class _Children(dict[Any, Any]):
-    """Children of a metric by the values of their labels. Creating one takes four times as long as to use it."""
+    """Cache of a metric's children, by the values of their labels. Creating a child takes four times as long as using
+    it."""
 
     def __init__(self, metric: Any) -> None:
         self._metric = metric
@@ -54,18 +56,20 @@ class _Children(dict[Any, Any]):
         return child
 
     def create(self, values: Iterable[object]) -> None:
-        """Create children, so that they are shown before they are used."""
+        """Create the children for these label values, so that they are shown with the value 0 before their first
+        use."""
         for each in values:
             self[each]
 
     def set_all(self, counts: Mapping[Any, float]) -> None:
-        """Set gauges, and those of other labels to 0."""
+        """Set a gauge by label values. Children that are missing in `counts` are set to 0."""
         for values in {*self, *counts}:
             self[values].set(counts.get(values, 0))
 
 
 class _Names(dict[str, str]):
-    """Label of each name, such as an agent's. Names beyond the limit share one label, to bound the cardinality."""
+    """Label values by name, such as an agent's. After `limit` names, all further ones get `OTHER`, to bound the
+    cardinality."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -78,17 +82,17 @@ class _Names(dict[str, str]):
 
 
 class Metrics(GatewayObserver):
-    """Metrics of this process."""
+    """Metrics of this process. The parts of the gateway report to it as the observer."""
 
     is_active = True
     content_type: Final = "text/plain; version=0.0.4; charset=utf-8"
-    """Content type of what `render` returns."""
+    """Content type of the text that `render` returns."""
 
     def __init__(self, version: str, agents: Iterable[str] = (), on_run: Callable[[], None] | None = None) -> None:
-        """Create the metrics.
+        """Create all metrics. `version` is that of the gateway.
 
-        `agents` are the configured agents, which get the first labels. `on_run`, if given, is called when a run starts.
-        """
+        `agents` are the names in the settings, which are label values before any others. `on_run`, if given, is called
+        when a run starts."""
         disable_created_metrics()
         self._registry = CollectorRegistry()
         self._on_run = on_run
@@ -110,7 +114,8 @@ class Metrics(GatewayObserver):
         return self._family(metric, labels)
 
     def _gauge(self, name: str, text: str, labels: Sequence[str] = (), mode: str = "livesum") -> Any:
-        """Create a gauge. `mode` states how the values of several workers are combined."""
+        """Create a gauge. `mode` is prometheus-client's name for how the values of several workers are combined, such
+        as `livesum`."""
         metric = Gauge(_PREFIX + name, text, labels, registry=self._registry, multiprocess_mode=cast("Any", mode))
         return self._family(metric, labels)
 
@@ -224,7 +229,7 @@ class Metrics(GatewayObserver):
         self.webhooks_pending = self._gauge("webhooks_pending", "Webhooks that have not received everything.")
 
     def label_of(self, agent: str) -> str:
-        """Return the label of an agent."""
+        """Return the label value for an agent: its name, or `OTHER` beyond the limit."""
         return self._agents[agent]
 
     def budget_label_of(self, budget: str) -> str:
@@ -232,7 +237,8 @@ class Metrics(GatewayObserver):
         return self._budget_names[budget]
 
     def render(self) -> bytes:
-        """Return all metrics in the text format of Prometheus. With several workers, these are the sums of all."""
+        """Return all metrics in the text format of Prometheus. With several workers, the values are the sums of all
+        workers."""
         return generate_latest(self._registry)
 
     # Reports
@@ -313,16 +319,16 @@ class Metrics(GatewayObserver):
         self._certificate.set(expires_at)
 
     def note_lag(self, seconds: float) -> None:
-        """Report by how much a timer of the event loop was late."""
+        """Report by how many seconds a timer of the event loop was late."""
         self._lag_seconds.observe(seconds)
 
     def note_races(self, count: int) -> None:
-        """Report transactions that were repeated because another gateway committed first."""
+        """Report how many transactions were repeated because another gateway had committed first."""
         self._races.inc(count)
 
 
 class SharedMetrics(Metrics):
-    """Metrics of all workers, whose values are in the files of one folder."""
+    """Metrics of a worker process. `render` returns the sums of all workers, from the files in their shared folder."""
 
     def render(self) -> bytes:
         registry = CollectorRegistry()
@@ -331,7 +337,8 @@ class SharedMetrics(Metrics):
 
 
 class _OwnMetrics:
-    """Collector of the gateway's metrics. Agents in Python may write metrics to the same files."""
+    """Collector of all workers' metrics whose names begin with `babelgate_`. Agents in Python may write other metrics
+    to the same files."""
 
     def __init__(self) -> None:
         self._all = multiprocess.MultiProcessCollector(None)
@@ -344,5 +351,5 @@ class _OwnMetrics:
 
 
 def bury(pid: int) -> None:
-    """Remove the gauges of a worker that has ended. Its counters stay, so that sums never decrease."""
+    """Remove the gauges of a worker process that has ended. Its counters stay, so that the sums never decrease."""
     cast("Any", multiprocess).mark_process_dead(pid)

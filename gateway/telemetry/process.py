@@ -1,4 +1,4 @@
-"""Telemetry of one gateway process: creates its parts, and starts and stops them with the gateway."""
+"""Telemetry of one gateway process: it creates the watchdog, metrics and traces, and starts and stops them."""
 
 import asyncio
 import gc
@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("babelgate")
 
 _STOP_TIMEOUT = 1.0
-"""Seconds that the sampler has to end. Chosen, not measured."""
+"""Maximum seconds for the sampler to end at shutdown. Chosen."""
 
 
 class Telemetry:
-    """Telemetry of a process. Its observer is complete from the start; `running` starts the rest."""
+    """Telemetry of one process. Its observer accepts reports from the start; `running` starts the threads and tasks."""
 
     def __init__(self, settings: Settings, listener: socket.socket | None) -> None:
-        """Create the parts. `listener` is the bound socket of the metrics; None if there are no metrics."""
+        """Create the parts that the settings enable. `listener` is the bound socket for `/metrics`; None if metrics are
+        off."""
         self._watchdog = Watchdog()
         self._listener = listener
         self._metrics: Metrics | None = None
@@ -49,17 +50,18 @@ class Telemetry:
 
     @property
     def observer(self) -> GatewayObserver:
-        """Receiver of the gateway's reports."""
+        """Observer to which the parts of the gateway report: the metrics, or without them the watchdog."""
         return self._watchdog if self._metrics is None else self._metrics
 
     def close(self) -> None:
-        """Send the last spans, after the hub has stopped."""
+        """Send the last spans. Called after the hub has stopped."""
         if self._exporter is not None:
             self._exporter.stop()
 
     @asynccontextmanager
     async def running(self, hub: GatewayHub, connections: ConnectionTable) -> AsyncGenerator[None]:
-        """Run the parts while a started hub serves."""
+        """Return a context manager that runs the watchdog, the sampler and the metrics server while the started hub
+        serves."""
         self._watchdog.start(partial(_find_run, hub), lambda: bool(hub.engine.active))
         tasks, server = Tasks(), None
         try:
@@ -98,7 +100,9 @@ def _make_exporter(settings: Settings) -> "TraceExporter | None":
 
 
 def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:
-    """Return the run that a task executes, or None if there is no run or its agent is not in this process."""
+    """Return the run whose agent executes in an asyncio task.
+
+    Return None if the task belongs to no run, or the run's agent is on another server."""
     run = hub.engine.find_run(task)
     if run is None:  # a task that the agent has started, such as that of a node of a graph
         context = _context_of(task)
@@ -110,7 +114,7 @@ def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:
 
 
 def _context_of(task: "asyncio.Task[Any]") -> Context | None:
-    """Return the context of a task, or None if it cannot be found."""
+    """Return the contextvars context of an asyncio task, or None if it cannot be found."""
     get_context: Callable[[], Context] | None = getattr(task, "get_context", None)
     if get_context is not None:
         return get_context()

@@ -16,31 +16,31 @@ from babelgate.gateway.storage.spend import read_ratios
 from babelgate.gateway.telemetry.metrics import Metrics
 
 _TICK: Final = 0.25
-"""Seconds between measurements of the event loop's lag."""
+"""Seconds between two measurements of the event loop's lag. Chosen."""
 _TICKS: Final = 4
-"""Ticks between samples of the gauges. Other workers show them this late."""
+"""Number of ticks between two samples of the gauges. In another worker's scrape, the gauges may be this old. Chosen."""
 _SLOW_TICKS: Final = 60
-"""Ticks between samples that read the database or a disk."""
+"""Number of ticks between two samples of gauges that need a query of the database or a check of a disk. Chosen."""
 _FRESH: Final = 0.5
-"""Seconds that a scrape waits for current gauges. Chosen: a blocked event loop must not block the scrape."""
+"""Maximum seconds that a scrape waits for a new sample. Chosen: a blocked event loop must not block the scrape."""
 _BREAKERS: Final = {"ok": 0, "failing": 0, "probing": 1, "open": 2}
 
 
 class Sampler:
-    """Sampler of one gateway."""
+    """Sampler of the gauges of one gateway process."""
 
     def __init__(self, metrics: Metrics, hub: GatewayHub, connections: ConnectionTable) -> None:
         self._metrics = metrics
         self._hub = hub
         self._connections = connections
         self._races = 0
-        """Number of races that were reported."""
+        """Number of repeated transactions that were already added to the counter."""
         self._can_read = True
         """True if the last read of the database succeeded."""
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Sample until cancelled."""
+        """Sample the gauges and measure the lag of the event loop until cancelled."""
         failures, tick = Failures("the sampler of metrics"), 0
         while True:
             try:
@@ -56,7 +56,8 @@ class Sampler:
             self._metrics.note_lag(max(0.0, self._loop.time() - due))
 
     def render(self) -> bytes:
-        """Return the metrics with current gauges. Called on another thread than the event loop's."""
+        """Sample the gauges on the event loop, and return all metrics as text. Called on a thread of the metrics
+        server."""
         done = threading.Event()
 
         def sample() -> None:
@@ -123,7 +124,8 @@ class Sampler:
         metrics.budgets.set_all(used)
 
     async def _read_budgets(self) -> dict[str, float]:
-        """Return the used part of each budget, by its label. Raises unavailable, shutting_down."""
+        """Return the used part of each budget, by its label. Raises unavailable if the database cannot be read, and
+        shutting_down."""
         limits, used = self._hub.budgets.list_ratio_limits(), dict[str, float]()
         ratios = await self._hub.journal.query(read_ratios, limits.values()) if limits else []
         for name, ratio in zip(limits, ratios, strict=True):

@@ -1,4 +1,4 @@
-"""Stacks of the threads and tasks of this process, without values: file, line and function only."""
+"""Text page with the stacks of all threads and tasks of this process: file, line and function, without any values."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from typing import Any, Final
 _MAX_TASKS: Final = 1000
 """Maximum number of tasks that are listed. Chosen: each has about ten lines."""
 _TRIES: Final = 5
-"""Attempts to list the tasks, which the event loop changes meanwhile."""
+"""Number of attempts to list the tasks. Chosen: an attempt fails if the event loop adds or removes one meanwhile."""
 
 try:
     import resource
@@ -21,10 +21,9 @@ except ImportError:  # Windows
 
 
 def render_stacks(loop: asyncio.AbstractEventLoop) -> bytes:
-    """Return the process's limits, and the stacks of its threads and of an event loop's tasks, as text.
+    """Return a text with the limits of the process, the stacks of its threads, and the stacks of the tasks of `loop`.
 
-    Any thread may call this, also while the loop is blocked.
-    """
+    Any thread may call this, also while the loop is blocked."""
     tasks = _tasks_of(loop)
     lines = [f"process {os.getpid()}", "", "Limits", *(f"{name}: {text}" for name, text in read_limits().items())]
     names = {each.ident: each.name for each in threading.enumerate()}
@@ -39,7 +38,8 @@ def render_stacks(loop: asyncio.AbstractEventLoop) -> bytes:
 
 
 def read_limits() -> dict[str, str]:
-    """Return the resource limits of this process (`ulimit`), as soft and hard limit."""
+    """Return the resource limits of this process (`ulimit`) by name, such as `nofile`. Each value is the soft and the
+    hard limit."""
     if resource is None:
         return {}
     names = sorted(name for name in vars(resource) if name.startswith("RLIMIT_"))
@@ -61,7 +61,9 @@ def _tasks_of(loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[Any]]:
 
 
 def _describe(frames: Iterable[tuple[FrameType, int]], *, is_reversed: bool = False) -> Iterator[str]:
-    """Yield a line for each frame, the innermost last; `is_reversed` means that the frames begin with the innermost.
-    The lines of the source are omitted: they may contain secrets."""
+    """Yield a line for each frame of a stack, the innermost last. The source code is omitted, because it may contain
+    secrets.
+
+    `is_reversed` means that `frames` begin with the innermost one."""
     lines = [f"  {frame.f_code.co_filename}:{number} {frame.f_code.co_name}" for frame, number in frames]
     yield from reversed(lines) if is_reversed else lines

@@ -1,8 +1,8 @@
-"""Traces by the API of OpenTelemetry: one span for each request, operation, attempt, tool and call.
+"""Traces through the API of OpenTelemetry: a span for each request, operation, attempt of a run, tool call and upstream
+call.
 
-The names are those of OpenTelemetry's semantic conventions for HTTP, generative AI, A2A and MCP. Baggage is passed on
-and never recorded.
-"""
+The names follow OpenTelemetry's semantic conventions for HTTP, generative AI, A2A and MCP. Baggage is propagated and
+never recorded."""
 
 import json
 from collections.abc import Mapping
@@ -30,27 +30,31 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from babelgate.adapters.kit.tracing import CALL_TRACER, TracedOperation
 
 CONTENT_LIMIT: Final = 8 * 1024
-"""Maximum characters of a message, or of a tool's data, in a span. Chosen: exporters and backends cut or refuse
-larger attributes."""
+"""Maximum length of a message, or of a tool's arguments or result, in a span, in characters. Chosen: exporters and
+backends shorten or refuse larger attributes."""
 _HEADERS: Final = ("traceparent", "tracestate", "baggage")
 _PROPAGATOR: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
 _MAX_STATE: Final = 512
-"""Maximum length of `tracestate`, in characters: what W3C Trace Context, section 3.3.1.5, asks to pass on at least."""
+"""Maximum length of an accepted `tracestate` header, in characters: the length that W3C Trace Context, section 3.3.1.5,
+requires to propagate at least."""
 
 
 class Traces:
-    """Traces of one gateway (`babelgate.gateway.observe.GatewayTraces`)."""
+    """Source of spans for one gateway process. Implements `babelgate.gateway.observe.GatewayTraces`."""
 
     def __init__(self, tracer: Tracer, *, has_content: bool = False) -> None:
-        """Create the traces. With `has_content`, spans have messages and the data of tools."""
+        """Create the source. With `has_content`, spans contain the text of messages and the arguments and results of
+        tools."""
         self._tracer = tracer
         self._has_content = has_content
 
     def start_request(
         self, method: str, headers: Mapping[bytes, bytes], start_time: int, *, is_trusted: bool
     ) -> "OtelRequestSpan":
-        """Start the span of a request. The span of a caller that is not trusted is linked: it must not decide what is
-        sampled."""
+        """Start the server span of an HTTP request, and make it the current span of the task.
+
+        The span of a trusted caller is its parent. That of any other caller is only linked, because such a caller must
+        not decide what is sampled. `start_time` is in nanoseconds since 1970, UTC."""
         sent = {name: headers[name.encode()].decode("latin-1") for name in _HEADERS if name.encode() in headers}
         parent, links = _read_parent(sent, is_trusted=is_trusted)
         span = self._tracer.start_span(
@@ -60,17 +64,21 @@ class Traces:
         return OtelRequestSpan(self._tracer, span, parent, is_trusted=is_trusted)
 
     def read_context(self) -> Mapping[str, str]:
-        """Return the headers that describe the current span. Empty if there is none."""
+        """Return the W3C headers (`traceparent` and others) that describe the current span. Empty if there is no
+        span."""
         return _inject(otel.get_current())
 
     def leave(self) -> None:
-        """Leave the current trace."""
+        """Remove the current span from the task, so that later spans of the task begin new traces."""
         otel.attach(Context())
 
     def start_attempt(
         self, context: Mapping[str, str], agent: str, version: str, attributes: Mapping[str, Any], question: str
     ) -> "OtelAttemptSpan":
-        """Start the span of an attempt, as a child of the span in which its run was created."""
+        """Start the span of one attempt of a run, and make it the current span of the task.
+
+        `context` has the W3C headers of the span in which the run was created, which becomes the parent. `question` is
+        the text of the run's input."""
         parent = _PROPAGATOR.extract(dict(context), Context())
         span = self._tracer.start_span(
             f"invoke_agent {agent}",
@@ -90,7 +98,7 @@ class Traces:
         return OtelAttemptSpan(self._tracer, span, within, has_content=self._has_content)
 
     def start_call(self, agent: str, protocol: str, url: str) -> "OtelCallSpan":
-        """Start the span of an agent on a server, and trace the requests of the current task as its children."""
+        """Start the span of an agent's call to a server at `url`. Requests of the current task become its children."""
         attributes = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.provider.name": protocol,
@@ -105,7 +113,10 @@ class Traces:
         return OtelCallSpan((span,), within, outer)
 
     def start_http(self, method: str, url: str, operation: TracedOperation | None) -> "OtelCallSpan":
-        """Start the span of a request to an agent's server, below that of its operation, if it has one."""
+        """Start the span of an HTTP request to an agent's server.
+
+        If the request is part of a protocol operation, such as an MCP call, start a span for this first as its
+        parent."""
         within, spans = otel.get_current(), list[Span]()
         if operation is not None:
             attributes = {**operation.attributes, **_describe_server(url)}
@@ -115,14 +126,14 @@ class Traces:
         return OtelCallSpan(spans, set_span_in_context(spans[-1], within))
 
     def start_post(self, context: Mapping[str, str], url: str) -> "OtelCallSpan":
-        """Start the span of a request to a webhook, in the trace of its run."""
+        """Start the span of an HTTP request to a webhook. `context` has the W3C headers of the run's trace."""
         parent = _PROPAGATOR.extract(dict(context), Context())
         span = self._tracer.start_span("POST", parent, SpanKind.CLIENT, _describe_request("POST", url))
         return OtelCallSpan((span,), set_span_in_context(span, parent))
 
 
 class OtelRequestSpan:
-    """Span of a request, and of the operation that it calls."""
+    """Span of an HTTP request, and the span of the protocol operation that the request calls, if there is one."""
 
     def __init__(self, tracer: Tracer, span: Span, parent: Context, *, is_trusted: bool) -> None:
         self._tracer = tracer
@@ -134,12 +145,14 @@ class OtelRequestSpan:
 
     @property
     def ids(self) -> tuple[str, str]:
-        """Ids of the trace and of the span."""
+        """Trace id and span id of the request, in hex."""
         return _ids(self._span.get_span_context())
 
     def start_operation(self, operation: TracedOperation, context: Mapping[str, object]) -> None:
-        """Start the span of an operation. A trusted caller's context in the body is its parent, with a link to the
-        request's span; that of an unknown caller is linked."""
+        """Start the span of the protocol operation that the request calls, and make it the current span of the task.
+
+        `context` has trace headers from the body. For a trusted caller, they name the parent, and the request's span is
+        linked. For any other caller, the request's span is the parent, and the span that they name is linked."""
         parent, links = set_span_in_context(self._span, self._parent), list[Link]()
         sent = {name: value for name in _HEADERS if isinstance(value := context.get(name), str)}
         if sent:
@@ -151,11 +164,12 @@ class OtelRequestSpan:
         otel.attach(set_span_in_context(span, parent))
 
     def note_failure(self, code: str) -> None:
-        """Store the code of the operation's error."""
+        """Store the error code with which the operation ends."""
         self._error = code
 
     def end(self, route: str, status: int, attributes: Mapping[str, str]) -> None:
-        """End both spans."""
+        """End the spans of the request and of its operation, with the route, the HTTP status (0: no response) and
+        attributes."""
         span, operation = self._span, self._operation
         if span.is_recording():
             if route:
@@ -177,14 +191,17 @@ class OtelRequestSpan:
 
 
 _OPERATION: Final = ("gen_ai.conversation.id", "a2a.task.id", "babelgate.run.id")
-"""Attributes of a request that its operation has, too."""
+"""Names of the attributes of a request's span that the span of its operation gets, too."""
 
 
 class OtelCallSpan:
-    """Spans of a call to another server: of a request, and of the operation above it."""
+    """Spans of one call to another server: the span of the HTTP request is last, after that of its operation, if
+    any."""
 
     def __init__(self, spans: "tuple[Span, ...] | list[Span]", within: Context, outer: Context | None = None) -> None:
-        """Create the call. `outer` becomes the current context again when it ends; None leaves the current one."""
+        """Create the call from started spans. `within` is the context of the last one.
+
+        `outer` is the context to restore when the call ends; None restores nothing."""
         self._spans = spans
         self._outer = outer
         self._within = within
@@ -192,11 +209,11 @@ class OtelCallSpan:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers that pass the trace on."""
+        """W3C headers to send with the request, so that the server continues the trace."""
         return _inject(self._within)
 
     def end(self, status: int | None = None, error: str | None = None) -> None:
-        """End the spans once, with the status and the error of `CallSpan.end`."""
+        """End all spans, with the HTTP status and the fault code as in `CallSpan.end`. A second call has no effect."""
         if self._has_ended:
             return
         self._has_ended = True
@@ -212,22 +229,22 @@ class OtelCallSpan:
 
 
 class OtelAttemptSpan:
-    """Span of one attempt of a run, and the spans of its tools."""
+    """Span of one attempt of a run, and the spans of the tool calls during it."""
 
     def __init__(self, tracer: Tracer, span: Span, within: Context, *, has_content: bool) -> None:
         self._tracer = tracer
         self._span = span
         self._within = within
         self.is_recording = span.is_recording()
-        """True if the span is sampled."""
+        """True if the span is sampled. Otherwise callers need not report details."""
         self.has_content = has_content and self.is_recording
-        """True if the span takes messages and the data of tools."""
+        """True if the span records messages and the arguments and results of tools."""
         self._tools: dict[str, Span] = {}
         self._output: list[str] = []
         self._room = CONTENT_LIMIT
 
     def note_tool_started(self, call_id: str, name: str, arguments: object) -> None:
-        """Begin the span of a tool."""
+        """Start the span of a tool call."""
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
@@ -240,7 +257,7 @@ class OtelAttemptSpan:
         )
 
     def note_tool_ended(self, call_id: str, result: object, error: str | None) -> None:
-        """End the span of a tool, with its result, or with an error unless that is None."""
+        """End the span of a tool call with its result, and with its error unless that is None."""
         span = self._tools.pop(call_id, None)
         if span is None:
             return
@@ -251,14 +268,16 @@ class OtelAttemptSpan:
         span.end()
 
     def add_output(self, text: str) -> None:
-        """Add text of the answer, up to the limit."""
+        """Add text of the agent's answer, which the span records up to `CONTENT_LIMIT` characters."""
         if self._room > 0:
             self._output.append(text[: self._room])
             self._room -= len(text)
 
     def end(self, error: str | None, tokens: Mapping[str, float]) -> None:
-        """End the span with its error (None: a success) and its numbers of tokens, and end those of its tools that are
-        open."""
+        """End the span and the open spans of its tool calls.
+
+        `error` is the code of a fault, or None for a success. `tokens` has the numbers of tokens by kind, such as
+        `input`."""
         for span in self._tools.values():
             span.end()
         span = self._span
@@ -273,8 +292,10 @@ class OtelAttemptSpan:
 
 
 def _read_parent(sent: Mapping[str, str], *, is_trusted: bool) -> tuple[Context, list[Link]]:
-    """Return the parent of a request's span, and the spans that it links. A trusted caller's context is the parent. For
-    other callers, the parent is empty, and the caller's span is linked."""
+    """Return the parent context of a request's span, and the spans to link, from the trace headers of the caller.
+
+    For a trusted caller, its span is the parent. For any other caller, the parent is empty, and the caller's span is
+    linked."""
     if "traceparent" not in sent and not (is_trusted and "baggage" in sent):
         return Context(), []
     if len(sent.get("tracestate", "")) > _MAX_STATE:
@@ -306,8 +327,8 @@ def _describe_server(url: str) -> dict[str, str | int]:
 
 
 def _describe_request(method: str, url: str) -> dict[str, str | int]:
-    """Return the attributes of a request. The URL is without its credentials, query and fragment, which may be
-    secrets."""
+    """Return the span attributes of an HTTP request. The URL is recorded without credentials, query and fragment, which
+    may be secrets."""
     parsed = urlsplit(url)
     plain = parsed._replace(netloc=parsed.netloc.rpartition("@")[2], query="", fragment="").geturl()
     return {"http.request.method": method, "url.full": plain, **_describe_server(url)}
@@ -319,8 +340,8 @@ def _fail(span: Span, error: str) -> None:
 
 
 def _text_message(role: str, text: str) -> str:
-    """Return a message as JSON, in the form of the semantic conventions. A long text is cut, and not the JSON, which
-    stays valid."""
+    """Return a message as JSON in the form of the semantic conventions. Its text is cut to `CONTENT_LIMIT` characters
+    first."""
     part = {"type": "text", "content": text[:CONTENT_LIMIT]}
     return json.dumps([{"role": role, "parts": [part]}], ensure_ascii=False)
 

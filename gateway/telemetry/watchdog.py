@@ -1,7 +1,8 @@
-"""Watchdog of the event loop: it logs agents in Python that block all other callers, with the line of their code.
+"""Watchdog of the event loop: it logs when an agent in Python blocks all other callers, and which line of its code
+does.
 
-The thread sleeps while no run is active. Otherwise it schedules a heartbeat on the event loop and waits for it.
-"""
+Its thread sleeps while no run is active. Otherwise it schedules a callback on the event loop, the heartbeat, and waits
+until that was called."""
 
 import asyncio
 import logging
@@ -18,23 +19,23 @@ from babelgate.gateway.observe import RUN, GatewayObserver, RunContext
 log = logging.getLogger("babelgate.agent")
 
 BLOCKED: Final = 0.5
-"""Seconds without a heartbeat after which the event loop counts as blocked."""
+"""Seconds without a heartbeat after which the event loop counts as blocked. Chosen."""
 _PAUSE: Final = 0.1
-"""Seconds between heartbeats. Chosen: a block is found at most this late."""
+"""Seconds between two heartbeats. Chosen: a block is found at most this much later."""
 _LOG_EVERY: Final = 60.0
 """Minimum seconds between two log lines about the same line of code. Chosen."""
 _FRAMES: Final = 30
-"""Maximum number of frames in a log line: the innermost ones."""
+"""Maximum number of stack frames in a log line, the innermost ones. Chosen."""
 
 _RUNNERS: Final = ("asyncio/runners.py", "asyncio/base_events.py", "asyncio/events.py")
-"""Files whose frames run the event loop."""
+"""Endings of the paths of the asyncio files that run the event loop. Frames outside of them are not logged."""
 
 FindRun = Callable[["asyncio.Task[Any]"], RunContext | None]
-"""Function that returns the run of an agent in this process that a task executes. Called on the watchdog's thread."""
+"""Function that returns the run whose agent executes in an asyncio task, or None. Called on the watchdog's thread."""
 
 
 class Watchdog(GatewayObserver):
-    """Watchdog of one event loop. It is armed when a run starts, and sleeps again when no run is active."""
+    """Watchdog of one event loop. It watches while runs are active, and otherwise sleeps."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -46,10 +47,13 @@ class Watchdog(GatewayObserver):
         self._stopped = False
         self._has_runs = False
         self._logged: dict[tuple[str, str, int], float] = {}
-        """Time of the last log line, by agent, file and line."""
+        """Time of the last log line for each agent, file and line, in seconds of the monotonic clock."""
 
     def start(self, find_run: FindRun, is_busy: Callable[[], bool]) -> None:
-        """Watch the running event loop. `is_busy` returns True while runs are active; the loop calls it."""
+        """Start the thread that watches the running event loop.
+
+        `find_run` maps a task to its run. `is_busy` returns True while runs are active, and is called on the event
+        loop."""
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._find_run, self._is_busy = find_run, is_busy
@@ -60,7 +64,7 @@ class Watchdog(GatewayObserver):
         self._armed.set()
 
     def arm(self) -> None:
-        """Watch until no run is active."""
+        """Wake the thread, because a run starts. It watches until no run is active."""
         if not self._armed.is_set():
             self._armed.set()
 
@@ -114,14 +118,15 @@ class Watchdog(GatewayObserver):
         log.handle(record)
 
     def _running(self) -> tuple[RunContext | None, FrameType | None]:
-        """Return the run whose agent occupies the event loop, and its innermost frame."""
+        """Return the run whose agent occupies the event loop now, or None, and the innermost frame of the loop's
+        thread."""
         task = asyncio.current_task(self._loop)
         run = None if task is None else self._find_run(task)
         return run, sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]
 
 
 def _frames_of_task(frame: FrameType) -> list[traceback.FrameSummary]:
-    """Return the frames below those of asyncio, which runs the event loop."""
+    """Return up to `_FRAMES` of the innermost frames of a stack, without those of asyncio and its callers."""
     frames = traceback.extract_stack(frame)
     outer = [number for number, each in enumerate(frames) if each.filename.endswith(_RUNNERS)]
     return frames[outer[-1] + 1 if outer else 0 :][-_FRAMES:]

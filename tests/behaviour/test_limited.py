@@ -21,6 +21,7 @@ from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+AG_UI: Final = {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "hi"}]}
 REFUSAL: Final = "The agent echo may start 1 run a day; the next in"
 CASES: Final[list[Any]] = [
     # Protocol, path, headers, body, status.
@@ -36,6 +37,8 @@ CASES: Final[list[Any]] = [
     ("openai", "/v1/chat/completions", {}, {"model": "echo", "messages": INPUT["messages"]}, 429),
     ("openai", "/v1/responses", {}, {"model": "echo", "input": "hi", "stream": True}, 429),
     ("runtime", "/v1/runs", {}, {"assistant_id": "echo", "input": {"message": "hi"}}, 429),
+    ("vercel-ui", "/vercel-ui/echo", {}, {"prompt": "hi"}, 429),
+    ("ag-ui", "/ag-ui/echo", {}, AG_UI, 429),
     ("mcp", "/mcp", MCP, tool("echo", message="hi"), 200),
 ]
 

@@ -19,6 +19,7 @@ from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client import Client as A2a
 from babelgate.adapters.acp.carries import EXTENDED as ACP
 from babelgate.adapters.acp.client import Client as Acp
+from babelgate.adapters.ag_ui.client import Client as AgUi
 from babelgate.adapters.aief.carries import EXTENDED as AIEF
 from babelgate.adapters.aief.client import Client as Aief
 from babelgate.adapters.kit.upstream import Client
@@ -44,6 +45,7 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from docs.pairing import AGENTS, EXTENDED_SERVERS, SERVERS, Side
 from tests.fidelity.probe import PROBES, TRACES, AgentInput, Probe
 from tests.fidelity.unserved import McpReader, RuntimeReader
+from tests.fidelity.vercel_ui import VercelReader
 from tests.running import Running, running
 
 BOUND: Final = 60.0
@@ -107,6 +109,8 @@ WAYS: Final[Mapping[str, Way]] = {
     "openai-responses": Way(partial(_openai, "responses", "off"), SERVERS["openai-responses"], _SENT),
     "runtime": Way(RuntimeReader, SERVERS["runtime"]),
     "mcp": Way(McpReader, SERVERS["mcp"]),
+    "vercel-ui": Way(VercelReader, SERVERS["vercel-ui"]),
+    "ag-ui": Way(lambda url, agent: AgUi(f"{url}/ag-ui/{agent}"), SERVERS["ag-ui"]),
 }
 """Ways by the name in `docs.pairing.SERVERS`."""
 

@@ -15,6 +15,7 @@ import pytest
 from babelgate.canonical import Feature, TaskState
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
+from tests.pairs.ag_ui import AgUi
 from tests.pairs.aief import Aief
 from tests.pairs.caller import Caller, Content, Data, Feed, Frame, Question, TaskView
 from tests.pairs.cast import APPROVAL
@@ -23,6 +24,7 @@ from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.mcp import Mcp
 from tests.pairs.openai import Chat, Responses
 from tests.pairs.runtime import Runtime
+from tests.pairs.vercel_ui import VercelUi
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -37,6 +39,8 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "runtime": (Runtime,),
     "openai": (Chat, Responses),
     "mcp": (Mcp,),
+    "vercel-ui": (VercelUi,),
+    "ag-ui": (AgUi,),
 }
 """Dialects of each protocol, which take turns."""
 

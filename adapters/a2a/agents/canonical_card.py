@@ -1,7 +1,7 @@
 """Canonical form of agent cards (specification 1.0, 8.4.1): the bytes that a signature of a card covers.
 
-The card is reduced to the members of the protocol, and written by RFC 8785. Implementations differ in what they leave
-out, so a verifier has several candidates.
+The card is reduced to the members of the protocol, and written as canonical JSON (RFC 8785). Implementations differ in
+which members they omit, so a verifier tries several candidates.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,12 +13,17 @@ import rfc8785
 from babelgate.canonical.value import Json, JsonObject
 
 MAX_DEPTH: Final = 64
-"""Maximum depth of a card that is signed or verified. a2a-sdk 1.3.0 has the same limit; rfc8785 ends in RecursionError
-at about 300."""
+"""Maximum nesting of a card that is signed or verified, in levels. Chosen: the limit of a2a-sdk 1.3.0. The library
+rfc8785 fails with RecursionError at about 300."""
 
 _Kind = Literal["text", "flag", "optional", "struct"]
-"""Type of a member: a text or a flag that is left out if it has its default value, an optional value, which is kept, or
-an object of any content."""
+"""Type of a member of a card:
+
+- `text`: a string; omitted if it is empty, the default.
+- `flag`: a boolean; omitted if it is False, the default.
+- `optional`: a boolean that is kept also if it is False.
+- `struct`: an object with any content.
+"""
 
 
 class NotCanonical(ValueError):
@@ -29,7 +34,7 @@ class NotCanonical(ValueError):
 class _ListOf:
     items: "_Kind | _Message"
     is_kept: bool = False
-    """True if the list is kept although it is empty. Only the payload leaves it out."""
+    """True if an empty list stays in the signed form of the card. The payload of the signature omits it in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class _MapOf:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """Message of the protocol, by its members."""
+    """Type of an object in a card (a message of the protocol buffer): the types of its members, by name."""
 
     members: "Mapping[str, _Kind | _Message | _ListOf | _MapOf]"
 
@@ -109,11 +114,12 @@ _CARD: Final = _Message(
         "iconUrl": "text",
     }
 )
-"""AgentCard of specification 1.0 without its signatures."""
+"""Type of an AgentCard of specification 1.0, without the member `signatures`."""
 
 
 def canonicalize(value: Json) -> bytes:
-    """Return a value in the form of RFC 8785. Raises NotCanonical."""
+    """Return a value as canonical JSON (RFC 8785). Raises NotCanonical if it is nested too deeply, or has a number or a
+    text that RFC 8785 does not allow."""
     _check_depth(value)
     try:
         return rfc8785.dumps(cast("Any", value))
@@ -138,7 +144,8 @@ def _children(value: Json) -> list[Json]:
 
 
 def signed_form(card: JsonObject) -> JsonObject:
-    """Return a card of 1.0 as it is served with a signature: only members of the protocol, and no default values.
+    """Return the form of a 1.0 card that is served together with a signature: only members of the protocol, and no
+    default values.
 
     Other members, and those with a value of another type, are left out, because verifiers do not see them. An extension
     whose parameters have no canonical form is left out, too.
@@ -154,18 +161,21 @@ def signed_form(card: JsonObject) -> JsonObject:
 
 
 def payload_of(form: JsonObject) -> bytes:
-    """Return the payload of the signatures of a card in its signed form. Raises NotCanonical.
+    """Return the bytes that the signatures of a card cover. `form` is the result of `signed_form`. Raises NotCanonical
+    for a value that has no canonical JSON (RFC 8785).
 
-    a2a-sdk 1.3.0 and @a2a-js/sdk 1.3.0 leave out everything empty, also lists of scopes and values in parameters.
+    Empty values are left out, because a2a-sdk 1.3.0 and @a2a-js/sdk 1.3.0 do so, even for lists of scopes and for
+    values in parameters.
     """
     return canonicalize(_without_empties(form))
 
 
 def candidate_forms(card: JsonObject) -> Iterator[tuple[JsonObject, bytes]]:
-    """Yield what a signature on a card of another server may cover: a form of the card, and its payload.
+    """Yield the forms of another server's card that its signature may cover, each with the payload of the signature.
+    Servers differ in whether they sign empty values, default values, and unknown members.
 
-    A form with only the members of 1.0 is for servers that add the members of 0.3 after they have signed. Raises
-    NotCanonical.
+    Some forms have only the members of 1.0, because servers may add the members of 0.3 after they have signed. Raises
+    NotCanonical if no form can be encoded.
     """
     _check_depth(card)
     sent = {name: value for name, value in card.items() if name != "signatures"}
@@ -202,7 +212,8 @@ def _is_canonical(value: Json) -> bool:
 
 
 def _without_empties(value: Json) -> Json:
-    """Return a value without empty texts, lists and objects, and without null. An empty value becomes None."""
+    """Return a value without the empty texts, lists and objects in it, and without null. Return None if nothing
+    remains."""
     if isinstance(value, dict):
         members = ((name, _without_empties(each)) for name, each in cast("JsonObject", value).items())
         return {name: each for name, each in members if each is not None} or None
@@ -213,12 +224,13 @@ def _without_empties(value: Json) -> Json:
 
 
 _ABSENT: Final = object()
-"""Result of `_reduce` for a value that is left out."""
+"""Result of `_reduce` for a value that must be omitted."""
 
 
 def _reduce(value: Any, kind: _Type, *, is_closed: bool) -> Any:
-    """Return a value without default values (ProtoJSON). With `is_closed`, also without members that the protocol does
-    not have."""
+    """Return a value of the type `kind` without default values, as ProtoJSON omits them. With `is_closed`, members that
+    the protocol does not define are left out, too. Return `_ABSENT` for a default value, and for a value of another
+    type."""
     match kind:
         case "text":
             return value if isinstance(value, str) and value else _ABSENT

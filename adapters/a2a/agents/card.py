@@ -1,7 +1,7 @@
-"""AgentInfo → agent cards: pure 1.0, pure 0.3, and both in one document.
+"""Agent cards of the gateway, created from `AgentInfo`: in the form of 1.0, of 0.3, or of both in one document.
 
 A request without a version gets the merged card: clients of either version find their fields in it, and ignore the
-rest. Every URL in a card starts with the gateway's own base URL.
+others. Every URL in a card begins with the gateway's own base URL.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ CardForm = Literal["merged", "1.0", "0.3"]
 JSON_RPC, REST = "JSONRPC", "HTTP+JSON"
 V1, V0_3 = "1.0", "0.3.0"
 MINOR_0_3 = "0.3"
-"""Version 0.3 in a card of 1.0, which has no patch numbers (3.6.1)."""
+"""Version number of 0.3 in a card of 1.0, where version numbers have no patch number (3.6.1)."""
 
 _BEARER, _API_KEY, _ISSUER = "bearer", "apiKey", "openIdConnect"
-"""Names of the security schemes. Clients find their credentials by these names. The name of an issuer follows the last
-one."""
+"""Names of the security schemes in a card. Clients find their credentials by these names. The scheme of an issuer of
+tokens has the issuer's name, too: `openIdConnect-<name>`."""
 
 _EXTENSION: JsonObject = {
     "uri": URI,
@@ -45,7 +45,8 @@ def card(form: CardForm, agent: AgentInfo, base_url: str, access: Authentication
 
 
 def versions_of(version: str) -> CardForm:
-    """Return the form of the card for a caller's version, which may be empty."""
+    """Return the form of the card for the version that the caller requests. An empty `version` selects the merged
+    card."""
     # By specification 1.0, 3.6.2, no version means 0.3. But a client gets the card before it knows any version.
     return "merged" if not version else "0.3" if version.startswith("0.") else "1.0"
 
@@ -77,12 +78,13 @@ def _card_fields(agent: AgentInfo) -> JsonObject:
 
 
 def _upstream_card(agent: AgentInfo) -> JsonObject:
-    """Return the members of the upstream A2A server's card that have no canonical field (`interface.describe`)."""
+    """Return the members of the upstream A2A server's card that no field of `AgentInfo` holds
+    (`interface.describe`)."""
     return agent.metadata.get("a2a") or {}
 
 
 def _skills(agent: AgentInfo) -> list[JsonObject]:
-    """Return the skills; for an agent without any, one with its description.
+    """Return the skills of an agent as JSON. An agent without skills gets one, with the agent's name and description.
 
     Both versions require the list, and the tags of each skill.
     """
@@ -110,7 +112,8 @@ def _url(agent: AgentInfo, base_url: str) -> str:
 
 
 def _capabilities(agent: AgentInfo, more: JsonObject) -> JsonObject:
-    """Return the gateway's capabilities and the relayed ones of the upstream server (`interface.describe`)."""
+    """Return the capabilities in a card: those of the gateway, and those of the upstream server that the gateway relays
+    (`interface.describe`). `more` are capabilities that only one version has."""
     relayed: JsonObject = _upstream_card(agent).get("capabilities") or {}
     extensions = [_EXTENSION, *(relayed.get("extensions") or ())]
     return {**relayed, "streaming": True, "pushNotifications": True, **more, "extensions": extensions}
@@ -123,7 +126,7 @@ def relayed_extensions(agent: AgentInfo) -> Set[str]:
 
 
 def _schemes_1_0(access: Authentication) -> JsonObject:
-    """Return the security schemes (specification 1.0, 4.5.1): any of them is enough."""
+    """Return the security schemes of a 1.0 card by name (specification 1.0, 4.5.1). A client needs only one of them."""
     schemes: JsonObject = {}
     if access.is_required:
         schemes[_BEARER] = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
@@ -136,7 +139,7 @@ def _schemes_1_0(access: Authentication) -> JsonObject:
 
 
 def _schemes_0_3(access: Authentication) -> JsonObject:
-    """Return the security schemes (specification 0.3, 5.5.3): any of them is enough."""
+    """Return the security schemes of a 0.3 card by name (specification 0.3, 5.5.3). A client needs only one of them."""
     schemes: JsonObject = {}
     if access.is_required:
         schemes[_BEARER] = {"type": "http", "scheme": "bearer"}
@@ -149,7 +152,8 @@ def _schemes_0_3(access: Authentication) -> JsonObject:
 
 
 def _scopes_of(scheme: str, access: Authentication) -> list[str]:
-    """Return the scopes that a client requests by a scheme. Only issuers give scopes to their tokens on request."""
+    """Return the scopes that a client must request if it uses a security scheme. Only the schemes of issuers have
+    scopes: the scopes of an API key are in the gateway's settings."""
     return list(access.scopes) if scheme.startswith(f"{_ISSUER}-") else []
 
 
@@ -202,7 +206,8 @@ def card_0_3(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObj
 def merged_card(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
     """Return a card with the fields of both versions.
 
-    Fields with the same name (`capabilities`, `securitySchemes`) are merged: their members have different names.
+    The objects that both versions have (`capabilities`, `securitySchemes`) are merged: their members have different
+    names.
     """
     old = _connection_0_3(agent, base_url, access)
     new = _connection_1_0(agent, base_url, access)

@@ -1,4 +1,5 @@
-"""Agent cards of other servers → the description of the agent, and the interface by which it is called."""
+"""Reading of other servers' agent cards: the description of the agent, and the interface by which the agent is
+called."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -22,7 +23,8 @@ _WELL_KNOWN: Final = "/.well-known/"
 _CARDS: Final = (f"{_WELL_KNOWN}agent-card.json", f"{_WELL_KNOWN}agent.json")
 _PORTS: Final = {"http": 80, "https": 443}
 _PRIVATE: Final = frozenset({URI}.union(*(framework.private_extensions for framework in FRAMEWORKS)))
-"""Extensions that are not relayed. The gateway's card has its own entry for the Babelgate extension."""
+"""URIs of extensions on an upstream card that the gateway's card omits. For the Babelgate extension it has its own
+entry."""
 _CARD_FIELDS: Final = frozenset(
     {
         "name",
@@ -46,27 +48,30 @@ _CARD_FIELDS: Final = frozenset(
         "signatures",
     }
 )
-"""Members of a card that are read, or that only apply to a call of the server itself. All others are relayed to callers
-of A2A (`agents.card`)."""
+"""Members of an upstream card that are read, or that only apply to a direct call of the server. All others appear
+unchanged in the gateway's card (`agents.card`)."""
 _CAPABILITY_FIELDS: Final = frozenset(
     {"streaming", "pushNotifications", "stateTransitionHistory", "extendedAgentCard", "extensions"}
 )
 _CREDENTIALS: Final = ("/auth/", "/services/", "secure-passport")
-"""Parts of extension URIs that ask callers for keys: agentstack-sdk 0.7.1 and its relatives, A2A's samples."""
+"""Substrings of the URIs of extensions that ask callers for keys. They occur in agentstack-sdk 0.7.1 and its relatives,
+and in A2A's samples."""
 _HEADER_SAFE: Final = re.compile(r"[!-+\--~]{1,500}")
 """Pattern of a URI that fits into a comma-separated list in a header."""
 MOST_EXTENSIONS: Final = 32
-"""Maximum number of extensions per card, and per request. Chosen: one header contains them all."""
+"""Maximum number of extensions per card, and per request. Chosen, because one request header lists all of them."""
 _SKILL_FIELDS: Final = frozenset({"id", "name", "description", "tags", "examples", "security", "securityRequirements"})
 _MOST_CHARACTERS: Final = 64_000
-"""Maximum length of relayed members as JSON, for each of the card, its capabilities and its skills."""
+"""Maximum length of the relayed members as JSON, in characters, for each of the card, its capabilities and its skills.
+Chosen."""
 _MODES: Final = {"text": "text/plain", "data": "application/json", "file": "*/*"}
-"""Media types by the kinds of parts that the first cards had instead of them."""
+"""Media types by the names (`text`, `data`, `file`) that the cards of early versions have instead of media types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One way to call an agent, as its card declares it."""
+    """One endpoint of an agent, as its card declares it: the URL, the version and the binding to use, and how the
+    server answers."""
 
     url: str
     version: Version = "1.0"
@@ -74,9 +79,9 @@ class Interface:
     tenant: str = ""
     streams: bool = True
     answers_in_status: bool = False
-    """True if answers are the messages of the status, and not artifacts."""
+    """True if the agent sends its answers as the messages of its status, and not as artifacts."""
     repeats_answer: bool = False
-    """True if each message of the status contains the whole answer so far."""
+    """True if each message of the status repeats the whole answer so far."""
     extended: bool = False
     """True if the card declares the Babelgate extension."""
     extensions: tuple[str, ...] = ()
@@ -92,7 +97,8 @@ def assume_interface(url: str) -> Interface:
 
 
 def card_urls(url: str) -> Sequence[str]:
-    """Return where the card may be: below the endpoint or at the origin, under the names of 0.3 and of 0.2."""
+    """Return the URLs at which the agent's card may be, in the order to try: below the endpoint, then at the origin,
+    each under the file names of 0.3 and of 0.2."""
     parts = urlsplit(url)
     if parts.path.endswith(".json"):
         return (url,)
@@ -103,7 +109,8 @@ def card_urls(url: str) -> Sequence[str]:
 
 
 def _base(url: str) -> str:
-    """Return the agent's URL, even if `url` is that of its card."""
+    """Return the agent's URL without a trailing slash and without a query. If `url` is that of a card, the path of the
+    card is removed."""
     parts = urlsplit(url)
     path = parts.path
     if path.endswith(".json"):
@@ -121,11 +128,12 @@ def is_card(value: Json) -> bool:
 
 
 def find_interface(card: JsonObject, url: str, *, at_origin: bool = False) -> Interface | None:
-    """Return the interface to call: 1.0 before 0.3, JSON-RPC before REST.
+    """Return the interface to call among those in the card: 1.0 before 0.3, and JSON-RPC before REST.
 
-    `url` is the agent's URL in the configuration. If the card names another origin, that URL is used instead, because
-    the requests carry configured headers. A card `at_origin`, and not below the agent's own path, may be another
-    agent's: return None unless it names that path. Raises agent_invalid for a card without a usable interface.
+    `url` is the agent's URL in the configuration. If the card names another origin, `url` is called instead, because
+    the requests carry configured headers. `at_origin` is True if the card was found at the origin and not below the
+    agent's path. Such a card may be that of another agent, so the result is None unless the card names the path. Raises
+    agent_invalid for a card without a usable interface.
     """
     # Not in the card's order of preference (specification 1.0, 4.4.6): both bindings carry the same.
     interfaces = sorted(_interfaces(card, url), key=lambda each: (each.version != "1.0", each.rest))
@@ -149,7 +157,7 @@ def _declared_paths(card: JsonObject) -> set[str]:
 
 
 def _entries(card: JsonObject) -> Sequence[JsonObject]:
-    """Return the interfaces of both versions in the form of 1.0.
+    """Return the interfaces that a card of either version declares, each in the form of 1.0.
 
     They are in `supportedInterfaces` in 1.0, and in `url` and `additionalInterfaces` in 0.3.
     """
@@ -210,7 +218,8 @@ def _version(text: object) -> Version | None:
 
 
 def _reachable(declared: str, url: str) -> str:
-    """Return the declared URL if it is at the origin of `url`, else one at that origin."""
+    """Return the URL to call for an interface. It is the `declared` URL if that has the origin of the configured `url`.
+    Otherwise it is `url`, or the declared path at the origin of `url` if `url` has no path."""
     base = _base(url)
     configured = urlsplit(base)
     if not declared:
@@ -237,7 +246,8 @@ def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
 def describe(card: JsonObject) -> AgentInfo:
     """Return the agent that a card describes.
 
-    The result has none of the URLs by which the server is called, and no signatures, which are of the original card.
+    The result contains neither the URLs by which the server is called nor the signatures, which only fit the original
+    card.
     """
     metadata: JsonObject = {"a2a": {"name": card["name"]}}
     if isinstance(card.get("provider"), dict):
@@ -267,12 +277,12 @@ def describe(card: JsonObject) -> AgentInfo:
 
 
 def assume_agent(name: str) -> AgentInfo:
-    """Describe an agent whose server has no card."""
+    """Return a description of an agent whose server has no card: it accepts and produces content of any media type."""
     return AgentInfo(name=legal_name(name), input_types=("*/*",), output_types=("*/*",), remembers=True, replies=True)
 
 
 def _capabilities(card: JsonObject) -> JsonObject:
-    """Return the capabilities that are relayed to callers of A2A."""
+    """Return the capabilities in an upstream card that the gateway's card relays."""
     declared = card.get("capabilities")
     if not isinstance(declared, dict):
         return {}
@@ -282,10 +292,11 @@ def _capabilities(card: JsonObject) -> JsonObject:
 
 
 def _is_relayed(extension: JsonObject) -> bool:
-    """Return True if the gateway can relay an extension.
+    """Return True if the gateway can relay an extension of an upstream server to its callers.
 
-    The content of an extension is in metadata, which are relayed, and so is the header that activates it
-    (specification 1.0, 3.2.6).
+    The content of an extension is in metadata, which the gateway relays, and so is the header that activates the
+    extension (specification 1.0, 3.2.6). Extensions by which callers send keys are not relayed, because the log would
+    contain the keys.
     """
     uri = extension.get("uri")
     if not isinstance(uri, str) or uri in _PRIVATE:

@@ -53,9 +53,10 @@ from babelgate.canonical.value import Json, JsonObject
 __all__ = ("Client", "discover", "discover_signed")
 
 SILENCE: Final = 30.0
-"""Seconds without an event after which the client gets the task, to learn whether it has stopped."""
+"""Seconds without an event of a stream after which the client requests the task, to find out whether it has stopped.
+Chosen."""
 CARD_LIMIT: Final = 1024 * 1024
-"""Maximum size of an agent card, in bytes."""
+"""Maximum size of an agent card, in bytes. Chosen."""
 
 _JSON: Final = "application/json"
 _STOPPED: Final = TERMINAL | WAITING
@@ -64,9 +65,10 @@ _STOPPED: Final = TERMINAL | WAITING
 class Client(ReattachableClient[HttpClient]):
     """Client of one agent on an A2A server.
 
-    `url` is the URL of the agent or of its card, and `agent` its name in the gateway. With an `interface`, the client
-    reads no card. `extension`: "on" activates the Babelgate extension if the card declares it. `trust` verifies the
-    card; None trusts it.
+    - `url` is the URL of the agent or of its card, and `agent` is the agent's name in the gateway.
+    - `interface` is how to call the agent; None reads it from the card.
+    - `extension`: "on" activates the Babelgate extension if the card declares it.
+    - `trust` has the settings for verifying the card; None accepts every card.
     """
 
     def __init__(
@@ -109,7 +111,8 @@ class _Server:
         self.binding: ClientBinding | None = None
 
     async def load_binding(self) -> ClientBinding:
-        """Return the binding that the agent's card declares. The card is read at the first call."""
+        """Return the binding to call the agent by, as its card declares it. The card is read at the first call. Raises
+        the faults of `_read_card`, and agent_invalid if a verified card is required but missing."""
         if self.binding is None:
             interface = self._interface
             if interface is None:
@@ -125,7 +128,8 @@ class _Server:
 
 
 class _Run(UpstreamRun):
-    """One run of the agent, started by a message or an answer. With `is_attached`, the run was started before."""
+    """One run of the agent. It sends the caller's message or answer, or, if `is_attached`, continues to read a run that
+    was started before a restart of the gateway."""
 
     def __init__(self, server: _Server, call: Invocation, *, is_attached: bool) -> None:
         self._server = server
@@ -133,10 +137,11 @@ class _Run(UpstreamRun):
         self._is_attached = is_attached
         self._reader = EventReader(call.run_id)
         self._refused: FaultError | None = None
-        """Error by which the server refused the message, before its first event."""
+        """Error with which the server refused the message. None once the server has sent its first event."""
 
     async def _binding(self) -> ClientBinding:
-        """Return the binding with the extensions of this run: those that the caller activated, tools, and streaming."""
+        """Return the binding of the server with the extensions that this run activates: those that the caller has
+        activated, the caller's tools, and the streaming of drafts."""
         binding, uris = await self._server.load_binding(), [*find_activated(self._call.input.extra)]
         if binding.accepts_tools and self._call.tools:
             uris.append(CLIENT_TOOLS)
@@ -184,7 +189,8 @@ class _Run(UpstreamRun):
             yield self._poll(binding)
 
     async def _deliveries(self, past: Sequence[Record]) -> AsyncGenerator[Stage]:
-        """Send the message until the server accepts it. A refusal may be answered by another form of the message."""
+        """Yield stages that send the message until the server accepts it. After a refusal, the message is sent again in
+        another version, without streams, without the fork, or unchanged one more time, depending on the error."""
         has_tried_again = False
         while True:
             binding = await self._binding()
@@ -207,7 +213,8 @@ class _Run(UpstreamRun):
                 return
 
     async def _recall(self) -> Stage:
-        """Return the recorded events of this run, which the task itself no longer has in their order."""
+        """Yield the recorded events of this run, because the server's task no longer has them in their order. Yield
+        nothing if the server is another gateway that can replay its records."""
         past = await self._call.past()
         self._reader.task_id, self._reader.context_id = self._call.upstream["task"], self._call.upstream.get("context")
         # Not the ids of the call: in a run that answers, those are of the run that asked.
@@ -236,7 +243,7 @@ class _Run(UpstreamRun):
         yield self._reader.note(feature, how)
 
     async def _send(self, binding: ClientBinding, past: Sequence[Record]) -> Stage:
-        """Send the message, and return the events of the server's replies, until the stream or the run ends."""
+        """Send the message, and yield the events of the server's replies, until the stream ends or the run stops."""
         reader, self._refused = self._reader, None
         self._adopt(binding)
         try:
@@ -268,7 +275,8 @@ class _Run(UpstreamRun):
         yield reader.close()
 
     async def _check_progress(self, binding: ClientBinding, refused: FaultError) -> Stage:
-        """Get a task whose answer was refused, and return its events if it no longer waits. Raises `refused` otherwise.
+        """Request a task whose answer the server has refused, and yield its events if it no longer waits. Raises
+        `refused` otherwise.
 
         The task may have received its credentials another way (specification 1.0, 7.6), or an answer whose response was
         lost.
@@ -286,7 +294,8 @@ class _Run(UpstreamRun):
         yield events
 
     async def _poll(self, binding: ClientBinding, *, is_once: bool = False) -> Stage:
-        """Get the task repeatedly, and return what is new, until it stops. `is_once`: until the server has answered."""
+        """Request the task repeatedly, and yield the events that are new, until the task stops. With `is_once`, end
+        after the first response."""
         backoff, get_task = Backoff(FIRST_WAIT, LAST_WAIT), partial(_get_task, self._reader, binding)
         while True:
             events: Sequence[Event] = ()
@@ -300,10 +309,11 @@ class _Run(UpstreamRun):
             await backoff.wait()
 
     async def _subscribe(self, binding: ClientBinding) -> Stage:
-        """Subscribe to the task, whose stream begins with the whole task (specification 1.0, 3.1.6).
+        """Subscribe to the task, and yield its events. The stream must begin with the whole task (specification 1.0,
+        3.1.6).
 
-        The streams of a2a-sdk 0.3.26 do not. They would leave a gap, so the client polls the task instead. It also does
-        after a refused subscription and after a broken connection.
+        If it does not, as with a2a-sdk 0.3.26, the events so far would be missing: the stage ends, and the client polls
+        the task. It also polls after a refused subscription and after a broken connection.
         """
         reader, begun = self._reader, False
         assert reader.task_id is not None
@@ -355,7 +365,8 @@ class _Run(UpstreamRun):
         return await with_files(events, binding.file)
 
     def _rebind(self) -> Sequence[Event]:
-        """Return the task's ids as the first event of a run that answers: each run needs its own to reattach."""
+        """Return the event with the ids of the server's task, before the first event of a run that answers a question.
+        Each run needs these ids in its own log entry, to be reattached after a restart."""
         reader = self._reader
         return reader.bind(reader.task_id, reader.context_id) if self._call.answers and not reader.begun else ()
 
@@ -365,11 +376,13 @@ class _Run(UpstreamRun):
 
 
 class _Unanswered(Exception):
-    """The server did not answer requests for the task of a silent stream."""
+    """Result of `_Listener._find_end` if the server has failed to answer too many requests for the task of a silent
+    stream."""
 
 
 class _Listener:
-    """The replies of a stream, followed by the whole task if it has stopped while the stream was silent.
+    """Reader of a stream's replies. While the stream is silent, it requests the task; if the task has stopped, it
+    returns the task as the last reply.
 
     a2a-sdk 0.3.26 leaves the streams of a task open if another client cancels it. The listener closes no stream of a
     running task, because some servers take a disconnect for a cancel.
@@ -380,17 +393,19 @@ class _Listener:
         self._binding = binding
         self._replies = replies
         self._waiter: asyncio.Task[Any] | None = None
-        """Task that waits for the next reply. The stream itself has only a timer, as most streams are never silent."""
+        """Task of the event loop that is waiting in `read`. It is cancelled when the A2A task has stopped. The listener
+        itself has only a timer and no task, because most streams are never silent."""
         self._since = 0.0
-        """Start of this wait, in seconds of the loop's clock."""
+        """Time at which the current `read` began, in seconds of the event loop's clock."""
         self._timer: asyncio.TimerHandle | None = None
         self._checking: asyncio.Task[None] | None = None
         self._last: Json | Exception = None
-        """The stopped task, or an error, which ends the iteration instead of the stream."""
+        """Stopped task, or error, with which the iteration ends although the stream is still open. None until then."""
         self._failures = 0
 
     async def read(self) -> Sequence[Json]:
-        """Return the replies that have arrived, and wait for one if there are none. Return none at the end."""
+        """Return the replies that have arrived, and wait for one if there are none. Return an empty sequence at the
+        end."""
         self._waiter, self._since = asyncio.current_task(), asyncio.get_running_loop().time()
         if self._timer is None:
             self._watch(SILENCE)
@@ -432,10 +447,8 @@ class _Listener:
             self._watch(SILENCE)
 
     async def _find_end(self) -> Json | Exception:
-        """Return the task if it has stopped; None to continue with the stream. Raises agent_invalid.
-
-        After too many failed requests, return _Unanswered.
-        """
+        """Request the task, and return it if it has stopped. Return None if the stream may continue, and `_Unanswered`
+        after too many failed requests. Raises agent_invalid for a malformed task."""
         try:
             (task,) = await _get_task(self._reader, self._binding)
         except FaultError:
@@ -445,7 +458,8 @@ class _Listener:
         return task if _is_stopped(task) else None
 
     async def drain(self) -> None:
-        """Read the rest of the stream. A stream that stayed silent after the end of its task has no end to read."""
+        """Read the rest of the stream, so that its connection can be reused. Do nothing if the stream stayed silent
+        after the end of its task, because it may never end."""
         if self._last is None:
             await self._replies.drain(DRAIN)
 
@@ -480,10 +494,11 @@ def _is_without_message(error: FaultError) -> bool:
 async def _read_card(
     http: HttpClient, url: str, trust: CardTrust | None = None
 ) -> tuple[JsonObject, Interface | None] | None:
-    """Return the agent's card and its interface, or None without a card.
+    """Return the agent's card and the interface to call, or None if the server has no card.
 
-    The interface is None if the card may be another agent's. With `trust`, the card is verified. Raises agent_invalid,
-    agent_unreachable, agent_timeout.
+    The interface is None if the card may be that of another agent. With `trust`, the card is verified. Raises
+    agent_invalid for a card that is malformed or fails its verification, and agent_unreachable or agent_timeout if the
+    server does not respond.
     """
     try:
         candidates = card_urls(url)
@@ -511,8 +526,8 @@ async def _read_card(
 
 
 async def _check_card(card: JsonObject, trust: CardTrust) -> JsonObject:
-    """Return what the signature of a card covers, or the whole card if it need not be verified. Raises agent_invalid
-    for a card that is refused."""
+    """Return the content of a card that its signature covers. Return the whole card if it is not verified, but may be
+    used. Raises agent_invalid if it must not be used."""
     try:
         verified = await verify_card(card, trust.find_keys)
         if not is_card(verified):
@@ -525,7 +540,7 @@ async def _check_card(card: JsonObject, trust: CardTrust) -> JsonObject:
 
 
 def _report_unverified(reason: str, trust: CardTrust) -> None:
-    """Report a card that is not verified. Raises agent_invalid if it is refused."""
+    """Report the reason why a card is not verified. Raises agent_invalid if the settings require a verified card."""
     trust.report(reason)
     if trust.is_required:
         raise FaultError(FaultCode.AGENT_INVALID, f"The agent's card is not accepted: {reason}")
@@ -534,10 +549,11 @@ def _report_unverified(reason: str, trust: CardTrust) -> None:
 async def discover(
     url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None, *, card: bool = True
 ) -> list[AgentInfo]:
-    """Return the agent that the card of an A2A server describes (one card, one agent: specification 1.0, 4.4.1).
+    """Return the agent that the card of an A2A server describes, in a list with one item (one card, one agent:
+    specification 1.0, 4.4.1).
 
-    `card` = False assumes an agent at the URL if there is no card. Raises agent_invalid, agent_unreachable,
-    agent_timeout.
+    If there is no card and `card` is False, return an assumed agent. Raises agent_invalid without a valid card, and
+    agent_unreachable or agent_timeout if the server does not respond.
     """
     agents = await _discover(url, http, headers, None)
     if card and not agents:
@@ -548,8 +564,8 @@ async def discover(
 async def discover_signed(
     url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None, trust: CardTrust
 ) -> list[AgentInfo]:
-    """Return the agent that the card of an A2A server describes, and verify the card. Raises agent_invalid,
-    agent_unreachable, agent_timeout."""
+    """Return the agent that the card of an A2A server describes, in a list with one item, after verifying the card.
+    Raises agent_invalid without a valid card, and agent_unreachable or agent_timeout if the server does not respond."""
     agents = await _discover(url, http, headers, trust)
     if not agents:
         raise FaultError(FaultCode.AGENT_INVALID, "The server has no valid A2A agent card")

@@ -1,4 +1,5 @@
-"""Methods of an A2A server by JSON-RPC or REST. They return results as JSON, without the binding's envelope."""
+"""Calls of an A2A server's methods over JSON-RPC or REST. They return the results as JSON, without the envelope of
+JSON-RPC."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -45,9 +46,9 @@ _METHODS_0_3: Final = {
 
 
 class Replies:
-    """Replies of a server to one call: each event of a stream, or the one response.
+    """Reader of a server's replies to one call: the events of a stream, or the single response.
 
-    `unwrap` removes the binding's envelope.
+    `unwrap` returns the content of a reply, such as `result` in JSON-RPC, and raises its error.
     """
 
     def __init__(self, http: HttpClient, response: httpx.Response, unwrap: Callable[[Json], Json]) -> None:
@@ -57,14 +58,15 @@ class Replies:
         self._frames = FrameStream(response)
         self._unwrap = unwrap
         self._has_response = not self._is_stream
-        """True if the one response was not read yet."""
+        """True if the server has sent a single response and no stream, and the response was not read yet."""
         self._failed: FaultError | None = None
-        """Error of a reply, to raise after the replies before it were returned."""
+        """Error of a reply. It is raised by the next `read`, after the replies before it were returned."""
 
     async def read(self) -> Sequence[Json]:
-        """Return the replies that have arrived, and wait for one if there are none. Return none at the end.
+        """Return the replies that have arrived, and wait for one if there are none. Return an empty sequence at the
+        end.
 
-        Raises agent_invalid, the server's error, or the error that broke the connection.
+        Raises agent_invalid, the error that the server sent, or the error that broke the connection.
         """
         if self._has_response:
             self._has_response = False
@@ -96,10 +98,10 @@ class Replies:
 
 
 class ClientBinding(ABC):
-    """One interface of an A2A server, with the headers of its requests."""
+    """Calls of one interface of an A2A server, with the headers that each request needs."""
 
     rule: DataRule = "any"
-    """Rule by which the server wraps data that is not an object in a data part."""
+    """Form in which the server sends the data of a data part."""
 
     def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
         self.interface = interface
@@ -108,10 +110,11 @@ class ClientBinding(ABC):
         # No header means 0.3 (specification 1.0, 3.6.2), and servers of 0.3 do not read it.
         self._headers = {"A2A-Version": "1.0"} if interface.version == "1.0" else {}
         self.extended = interface.extended and interface.streams
-        """True if the Babelgate extension is activated. It needs streams: a finished task cannot hold all events."""
+        """True if the Babelgate extension is activated. This requires streams, because the task that ends a send
+        without a stream cannot hold all records."""
         self._add_extensions(())
         self.accepts_tools = CLIENT_TOOLS in interface.extensions and interface.version == "1.0" and not self.extended
-        """True if the agent accepts the caller's tools, in the form of ag2."""
+        """True if the agent accepts the caller's tools by the extension `CLIENT_TOOLS` of ag2."""
 
     def _add_extensions(self, uris: Sequence[str]) -> None:
         active = ", ".join([*([URI] if self.extended else []), *uris])
@@ -120,7 +123,7 @@ class ClientBinding(ABC):
             self._headers = {**self._headers, "A2A-Extensions": active, "X-A2A-Extensions": active}
 
     def with_extensions(self, uris: Sequence[str]) -> Self:
-        """Return the binding with these extensions activated, as far as the server declares them.
+        """Return a binding whose requests activate those of the extensions `uris` that the server declares.
 
         Each request has to activate its extensions (specification 1.0, 3.2.6).
         """
@@ -133,7 +136,8 @@ class ClientBinding(ABC):
 
     @abstractmethod
     def open_send(self, params: JsonObject) -> AbstractAsyncContextManager["Replies"]:
-        """Send a message: as a stream if the interface has streams."""
+        """Send a message, and return the replies as a context: a stream if the interface has streams, and one response
+        otherwise."""
         ...
 
     @abstractmethod
@@ -144,18 +148,19 @@ class ClientBinding(ABC):
 
     @abstractmethod
     def open_subscription(self, task_id: str, *, start: int | None = None) -> AbstractAsyncContextManager["Replies"]:
-        """Subscribe to a task. With `start`, another gateway first replays the events since that seq. Without it, the
-        stream continues from now."""
+        """Subscribe to a task, and return the replies as a context. With `start`, a server that is another gateway
+        first replays the events since that seq. Without it, the stream continues from now."""
         ...
 
     async def file(self, blob: str) -> bytes:
-        """Download a file from another gateway, by its hash. Raises agent_invalid, or the server's error."""
+        """Return the bytes of a file that another gateway stores under the hash `blob`. Raises agent_invalid, or the
+        server's error."""
         url = f"{self.interface.url.rstrip('/')}/files/{quote(blob, safe='')}"
         async with self._http.open_response("GET", url, accept="*/*") as response:
             return await read_bytes(response, self._http.answer_limit)
 
     def _operation(self, method: str) -> TracedOperation:
-        """Return the operation of a method, with the name that all bindings and versions have in traces."""
+        """Return the operation for traces. Its name is that of the method in 1.0, for all bindings and versions."""
         name = _METHODS_1_0[method]
         return TracedOperation(name, {"a2a.method.name": name, "a2a.protocol.version": self.interface.version})
 
@@ -163,7 +168,8 @@ class ClientBinding(ABC):
         return self._headers if start is None else {**self._headers, "Babelgate-From": str(start)}
 
     def fallback(self, error: FaultError) -> "ClientBinding | None":
-        """Return the binding to try after an error, or None.
+        """Return another binding with which to repeat a request after `error`: version 0.3, or without streams. Return
+        None if there is no such binding.
 
         The server may not know the method or the version (specification 1.0, 3.6.2 and 5.4), or may have no streams
         even if its card declares them (3.3.4).
@@ -230,10 +236,8 @@ class _JsonRpc(ClientBinding):
             yield replies
 
     def _task(self, task_id: str, context_id: str | None) -> JsonObject:
-        """Return the params of a request for a task, with its context if the server needs and has one.
-
-        langgraph-api 0.16.7, which is called by 0.3, requires the context too.
-        """
+        """Return the params of a request that names a task. In 0.3 they contain the task's contextId, too, if it is
+        known, because langgraph-api 0.16.7 requires it."""
         has_context = self.interface.version == "0.3" and context_id
         return {"id": task_id, "contextId": context_id} if has_context else {"id": task_id}
 
@@ -251,7 +255,7 @@ class _JsonRpc(ClientBinding):
 
 
 def _result(value: Json) -> Json:
-    """Return the result of a JSON-RPC response. Raises its error."""
+    """Return the result in a JSON-RPC response. Raises the error that the response has instead."""
     if not isinstance(value, dict) or value.get("error") is not None:
         raise _decode_error_response(value)
     return value.get("result", value)
@@ -329,10 +333,10 @@ def _path(task_id: str) -> str:
 
 
 def _payload(value: Json) -> Json:
-    """Return the payload of a REST response or event. Raises the error that it contains instead.
+    """Return the body of a REST response, or an event, unchanged. Raises the fault if it is an error.
 
-    The error is in `error` (specification 1.0, 11.6), or is a text in `message` (a2a-sdk 0.3.26), where a reply has an
-    object.
+    An error has a member `error` (specification 1.0, 11.6), or a `message` that is a text (a2a-sdk 0.3.26). The
+    `message` of a reply is an object.
     """
     if not isinstance(value, dict) or value.get("error") is not None or isinstance(value.get("message"), str):
         raise _decode_error_response(value)

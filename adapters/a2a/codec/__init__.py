@@ -1,1 +1,1 @@
-"""Conversion between A2A and canonical types, with a dialect for each spelling of A2A."""
+"""Conversion between A2A and canonical types. There is one dialect for each form in which A2A writes JSON."""

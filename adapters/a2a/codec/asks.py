@@ -1,7 +1,8 @@
 """Questions in the forms of frameworks, and the answers in the form that each framework accepts.
 
 A2A has no form for questions. Each framework has its own (`adapters.a2a.frameworks`), and rejects or ignores answers in
-another one. So the form of the answer (`Question.form`) is stored with the question. Only an explicit yes approves.
+another form. So the form of the answer (`FrameworkQuestion.form`) is stored with the question. Only an explicit yes
+approves.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +35,7 @@ _IS_ANSWER: Final = [framework.is_answer for framework in FRAMEWORKS if framewor
 
 @dataclass(frozen=True, slots=True)
 class AnswerMessage:
-    """Answer to one or more questions: what its message contains."""
+    """Content of the message that answers one or more questions."""
 
     parts: tuple[Part, ...] = ()
     metadata: JsonObject | None = None
@@ -45,10 +46,10 @@ class AnswerMessage:
 
 
 def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[FrameworkQuestion]:
-    """Return the questions of a status message in a framework's form; none if it has no such form. They are in its
-    parts and its metadata.
+    """Return the questions in the parts and the metadata of a status message, if they have the form of a framework.
+    Return an empty list otherwise.
 
-    The other parts of the message go to the first question.
+    Parts of the message that are no questions become part of the first question.
     """
     questions: list[FrameworkQuestion] = []
     others: list[Part] = []
@@ -65,8 +66,8 @@ def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[Fra
 
 
 def decode_calls(name: str | None, parts: Sequence[Part]) -> list[FrameworkQuestion]:
-    """Return the questions in an artifact with this name (None: without one) that has a framework's form. Return none
-    if any part is something else."""
+    """Return the questions in an artifact whose parts all have the form of one framework. Return an empty list for any
+    other artifact. `name` is the artifact's name, if it has one."""
     return next(filter(None, (reader(name, parts) for reader in _ARTIFACT_READERS)), list[FrameworkQuestion]())
 
 
@@ -77,22 +78,24 @@ def _read_part(part: Part) -> list[FrameworkQuestion]:
 
 
 def is_waiting(part: Part) -> bool:
-    """Return True for a tool call that waits for the caller. It becomes a question when the task stops for it."""
+    """Return True if a part is a tool call that waits for the caller. The call becomes a question when the task stops
+    for it."""
     return isinstance(part, DataPart) and any(is_waiting_call(part) for is_waiting_call in _WAITING)
 
 
 def genai_mark(part: Part) -> str | None:
-    """Return the key of a part's metadata that names its genai type; None if it represents no genai part."""
+    """Return the key in a part's metadata under which a framework stores the type of a Google GenAI part, such as
+    `adk_type`. Return None if there is no such key."""
     if not isinstance(part, DataPart):
         return None
     return next((key for key in _GENAI_MARKS if key in part.metadata), None)
 
 
 def _with_words(question: FrameworkQuestion, others: tuple[Part, ...]) -> FrameworkQuestion:
-    """Return the question with the other parts of its message: callers of most protocols see only text.
+    """Return the question with the other parts of its message, because callers of most protocols see only text.
 
-    A form with `words` means that its framework words the question twice. The message's own text is used, unless it
-    only announces the question.
+    If the form has a member `words`, both the message and its metadata word the question. Then the text of the message
+    is used, unless it only announces the question.
     """
     own_parts, text = question.parts, text_of(others).strip()
     form = question.form or {}
@@ -111,7 +114,7 @@ def _with_words(question: FrameworkQuestion, others: tuple[Part, ...]) -> Framew
 
 
 def encode_answers(answers: Iterable[tuple[JsonObject, InterruptAnswered]]) -> AnswerMessage:
-    """Return one message with the answers to questions that all have a `form`."""
+    """Return one message with several answers. Each answer comes with the `form` that its question declares."""
     parts: list[Part] = []
     results: list[Json] = []
     metadata: JsonObject = {}
@@ -135,7 +138,8 @@ def encode_answers(answers: Iterable[tuple[JsonObject, InterruptAnswered]]) -> A
 
 
 def _merge(first: JsonObject, second: JsonObject) -> JsonObject:
-    """Return both objects as one. Lists under the same name are joined."""
+    """Return an object with the members of both objects. Two lists under the same name are joined; otherwise the second
+    value counts."""
     merged = {**first, **second}
     for name, value in second.items():
         if isinstance(value, list) and isinstance(first.get(name), list):
@@ -144,7 +148,7 @@ def _merge(first: JsonObject, second: JsonObject) -> JsonObject:
 
 
 def is_answer(part: Part) -> bool:
-    """Return True if a caller's part already has the form of a framework's answer."""
+    """Return True if a part of a caller's message already has the form in which a framework expects an answer."""
     if not isinstance(part, DataPart):
         return False
     is_response = any(part.metadata.get(key) == "function_response" for key in _GENAI_MARKS)

@@ -1,8 +1,8 @@
 """Base of the A2A dialects: encoding of messages, artifacts, tasks and updates, and decoding of parts.
 
-A dialect adds the spelling: enum names, the keys of a part, wrappers and discriminators. There are three: 1.0 in all
-bindings (`codec.v1_0`), 0.3 in JSON-RPC (`codec.v0_3`), and 0.3 in REST, which follows its protocol buffer
-(`codec.v0_3_rest`).
+A dialect is a form in which A2A writes JSON: its enum names, the keys of a part, wrappers and discriminators. There are
+three: 1.0 in all bindings (`codec.v1_0`), 0.3 in JSON-RPC (`codec.v0_3`), and 0.3 in REST, which follows its protocol
+buffer (`codec.v0_3_rest`).
 """
 
 from abc import ABC, abstractmethod
@@ -29,14 +29,16 @@ from babelgate.canonical.message import Role
 from babelgate.canonical.value import JsonObject
 
 MAX_CONTEXT = 256
-"""Maximum length of a contextId. A longer one is rejected, not replaced (specification 1.0, 3.4.1). Chosen."""
+"""Maximum length of a contextId, in characters. A longer one is rejected, not replaced (specification 1.0, 3.4.1).
+Chosen."""
 
 ROLES: Mapping[str, Role] = {"user": "user", "agent": "agent", "ROLE_USER": "user", "ROLE_AGENT": "agent"}
-"""Roles by their spelling in 0.x and 1.0. Every dialect accepts both: the tutorials of 1.0 still write that of 0.x."""
+"""Roles by their names in 0.x and in 1.0. Every dialect accepts the names of both versions, because the tutorials of
+1.0 still have those of 0.x."""
 
 
 def file_path(agent: str, blob: str) -> str:
-    """Return the path at which the gateway serves a file."""
+    """Return the path at which the gateway serves the file with the hash `blob`."""
     return f"/a2a/{agent}/files/{blob}"
 
 
@@ -45,7 +47,8 @@ def invalid(field: str, message: str) -> FaultError:
 
 
 def decode_base64(text: str, field: str) -> bytes:
-    """Decode base64, standard or URL-safe, with or without padding. Raises invalid."""
+    """Decode a text in base64, standard or URL-safe, with or without padding. Raises invalid; `field` names the member
+    in the error."""
     # ProtoJSON, bytes: "standard or URL-safe base64 encoding with/without paddings are accepted"
     # (protobuf.dev/programming-guides/json).
     plain = text.translate(_URL_SAFE).rstrip("=")
@@ -59,7 +62,7 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def _decode_again(data: bytes) -> bytes:
-    """Return the bytes without a second layer of base64, if they have one.
+    """Decode bytes that are themselves valid base64, and return any other bytes unchanged.
 
     The official SDKs encode `fileWithBytes` twice, and callers that follow the specification once. A file whose own
     content is valid base64 cannot be distinguished.
@@ -100,19 +103,21 @@ def _decode_file(part: w.Part, field: str) -> FilePart:
 
 
 def _extra_of(part: w.Part) -> Mapping[str, Any]:
-    """Return the `extra` of a text or data part, which may have a file name in 1.0."""
+    """Return the unknown members of a text or data part as canonical `extra`, with the file name that such a part may
+    have in 1.0."""
     extra = _unknown(part, drop="kind")
     return {PROTOCOL: {**extra.get(PROTOCOL, {}), "filename": part.filename}} if part.filename else extra
 
 
 def _unknown(model: w.Wire, *, drop: str = "") -> Mapping[str, Any]:
-    """Return the members that A2A does not define, except `drop`, as `extra`."""
+    """Return the members that A2A does not define as canonical `extra`. The member `drop` is omitted."""
     members = {name: value for name, value in (model.model_extra or {}).items() if name != drop}
     return {PROTOCOL: members} if members else {}
 
 
 def decode_part(part: w.Part, field: str, data: "DataRule" = "any") -> TextPart | DataPart | FilePart:
-    """Decode a part. Raises invalid unless it has exactly one content, of the kind that it declares."""
+    """Decode a part. Raises invalid unless it has exactly one content (text, data or a file), of the kind that it
+    declares. `field` names the part in the error, and `data` is the form of its data."""
     present = [name for name in ("text", "raw", "url", "file") if getattr(part, name) is not None]
     # `data` may be null in 1.0, where it is any JSON value. So its presence counts, not its value.
     if "data" in part.model_fields_set and (part.data is not None or not present):
@@ -164,7 +169,7 @@ DataRule = Literal["any", "object", "wrapped"]
 
 
 def decode_message(message: w.Message, data: DataRule = "any") -> Message:
-    """Decode a message. Raises invalid.
+    """Decode a message. Raises invalid if the role or a part is invalid.
 
     The caller's messageId, extensions and references go to `extra`. Canonical ids are assigned by the gateway, because
     callers may repeat a messageId.
@@ -192,20 +197,22 @@ def decode_context(context_id: str | None) -> str | None:
 
 
 class Dialect(ABC):
-    """Conversion between canonical types and one spelling of A2A."""
+    """Converter between canonical types and one form of A2A's JSON."""
 
     name: ClassVar[str]
     version: ClassVar[Literal["0.3", "1.0"]]
     webhook: ClassVar[str]
-    """Format of the push notifications that a caller of this dialect registers."""
+    """Name of the webhook writer for push notifications that a caller of this dialect registers: a key of
+    `Adapter.webhooks`."""
     states: ClassVar[Mapping[TaskState, str]]
     roles: ClassVar[tuple[str, str]]
-    """Spelling of the caller's role, and of the agent's."""
+    """Names of the roles in messages: that of the caller, and that of the agent."""
     parts_key: ClassVar[str] = "parts"
     has_kind: ClassVar[bool] = False
-    """True if objects name their type in `kind`."""
+    """True if objects name their type in a member `kind`, such as `"kind": "task"`."""
     passes_unknown: ClassVar[bool] = True
-    """True if fields that A2A does not define are passed on. Strict ProtoJSON parsers reject them."""
+    """True if members that A2A does not define are passed on to callers. False for a form that clients parse as strict
+    ProtoJSON, which rejects such members."""
 
     def __init__(self, base_url: str, agent: str) -> None:
         self.base_url = base_url
@@ -218,7 +225,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def encode_wait(self, wait: bool) -> JsonObject:
-        """Encode the configuration of a send: `wait` until the task stops, or answer at once."""
+        """Encode the configuration of a send. With `wait`, the server responds when the task stops; otherwise, it
+        responds at once."""
         ...
 
     @abstractmethod
@@ -228,11 +236,12 @@ class Dialect(ABC):
     def encode_pushes(self, pushes: Sequence[Push], next_token: str) -> Any: ...
 
     def file_url(self, part: FilePart) -> str:
-        """Return the URL of a file: its own, or that of the gateway for a file too large to send inline."""
+        """Return the URL of a file: its own, or a URL of the gateway for a stored file that is too large to be sent in
+        the message."""
         return part.url or self.base_url + file_path(self.agent, part.blob or "")
 
     def encode_parts(self, parts: Sequence[Any]) -> list[JsonObject]:
-        """Encode the parts that A2A can show; an empty text if there are none."""
+        """Encode the parts for which A2A has a form. If there are none, return one part with an empty text."""
         encodable = [each for each in (shown_part(part)[0] for part in parts) if each is not None]
         return [self._part(part) for part in encodable] or [self.encode_part(TextPart(text=""))]
 
@@ -271,11 +280,12 @@ class Dialect(ABC):
         output_modes: Sequence[str] = (),
         metadata: JsonObject | None = None,
     ) -> JsonObject:
-        """Encode a send of the gateway as a client. Optional values that are None or empty are omitted.
+        """Encode the params of a send that the gateway makes as a client. Optional values that are None or empty are
+        omitted.
 
-        `wait` is True if the server responds when the task stops, False if at once, and None for a stream. `references`
-        are the ids of earlier tasks of the context. Ids in the message itself belong to another server, so `context_id`
-        and `task_id` replace them.
+        `wait` is True if the server should respond when the task stops, False if at once, and None for a stream.
+        `references` are the ids of earlier tasks of the context. Ids in the message itself belong to another server, so
+        `context_id` and `task_id` replace them.
         """
         encoded_message = self.encode_message(message, context_id or "", task_id or "")
         for name in ("contextId", "taskId"):
@@ -318,14 +328,15 @@ class Dialect(ABC):
         return self._with_unknown(status.members, encoded)
 
     def _with_unknown(self, unknown: JsonObject, encoded: JsonObject) -> JsonObject:
-        """Return the encoded object with the unknown members, if this dialect passes them on."""
+        """Return the encoded object with the members `unknown`, which A2A does not define, if this dialect passes them
+        on."""
         return {**unknown, **encoded} if self.passes_unknown and unknown else encoded
 
     def encode_task(
         self, task: TaskSnapshot, history_length: int | None = None, *, artifacts: bool = True
     ) -> JsonObject:
-        """Encode a task with its newest `history_length` messages (None: all), without empty fields. If not
-        `artifacts`, the artifacts are left out."""
+        """Encode a task, without empty fields. `history_length` is the maximum number of its newest messages (None:
+        all). Without `artifacts`, the artifacts are left out."""
         encoded: JsonObject = {"kind": "task"} if self.has_kind else {}
         encoded["id"] = task.task_id
         encoded["contextId"] = task.context_id
@@ -343,7 +354,8 @@ class Dialect(ABC):
         return self._with_unknown(task.members, encoded)
 
     def encode_update(self, update: Update, history_length: int | None = None) -> JsonObject:
-        """Encode one event of a stream. A whole task has its newest `history_length` messages (None: all)."""
+        """Encode one event of a stream. If it is a whole task, `history_length` is the maximum number of its newest
+        messages (None: all)."""
         match update:
             case TaskSnapshot():
                 return self.wrap("task", self.encode_task(update, history_length))
@@ -373,23 +385,24 @@ class Dialect(ABC):
         return self._with_unknown(update.members, encoded)
 
     def wrap(self, name: str, payload: JsonObject) -> JsonObject:
-        """Return the payload in its wrapper, which names its type."""
+        """Return the payload in an object whose only member, such as `task` or `statusUpdate`, names the type of the
+        payload."""
         return {name: payload}
 
     def encode_sent(self, task: TaskSnapshot, history_length: int | None) -> JsonObject:
-        """Encode the response to a send that created or continued a task, with its newest `history_length` messages
-        (None: all)."""
+        """Encode the response to a send that created or continued a task. `history_length` is the maximum number of the
+        task's newest messages (None: all)."""
         return self.wrap("task", self.encode_task(task, history_length))
 
     def encode_reply(self, message: Message, context_id: str) -> JsonObject:
-        """Encode a message that is the whole response to a send: the agent created no task."""
+        """Encode a message that is the whole response to a send, because the agent answers without a task."""
         encoded = self.encode_message(message, context_id, "")
         # Specification 1.0, 3.1.1: a message instead of a task. No task has this id.
         del encoded["taskId"]
         return self.wrap("message", encoded)
 
     def encode_page(self, tasks: Sequence[TaskSnapshot], listing: Listing, next_token: str, total: int) -> JsonObject:
-        """Encode one page of tasks. `nextPageToken` is empty on the last one (specification 1.0, 3.1.4)."""
+        """Encode one page of a list of tasks. `nextPageToken` is empty on the last page (specification 1.0, 3.1.4)."""
         return {
             "tasks": [self.encode_task(task, listing.history_length, artifacts=listing.artifacts) for task in tasks],
             "nextPageToken": next_token,
@@ -401,37 +414,37 @@ class Dialect(ABC):
 
     @abstractmethod
     def decode_send(self, params: JsonObject) -> Send:
-        """Decode a message to an agent. Raises invalid."""
+        """Decode the params of a request that sends a message to an agent. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_get(self, params: JsonObject) -> Get:
-        """Decode a request for one task. Raises invalid."""
+        """Decode a request for one task. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_task_id(self, params: JsonObject) -> str:
-        """Decode a request that has only a task id, and return the id. Raises invalid."""
+        """Decode a request that has only a task id, and return the id. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_list(self, params: JsonObject) -> Listing:
-        """Decode a request for a list of tasks. Raises invalid."""
+        """Decode a request for a list of tasks. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_push(self, params: JsonObject) -> Push:
-        """Decode a push notification config. Raises invalid."""
+        """Decode a push notification config. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_push_name(self, params: JsonObject) -> PushName:
-        """Decode a request for one push notification config. Raises invalid."""
+        """Decode a request for one push notification config. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_push_list(self, params: JsonObject) -> PushListing:
-        """Decode a request for a task's push notification configs. Raises invalid."""
+        """Decode a request for a task's push notification configs. Raises invalid for malformed params."""
         ...
 
     @staticmethod

@@ -1,7 +1,8 @@
-"""Marks of frameworks in A2A's parts and metadata → thoughts, tool calls, citations, progress, states and failures.
+"""Conversion of framework marks in A2A's parts and metadata to thoughts, tool calls, citations, progress, states and
+failures.
 
-A2A has text, data and files. Each framework marks what else it sends in its own way (`adapters.a2a.frameworks`).
-Content without a mark stays as it is.
+A2A has text, data and files. Each framework marks its other content in its own way (`adapters.a2a.frameworks`), for
+example by a key of the metadata. Content without a mark stays unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,14 @@ from babelgate.canonical.value import Json, JsonObject
 _Reader = TypeVar("_Reader")
 
 _MAX_CITATIONS: Final = 1000
-"""Maximum number of citations per message: each is an event of the log. Chosen."""
+"""Maximum number of citations per message. Chosen, because each citation becomes an event of the log."""
 
 _THOUGHTS: Final[Mapping[str, Sequence[Json]]] = {
     "thought": (True,),
     **{key: values for framework in FRAMEWORKS for key, values in framework.thoughts.items()},
 }
-"""Keys of a part's metadata, with the values that turn its text into a thought."""
+"""Keys of a part's metadata that mark its text as a thought (the model's reasoning), each with the values that do
+so."""
 _READERS: Final[Mapping[str, MetadataReader]] = {
     key: reader for framework in FRAMEWORKS for key, reader in framework.metadata.items()
 }
@@ -46,8 +48,8 @@ _LATE_TASK: Final = [key for framework in FRAMEWORKS for key in framework.late_t
 def decode_marks(parts: Sequence[Part], scope: str, *metadata: JsonObject | None) -> DecodedContent:
     """Return the content of a message or artifact, sorted by kind.
 
-    `metadata` are those of the message or artifact, and of the update that brought it. `scope` is its id. It makes
-    the ids of calls unique that have none.
+    `metadata` are those of the message or artifact, and of the update that contains it. `scope` is the id of the
+    message or artifact. Code executions that have no id get one from it.
     """
     content = DecodedContent()
     for part in parts:
@@ -66,8 +68,8 @@ def decode_marks(parts: Sequence[Part], scope: str, *metadata: JsonObject | None
 def decode_artifact(
     parts: Sequence[Part], artifact_id: str, metadata: JsonObject | None, task_id: str | None = None
 ) -> DecodedContent:
-    """Return the content of an artifact, including what some frameworks encode in its id. `task_id` is that of its
-    task, if it is known: crewai's artifacts contain it."""
+    """Return the content of an artifact, sorted by kind. Some frameworks encode a kind in the artifact's id. `task_id`
+    is the id of the task, if it is known: it is a part of the artifact ids of crewai."""
     content = decode_marks(parts, artifact_id, metadata)
     for read_artifact in _ARTIFACT_READERS:
         read_artifact(content, artifact_id, task_id)
@@ -96,7 +98,7 @@ def _decode_part(content: DecodedContent, part: Part, scope: str) -> None:
 
 
 def is_thought(part: Part) -> bool:
-    """Return True if a mark declares the part a thought."""
+    """Return True if the metadata of a text part mark it as a thought (the model's reasoning)."""
     metadata = part.metadata if isinstance(part, TextPart) else {}
     return any(metadata[key] in values for key, values in _THOUGHTS.items() if key in metadata)
 
@@ -107,30 +109,34 @@ def _settle_thoughts(content: DecodedContent) -> None:
 
 
 def _as_thought(part: TextPart) -> ReasoningPart:
-    """Return the text as a thought, without its mark."""
+    """Return a text part as a reasoning part, without the metadata that mark it as a thought."""
     metadata = {key: value for key, value in part.metadata.items() if value not in _THOUGHTS.get(key, ())}
     return ReasoningPart(text=part.text, metadata=metadata, extra=part.extra)
 
 
 def author_of(metadata: JsonObject | None) -> tuple[str, str] | None:
-    """Return the inner agent that wrote an update (empty for the called one) and its branch; None if none is named."""
+    """Return the name of the inner agent that wrote an update, and its branch, from the update's metadata. The name is
+    empty for the called agent itself. Return None if the metadata name no agent."""
     if not metadata:
         return None
     return next(filter(None, (read_author(metadata) for read_author in _AUTHOR_READERS)), None)
 
 
 def event_id_of(metadata: JsonObject | None) -> str | None:
-    """Return the id of the event that brought a message; None if its framework sends none."""
+    """Return the framework's id of the event that contains a message, from the event's metadata. Return None if there
+    is no such id."""
     return next((str(metadata[key]) for key in _EVENT_IDS if key in metadata), None) if metadata else None
 
 
 def has_task_after_end(metadata: JsonObject | None) -> bool:
-    """Return True if the agent sends the whole task, with its usage and files, after its final status."""
+    """Return True if the metadata show that the agent sends the whole task, with its usage and files, after its final
+    status."""
     return any(key in (metadata or {}) for key in _LATE_TASK)
 
 
 def error_of(*metadata: JsonObject | None) -> tuple[str, JsonObject]:
-    """Return the text of a failure that no message contains, and further details."""
+    """Return the text of a failure from the metadata of frameworks, and further details. The text is empty if there is
+    none."""
     words, details = "", dict[str, Any]()
     for members in filter(None, metadata):
         for key, value in members.items():

@@ -1,4 +1,4 @@
-"""Names of members: A2A writes camelCase (specification 1.0, 5.5), the canonical model snake_case."""
+"""Conversion of member names: A2A has camelCase (specification 1.0, 5.5), the canonical model snake_case."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,8 @@ def to_camel_case(value: JsonObject) -> JsonObject:
 
 
 def to_snake_case(value: JsonObject) -> JsonObject:
-    """Return the value with all names of its objects in snake_case. Older gateways already wrote them so."""
+    """Return the value with all names of its objects in snake_case. Names that are in snake_case already, as older
+    gateways wrote them, stay unchanged."""
     return cast(
         "JsonObject", _rename_keys(value, lambda name: _CAPITAL.sub(lambda match: f"_{match[1].lower()}", name))
     )

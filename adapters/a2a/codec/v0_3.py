@@ -1,4 +1,4 @@
-"""A2A 0.2.5 to 0.3.0 in JSON-RPC. Their messages, parts, tasks and events are the same, so one dialect serves them."""
+"""Dialect of A2A 0.2.5 to 0.3.0 in JSON-RPC. These versions have the same messages, parts, tasks and events."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
@@ -27,10 +27,10 @@ STATES: Final = {
 
 
 def object_data(part: DataPart) -> tuple[JsonObject, JsonObject]:
-    """Return the data and the metadata of a data part.
+    """Return the data of a data part as an object, which 0.x requires, and metadata for the part.
 
-    Data must be an object in 0.x. Any other value is wrapped and marked, as a2a-sdk 1.3.0 does when it converts between
-    the versions.
+    Data that is not an object is wrapped, and the metadata mark this, as a2a-sdk 1.3.0 does when it converts between
+    the versions. Otherwise the metadata are empty.
     """
     if isinstance(part.data, dict):
         return part.data, {}
@@ -38,7 +38,7 @@ def object_data(part: DataPart) -> tuple[JsonObject, JsonObject]:
 
 
 class Codec(Dialect):
-    """A2A 0.3 in JSON-RPC."""
+    """Dialect of A2A 0.3 in JSON-RPC."""
 
     name: ClassVar = "0.3"
     version: ClassVar = "0.3"
@@ -113,7 +113,8 @@ class Codec(Dialect):
         )
 
     def is_blocking(self, request: w.MessageSendParams) -> bool:
-        """Return False only if `blocking` is false. Its default is not specified, and the official SDKs wait."""
+        """Return True if the response to a send waits until the task stops: always, unless `blocking` is false. The
+        specification names no default, and the official SDKs wait."""
         # a2a-sdk 0.3.26 and 1.3.0, over JSON-RPC.
         return request.configuration is None or request.configuration.blocking is not False
 
@@ -141,7 +142,8 @@ class Codec(Dialect):
 
 
 def _history(length: int | None) -> int | None:
-    """Return the maximum length of the history; None if it is 0, which means no limit in 0.3. Raises invalid."""
+    """Return the maximum number of messages in the history, or None for no limit, which 0 means in 0.3. Raises invalid
+    for a negative number."""
     if length is not None and length < 0:
         raise invalid("historyLength", "The number of messages must not be negative.")
     # `a2a.v1`, SendMessageConfiguration.history_length: 0 is unlimited. a2a-sdk 0.3.26 treats negative numbers so, too.

@@ -1,4 +1,4 @@
-"""A2A 0.3 in REST (`/v1/…`): ProtoJSON of the protocol buffer `a2a.v1`, which both official SDKs implement.
+"""Dialect of A2A 0.3 in REST (`/v1/…`): ProtoJSON of the protocol buffer `a2a.v1`, which both official SDKs implement.
 
 It differs from the JSON-RPC types of the same version: `content`, `ROLE_USER`, `TASK_STATE_CANCELLED`, one-of wrappers,
 no `kind`.
@@ -20,7 +20,7 @@ STATES: Final = {**v1_0.STATES, TaskState.CANCELLED: "TASK_STATE_CANCELLED"}
 
 
 class Codec(v0_3.Codec):
-    """A2A 0.3 in REST."""
+    """Dialect of A2A 0.3 in REST."""
 
     name: ClassVar = "0.3-rest"
     states: ClassVar = STATES
@@ -73,9 +73,11 @@ class Codec(v0_3.Codec):
         return {"configs": [self.encode_push(push) for push in pushes], "nextPageToken": next_token}
 
     def is_blocking(self, request: w.MessageSendParams) -> bool:
-        """Return False if the configuration has no `blocking`, True if there is no configuration.
+        """Return True if the response to a send waits until the task stops: if `blocking` is true, or if there is no
+        configuration.
 
-        ProtoJSON omits false, and the 0.3 SDK always writes a configuration. So a missing `blocking` is false.
+        ProtoJSON omits false, and the 0.3 SDK always writes a configuration. So a configuration without `blocking`
+        means false.
         """
         # a2a-sdk 0.3.26 answers such a send at once; the 0.3 side of 1.3.0 waits.
         return request.configuration is None or bool(request.configuration.blocking)

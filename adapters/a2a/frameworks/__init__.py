@@ -38,4 +38,4 @@ FRAMEWORKS: Final[Sequence[Framework]] = (
     PROTOLABS,
     AGNO,
 )
-"""All frameworks. Where two could read the same thing, the first one counts."""
+"""Dialects of all frameworks. If two of them could read the same content, the first one reads it."""

@@ -1,4 +1,4 @@
-"""Dialect of the extension for traceability of a2a-samples."""
+"""Dialect of the traceability extension of a2a-samples."""
 
 from typing import Final
 
@@ -7,11 +7,13 @@ from babelgate.canonical.json import as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 _TRACES: Final = ("/extensions/traceability/v1", "/extensions/traceability/v1/traceability")
-"""Suffixes of the metadata key that holds the trace of an answer."""
+"""Suffixes of the metadata key that contains the trace of an answer: the steps of the agent, with their tool calls and
+tokens."""
 
 
 def _read_trace(content: DecodedContent, value: Json, _: JsonObject) -> None:
-    """Add calls of tools and of other agents. They are over when the trace arrives, and it has no results."""
+    """Add the calls of tools and of other agents in a trace to the content. The calls have ended when the trace
+    arrives, but the trace does not contain their results."""
     if content.is_marked:
         return
     for step in objects_in(as_object(value).get("steps")):
@@ -27,8 +29,8 @@ def _read_trace(content: DecodedContent, value: Json, _: JsonObject) -> None:
 
 
 def tokens_of_trace(metadata: JsonObject | None) -> JsonObject:
-    """Return the tokens that all steps of a trace used, as usage; empty if the metadata contain no trace. The trace
-    counts them by step."""
+    """Return the number of tokens that the steps of a trace used, as `{"total_tokens": …}`. Return an empty object if
+    the metadata contain no trace."""
     traces = [as_object(value) for key, value in (metadata or {}).items() if key.endswith(_TRACES)]
     counts = [as_count(step.get("total_tokens")) for trace in traces for step in objects_in(trace.get("steps"))]
     total = sum(count for count in counts if count is not None)

@@ -1,4 +1,5 @@
-"""Dialect of ag2 1.2.1: tools of the caller (1.0 only, whose parts have media types), and its context."""
+"""Dialect of ag2 1.2.1: calls of the caller's tools, and the agent's context variables. The tools need A2A 1.0, whose
+parts have media types."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,12 +11,12 @@ from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.value import Json, JsonObject
 
 CLIENT_TOOLS: Final = "urn:ag2:client-tools:v1"
-"""URI of the extension by which the agent gets the tools of its caller, and calls them."""
+"""URI of the extension by which callers offer tools to the agent, and the agent calls them."""
 _TOOLS, _CALL, _RESULT = (f"application/vnd.ag2.tool-{kind}+json" for kind in ("schemas", "call", "result"))
 
 
 def encode_offer(tools: Iterable[CallerTool]) -> DataPart:
-    """Return the part that offers the caller's tools. Each message needs one."""
+    """Return the data part that declares the caller's tools to the agent. Each message to the agent needs one."""
     schemas: list[Json] = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
     ]
@@ -23,12 +24,13 @@ def encode_offer(tools: Iterable[CallerTool]) -> DataPart:
 
 
 def encode_results(results: list[Json]) -> DataPart:
-    """Return the part that answers all tool calls of a task."""
+    """Return the data part that contains the results of all tool calls of a task."""
     return DataPart(data={"results": results}, media_type=_RESULT)
 
 
 def _read_calls(_: str | None, parts: Sequence[Part]) -> list[FrameworkQuestion]:
-    """Return the calls of the caller's tools in an artifact; none if any part is something else."""
+    """Return the calls of the caller's tools in an artifact, as questions. Return an empty list if any part is
+    something else."""
     questions: list[FrameworkQuestion] = []
     for part in parts:
         call = as_object(part.data) if isinstance(part, DataPart) and part.media_type == _CALL else {}
@@ -44,7 +46,8 @@ def _read_calls(_: str | None, parts: Sequence[Part]) -> list[FrameworkQuestion]
 
 
 def _write_result(form: JsonObject, value: Json) -> JsonObject:
-    """Return one result for `encode_results`."""
+    """Return the result of one tool call, for `encode_results`. `value` is the caller's answer, or None if the caller
+    declined."""
     content = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     result: JsonObject = {"id": form["id"], "name": form["name"], "content": content}
     return {**result, "content": "", "error": "The caller has declined."} if value is None else result

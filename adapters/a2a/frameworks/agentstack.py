@@ -1,4 +1,5 @@
-"""Dialect of agentstack-sdk 0.7.1, kagenti-adk 0.8.1 and beeai-sdk 0.3.7: three origins of URIs with the same paths."""
+"""Dialect of agentstack-sdk 0.7.1, kagenti-adk 0.8.1 and beeai-sdk 0.3.7. Their extension URIs have different origins,
+but the same paths."""
 
 import json
 from collections.abc import Mapping
@@ -21,15 +22,16 @@ from babelgate.canonical.json import as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 EXTENSIONS: Final = "https://a2a-extensions.agentstack.beeai.dev/ui"
-"""Origin of the URIs that the gateway writes."""
+"""Beginning of the extension URIs that the gateway itself writes."""
 TRAJECTORY: Final = "/ui/trajectory/v1"
 CITATION: Final = "/ui/citation/v1"
 STREAMING: Final = "/ui/streaming/v1"
-"""Suffixes of extension URIs, which are metadata keys. agentstack-sdk puts objects there, kagenti-adk lists."""
+"""Suffix of the URI of the extension for drafts. Like `TRAJECTORY` and `CITATION`, it ends a key of metadata. The value
+under those two is an object in agentstack-sdk, and a list in kagenti-adk."""
 
 _HOSTS: Final = ("a2a-extensions.beeai.dev", "a2a-extensions.agentstack.beeai.dev")
-"""Hosts of the URIs on the cards of beeai-sdk and agentstack-sdk, whose agents answer in the messages of their
-status."""
+"""Hosts of the extension URIs on the cards of beeai-sdk and agentstack-sdk. Their agents send answers as the messages
+of their status."""
 
 
 # Content
@@ -74,7 +76,8 @@ def _read_error(value: Json, _: JsonObject) -> tuple[str, JsonObject]:
 
 
 def is_trajectory(key: str) -> bool:
-    """Return True if a key of metadata holds a trajectory."""
+    """Return True if a key of metadata contains a trajectory: a list of the agent's thoughts, tool calls and progress
+    reports."""
     return key.endswith(TRAJECTORY)
 
 
@@ -116,7 +119,7 @@ def _field_schema(field: JsonObject) -> JsonObject:
 
 
 def _options(field: JsonObject) -> dict[str, str]:
-    """Return the labels of a field's options, by option id."""
+    """Return the labels of the options that a field of a form offers, by option id."""
     return {as_text(option.get("id")): as_text(option.get("label")) for option in objects_in(field.get("options"))}
 
 
@@ -161,7 +164,8 @@ def _read_secrets(key: str, request: JsonObject) -> list[FrameworkQuestion]:
 
 
 def _write_values(form: JsonObject, value: Json) -> JsonObject:
-    """Return the values of a form. A plain text fills its first required field, or its first field."""
+    """Return the caller's answer as the values of a form. A text that is not a JSON object fills the first required
+    field, or else the first field."""
     kinds: Mapping[str, str] = form["fields"]
     if isinstance(value, str) and value.lstrip().startswith("{"):
         value = _parse_object(value)

@@ -1,4 +1,4 @@
-"""Dialect of agno 3.1.10."""
+"""Dialect of A2A in agno 3.1.10: metadata that name the kind of a message, tool calls, steps and failures."""
 
 from typing import Final
 

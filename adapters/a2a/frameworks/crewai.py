@@ -1,4 +1,4 @@
-"""Dialect of crewai 1.15.30."""
+"""Dialect of A2A in crewai 1.15.30: the structured output in an artifact with a certain id."""
 
 from typing import Final
 
@@ -7,8 +7,8 @@ from babelgate.canonical import DataPart
 
 
 def _read_artifact(content: DecodedContent, artifact_id: str, task_id: str | None) -> None:
-    """Use the only part of the artifact `result_<task id>` as the structured output. Other artifacts are left
-    unchanged, and so are all if the task's id is not known (None)."""
+    """Set the structured output of the content to the data of the artifact `result_<task id>`, if that has exactly one
+    part. Do nothing for other artifacts, and if the id of the task is not known (None)."""
     if task_id and artifact_id == f"result_{task_id}" and len(content.parts) == 1 and content.output is None:
         [part] = content.parts
         content.output = part.data if isinstance(part, DataPart) else None

@@ -1,4 +1,5 @@
-"""Dialect of fasta2a 2.1.1 (Pydantic AI), and of extended-a2a."""
+"""Dialect of A2A in fasta2a 2.1.1 (Pydantic AI) and extended-a2a: thoughts, and the structured output in a data
+part."""
 
 from typing import Final
 
@@ -9,8 +10,8 @@ from babelgate.canonical.json import as_object
 
 
 def _read_output(content: DecodedContent, part: DataPart) -> bool:
-    """Add the structured output, which is the member `result` of an object with a schema. Return False if the part has
-    no such object."""
+    """Add a data part that contains the structured output: an object with the only member `result`, and a schema in the
+    part's metadata. Return False for any other part."""
     data = as_object(part.data)
     if set(data) != {"result"} or not isinstance(part.metadata.get("json_schema"), dict):
         return False

@@ -1,4 +1,5 @@
-"""Dialect of the a2a-server of gemini-cli 0.25.2."""
+"""Dialect of A2A in the a2a-server of gemini-cli 0.25.2: thoughts, tool calls, citations, and confirmations of tool
+calls."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -20,7 +21,7 @@ from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.value import Json, JsonObject
 
 _KEY: Final = "coderAgent"
-"""Key of an update's metadata with the kind of its content."""
+"""Key in the metadata of an update for an object that names the kind of the update's content, such as `thought`."""
 
 
 def _read_kind(content: DecodedContent, value: Json, _: JsonObject) -> None:
@@ -51,7 +52,8 @@ def _read_kind(content: DecodedContent, value: Json, _: JsonObject) -> None:
 
 
 def _citations(text: str) -> Iterator[AnnotationPart]:
-    """Yield the citations of a text: after a heading, one line each, `(title) URL` or the URL alone."""
+    """Yield the citations in a text. Each is one line with a URL, after `(title)` if it has one; other lines are
+    skipped."""
     for line in text.splitlines():
         title, _, url = line.strip().rpartition(" ")
         if "://" in url:
@@ -70,8 +72,8 @@ def _read_call(content: DecodedContent, call: JsonObject) -> None:
 
 
 def _read_confirmation(part: DataPart) -> list[FrameworkQuestion]:
-    """Return a list with the question of a tool call that waits for a confirmation. It is empty if the part is no such
-    call."""
+    """Return a list with one question if a data part is a tool call that waits for a confirmation. Return an empty list
+    for any other part."""
     data = as_object(part.data)
     call, details = as_object(data.get("request")), data.get("confirmationDetails")
     call_id, name = as_text(call.get("callId")), as_text(call.get("name"))

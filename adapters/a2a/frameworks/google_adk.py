@@ -1,4 +1,5 @@
-"""Dialect of google-adk 2.13.0, and the genai parts that kagent shares with it."""
+"""Dialect of google-adk 2.13.0. It encodes parts of the Google GenAI SDK in data parts, which the dialect of kagent
+shares."""
 
 from typing import Final, cast
 
@@ -20,7 +21,7 @@ from babelgate.canonical.json import as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 PART_TYPE: Final = "adk_type"
-"""Key of a part's metadata with the type of the genai part."""
+"""Key of a part's metadata for the type of the GenAI part that it represents, such as `function_call`."""
 THOUGHT: Final = "adk_thought"
 CITATIONS: Final = "adk_citation_metadata"
 GROUNDING: Final = "adk_grounding_metadata"
@@ -28,7 +29,8 @@ USAGE: Final = "adk_usage_metadata"
 
 _CALLS: Final = frozenset({"function_call", "tool_call", "executable_code"})
 _RESULTS: Final = frozenset({"function_response", "tool_response", "code_execution_result"})
-"""Types of genai parts: the model's calls, those that its host executes, and code."""
+"""Types of GenAI parts with the result of a call. In order, as in `_CALLS`: of a tool that the agent executes, of a
+tool that the model's host executes, and of code."""
 _CODE: Final = "code_execution"
 
 
@@ -36,9 +38,11 @@ _CODE: Final = "code_execution"
 
 
 def read_genai_part(mark: str, part: DataPart, content: DecodedContent, scope: str) -> list[ToolUse]:
-    """Return the tool uses in a genai part.
+    """Return the start or end of a tool call that a GenAI part represents. Return an empty list for a part of another
+    type.
 
-    `mark` is the type of the part. `scope` is the id of the message or artifact: calls of code are numbered within it.
+    `mark` is the type of the part, such as `function_call`. `scope` is the id of the message or artifact: code
+    executions, which have no ids, are numbered within it.
     """
     data = as_object(part.data)
     call_id, name = as_text(data.get("id")), as_text(data.get("name")) or as_text(data.get("tool_type"))
@@ -61,7 +65,8 @@ def read_genai_part(mark: str, part: DataPart, content: DecodedContent, scope: s
 
 
 def _unwrap(value: Json, metadata: JsonObject) -> Json:
-    """Return the value that another gateway has wrapped, because calls and responses of genai are objects."""
+    """Return the original arguments or result of a tool call. Another gateway has put a value that is no object into an
+    object, because GenAI requires one, and has named the member with the value in the metadata."""
     name = as_text(as_object(metadata.get("babelgate")).get("value"))
     return value.get(name) if name and isinstance(value, dict) else value
 
@@ -74,7 +79,8 @@ def _read_citations(content: DecodedContent, value: Json, metadata: JsonObject) 
 
 
 def _read_grounding(content: DecodedContent, value: Json, _: JsonObject) -> None:
-    """Add the citations of a genai grounding, whose places are UTF-8 bytes within one part."""
+    """Add the citations in the metadata of a GenAI grounding. Their positions are counted in UTF-8 bytes within one
+    part, and are converted to characters of the whole text."""
     grounding = as_object(value)
     chunks = [as_object(chunk.get("web")) for chunk in objects_in(grounding.get("groundingChunks"))]
     texts = [part.text for part in content.parts if isinstance(part, TextPart)]
@@ -99,8 +105,8 @@ def _read_actions(content: DecodedContent, value: Json, _: JsonObject) -> None:
 
 
 def _read_author(metadata: JsonObject) -> tuple[str, str] | None:
-    """Return the agent that wrote an update (empty for the called one) and its branch, or None if none is named.
-    Branches run in parallel."""
+    """Return the name of the agent that wrote an update, and its branch, from the update's metadata. The name is empty
+    for the called agent. Return None if the metadata name no agent. Agents of different branches run in parallel."""
     author = as_text(metadata.get("adk_author"))
     if author in ("", "user"):
         return None
@@ -115,12 +121,13 @@ def _read_error_code(value: Json, _: JsonObject) -> tuple[str, JsonObject]:
 
 
 def is_waiting(part: DataPart) -> bool:
-    """Return True for a tool call that waits for the caller."""
+    """Return True if a part is a tool call that waits for the caller, which ADK calls long-running."""
     return part.metadata.get("adk_is_long_running") is True
 
 
 def read_waiting_call(part: DataPart, mark: str) -> list[FrameworkQuestion]:
-    """Return the question in a tool call that waits for its response.
+    """Return the question that a tool call asks if it waits for a response of the caller. Return an empty list for any
+    other part.
 
     `mark` is the key of the part's metadata that names its type: the response needs the same key.
     """

@@ -1,4 +1,4 @@
-"""Dialect of kagent 1.0.0a17, of its version 0.x, and of its extension for approvals at commit 5229184."""
+"""Dialect of A2A in kagent 1.0.0a17, in its version 0.x, and in its extension for approvals at commit 5229184."""
 
 from typing import Final
 
@@ -10,9 +10,9 @@ from babelgate.canonical.json import as_list, as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 APPROVALS: Final = "https://kagent.dev/extensions/hitl/v1"
-"""URI of the extension. A message that answers names it in its extensions, too."""
+"""URI of the extension for approvals. A message that answers lists it in its `extensions`, too."""
 USAGE: Final = "https://kagent.dev/extensions/usage/v1"
-"""Key of the terminal status's metadata."""
+"""Key of the final status's metadata under which the token usage of the task is."""
 PART_TYPE: Final = "kagent.dev/a2a/part-type"
 _OLD_PART_TYPE: Final = "kagent_type"
 
@@ -28,7 +28,8 @@ def _read_waiting_call(part: DataPart) -> list[FrameworkQuestion]:
 
 
 def _read_request(key: str, request: JsonObject) -> list[FrameworkQuestion]:
-    """Return the questions of an agent or of one of its subagents. Answers carry the ids of the outer request."""
+    """Return the questions in a request for an approval or for answers of the user. It comes from the agent or one of
+    its subagents. `key` is the key of metadata under which the request is."""
     nested = as_object(request.get("nested"))
     subagent = as_text(nested.get("subagent_name"))
     calls = [describe_call(tool.get("name"), tool.get("args")) for tool in objects_in(nested.get("tools"))]

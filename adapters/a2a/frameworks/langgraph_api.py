@@ -1,4 +1,4 @@
-"""Dialect of langgraph-api 0.16.7, whose form of questions and answers gateways like this one share.
+"""Dialect of langgraph-api 0.16.7. Gateways like this one also write its form of questions and answers.
 
 A question is a data part `{"id", "value", "response_schema"?}`; `schema` is the gateway's own name for the schema.
 Answers to several questions are a data part `{"resume": [{"id", "value"}, …]}`.
@@ -13,14 +13,15 @@ from babelgate.canonical.json import as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 _HISTORY_SCOPE: Final = "https://langchain.com/a2a/extensions/history-scope/v1"
-"""Extension on the card. It is activated by a header, and says nothing about the agent."""
+"""URI of an extension by which a card of langgraph-api is recognized. Callers activate it by a header."""
 INTERRUPT: Final = "Interrupt"
-"""Name of the artifact that contains the questions."""
+"""Name of the artifact that contains the agent's questions."""
 _QUESTION: Final = frozenset({"id", "value", "schema", "response_schema"})
 
 
 def _read_results(content: DecodedContent, part: DataPart) -> bool:
-    """Add the results of tools to the content. Their calls are not sent. Return False if the part has no results."""
+    """Add the results of tool calls in a data part to the content. The server does not send the calls themselves.
+    Return False if the part has no results."""
     data = as_object(part.data)
     uses: list[ToolUse] = []
     for result in objects_in(data["tool_results"]) if set(data) == {"tool_results"} else ():
@@ -34,7 +35,7 @@ def _read_results(content: DecodedContent, part: DataPart) -> bool:
 
 
 def read_question(part: Part) -> FrameworkQuestion | None:
-    """Return the question in a data part, without words; None if the part is something else."""
+    """Return the question in a data part, without a text for the user. Return None if the part is no question."""
     data = part.data if isinstance(part, DataPart) else None
     if not isinstance(data, dict) or not {"id", "value"} <= set(data) <= _QUESTION:
         return None
@@ -45,7 +46,8 @@ def read_question(part: Part) -> FrameworkQuestion | None:
 
 
 def write_question(question_id: str, value: Json, schema: JsonObject | None = None) -> DataPart:
-    """Return the data part of one question. A `schema` is sent under both of its names; None omits it."""
+    """Return the data part of one question. The schema of the answer is sent as both `schema` and `response_schema`;
+    None omits it."""
     data: JsonObject = {"id": question_id, "value": value}
     if schema is not None:
         data |= {"response_schema": schema, "schema": schema}
@@ -53,7 +55,8 @@ def write_question(question_id: str, value: Json, schema: JsonObject | None = No
 
 
 def read_answers(parts: Iterable[Part]) -> dict[str, Json] | None:
-    """Return the answers in the first data part of the form `{"resume": […]}`, by question; None if there is none."""
+    """Return the answers in the first data part of the form `{"resume": […]}`, by question id. Return None if there is
+    no such part."""
     for part in parts:
         resume = part.data.get("resume") if isinstance(part, DataPart) and isinstance(part.data, dict) else None
         if not isinstance(resume, list) or not resume:
@@ -65,20 +68,21 @@ def read_answers(parts: Iterable[Part]) -> dict[str, Json] | None:
 
 
 def write_answers(values: Iterable[tuple[str, Json]]) -> DataPart:
-    """Return the data part that answers several questions, given by id and value."""
+    """Return the data part that answers several questions. `values` are pairs of a question id and the value of the
+    answer."""
     resume: list[Json] = [{"id": question_id, "value": value} for question_id, value in values]
     return DataPart(data={"resume": resume})
 
 
 def is_resume(part: Part) -> bool:
-    """Return True for a data part that claims to answer questions by their ids."""
+    """Return True for a data part with a member `resume`: it answers questions by their ids."""
     return isinstance(part, DataPart) and isinstance(part.data, dict) and "resume" in part.data
 
 
 def last_versions(texts: Iterable[str]) -> Sequence[str]:
-    """Return the texts without those that the next one repeats and continues.
+    """Return the texts in order, without each text that is the beginning of the one after it.
 
-    Each status message of langgraph-api contains the whole answer so far.
+    Each status message of langgraph-api repeats the whole answer so far, so only the last one of each answer remains.
     """
     lines: list[str] = []
     for text in texts:

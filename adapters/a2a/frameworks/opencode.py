@@ -1,4 +1,5 @@
-"""Dialect of opencode-a2a 1.4.0 and codex-a2a 1.4.0."""
+"""Dialect of A2A in opencode-a2a 1.4.0 and codex-a2a 1.4.0: thoughts, tool calls, progress, usage and questions in
+metadata."""
 
 from typing import Final
 
@@ -17,15 +18,16 @@ from babelgate.canonical.json import as_list, as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 SHARED: Final = "shared"
-"""Key of metadata. Questions are in that of an update, which may have no message."""
+"""Key of metadata for the stream, the progress, the usage and the questions of the agent. An update that contains a
+question may have no message."""
 _REASONING: Final = ":reasoning"
-"""Suffix of an artifact's id that marks it as a thought, also if nothing else does."""
+"""Suffix of the id of an artifact whose text is a thought, also if its metadata do not mark it as one."""
 _ANSWERS_IN_ORDER: Final[JsonObject] = {
     "type": "object",
     "properties": {"answers": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}},
     "required": ["answers"],
 }
-"""Schema of an answer to several questions: a list of choices for each."""
+"""JSON Schema of the answer to several questions at once: for each question in order, a list of the chosen options."""
 
 
 def _read_shared(content: DecodedContent, value: Json, _: JsonObject) -> None:
@@ -61,10 +63,11 @@ def _read_artifact(content: DecodedContent, artifact_id: str, _: str | None) -> 
 
 
 def _read_interrupt(_: str, shared: JsonObject) -> list[FrameworkQuestion]:
-    """Return the permission or the questions that the agent asks for.
+    """Return the request for a permission, or the questions, in the value of `SHARED`, as one question. Return an empty
+    list if there is none, or if it was resolved.
 
-    A message cannot answer them: the server takes answers only by its own methods, `a2a.interrupt.permission.reply` and
-    `a2a.interrupt.question.reply`, whose schemas these are.
+    A message cannot answer it: the server accepts answers only by its own methods, `a2a.interrupt.permission.reply` and
+    `a2a.interrupt.question.reply`. The schemas are those of these methods.
     """
     interrupt = as_object(shared.get("interrupt"))
     request_id, details = as_text(interrupt.get("request_id")), as_object(interrupt.get("details"))
@@ -83,7 +86,7 @@ def _read_interrupt(_: str, shared: JsonObject) -> list[FrameworkQuestion]:
 
 
 def _with_options(question: JsonObject) -> str:
-    """Return the words of a question, with its options in parentheses."""
+    """Return the text of a question, with the labels of its options in parentheses."""
     labels = [
         as_text(option.get("label")) or as_text(option.get("value")) for option in objects_in(question.get("options"))
     ]

@@ -1,4 +1,4 @@
-"""Dialect of protolabs-a2a."""
+"""Dialect of A2A in protolabs-a2a: tool calls, changes of state and costs in metadata."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from babelgate.canonical.value import Json, JsonObject
 _EXTENSIONS: Final = "https://proto-labs.ai/a2a/ext"
 _WORLD_STATE: Final = f"{_EXTENSIONS}/worldstate-delta-v1"
 _END_PHASES: Final = ("complete", "end", "error", "fail")
-"""Prefixes of the phases that report a finished call, with or without a result."""
+"""Prefixes of the phases that report the end of a tool call, with or without a result."""
 
 
 def _read_call(content: DecodedContent, value: Json, _: JsonObject) -> None:

@@ -1,4 +1,4 @@
-"""Dialect of strands-agents 1.62."""
+"""Dialect of A2A in strands-agents 1.62: questions (interrupts) and their answers in data parts."""
 
 from typing import Final
 
@@ -9,7 +9,8 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 def _read_interrupts(part: DataPart) -> list[FrameworkQuestion]:
-    """Return the interrupts in a data part. The text of its message names all of them (`words`)."""
+    """Return the questions in a data part with a list `interrupts`. The text of its message contains all of them, too,
+    so their form has `words`. Return an empty list for any other part."""
     data = as_object(part.data)
     questions: list[FrameworkQuestion] = []
     for interrupt in objects_in(data.get("interrupts")) if set(data) == {"interrupts"} else ():

@@ -1,4 +1,5 @@
-"""Tool calls, steps and states that another A2A server reports. Each is read once, however often it is sent."""
+"""Reading of the tool calls, steps and changes of state that another A2A server reports. Each is read once, even if the
+server sends it several times."""
 
 from collections.abc import Sequence
 from json import dumps
@@ -14,7 +15,7 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 class Activity:
-    """Tool calls, steps and states of one run."""
+    """Reader of the tool calls, steps and changes of state of one run. It adds their events to the run."""
 
     def __init__(self, run: RunState) -> None:
         self._run = run
@@ -22,23 +23,24 @@ class Activity:
         """True if the server is another gateway, which sends the steps of its run as events. Then `add_steps`,
         `set_author` and `add_groups` add nothing, so that no step is read twice."""
         self._calls: dict[str, str] = {}
-        """Names of all started tools, by call id."""
+        """Names of all tools that were called, by call id."""
         self._running: list[str] = []
-        """Ids of the calls without an end."""
+        """Ids of the calls that have not ended."""
         self._results: set[tuple[str, str]] = set()
-        """Ids and outputs of the calls with an end."""
+        """Ids of the calls that have ended, each with its result as JSON."""
         self._steps: list[str] = []
-        """Names of the running steps that have no id."""
+        """Names of the running steps that the server reports without ids."""
         self._authors: dict[str, tuple[str, str]] = {}
-        """Name and step id of the inner agent that currently writes, by branch."""
+        """Inner agent that currently writes in each branch: its name and the id of its step, by branch."""
         self._groups: set[str] = set()
         self._step_count = 0
-        """Number of this run's steps with an id."""
+        """Number of steps of this run that have an id. New ids are derived from it."""
         self._states = set[tuple[str, str, str]]()
         """Changes of state that were read: the id of the message or artifact, the name, and the value as JSON."""
 
     def recall(self, event: ToolStarted | ToolEnded, *, is_own: bool) -> None:
-        """Remember a recorded tool call. `is_own`: it is of this run."""
+        """Restore a tool call from a recorded event. `is_own` is True if the event belongs to this run, and not to an
+        earlier one."""
         call_id = event.call_id or ""
         if isinstance(event, ToolStarted):
             self._calls[call_id] = event.name
@@ -50,7 +52,7 @@ class Activity:
                 self._running.remove(call_id)
 
     def recall_step(self, event: StepStarted | StepEnded) -> None:
-        """Remember a recorded step of this run."""
+        """Restore a step from a recorded event of this run."""
         members: JsonObject = event.extra.get(PROTOCOL) or {}
         branch, group = members.get("branch"), members.get("group")
         is_start = isinstance(event, StepStarted)
@@ -68,8 +70,8 @@ class Activity:
             self._steps.remove(event.name)
 
     def use(self, tools: Sequence[ToolUse], message: w.Message | None = None) -> None:
-        """Add the begins and ends of tool calls that the agent makes itself. The events have the id of `message`,
-        unless it is None."""
+        """Add the events for the starts and ends of tool calls. If `message` has an id, the events get it, so that
+        callers of A2A see the message instead."""
         extra: JsonObject = {PROTOCOL: {"messageId": message.messageId}} if message and message.messageId else {}
         for use in tools:
             call_id = use.call_id or self._find_call(use)
@@ -89,7 +91,8 @@ class Activity:
             self._results.add(result)
 
     def _find_call(self, use: ToolUse) -> str:
-        """Return the id of a call without one: for an end that of the last running call of its name, else a new id."""
+        """Return an id for a start or end of a call that has none. An end gets the id of the last running call of the
+        same tool, and a start a new id."""
         if use.ended:
             call_id = next((running for running in reversed(self._running) if self._calls[running] == use.name), None)
             if call_id is not None:
@@ -102,7 +105,8 @@ class Activity:
         self._run.events.append(ToolStarted(call_id=call_id, name=name, input=arguments, extra=extra))
 
     def add_steps(self, steps: Sequence[tuple[str, str]]) -> None:
-        """Add the begins and ends of steps, given by name and `started`, `completed` or `error`."""
+        """Add the events for the starts and ends of steps. Each entry is the name of a step, and `started`, `completed`
+        or `error`."""
         for name, phase in () if self.is_relayed else steps:
             if phase == "started":
                 self._steps.append(name)
@@ -113,10 +117,10 @@ class Activity:
                 self._run.events.append(StepEnded(name=name, fault=fault))
 
     def set_author(self, author: str, branch: str) -> None:
-        """Begin the step of the inner agent that now writes in a branch. An empty `author` means the called agent,
-        which has no step.
+        """Begin a step for the inner agent that now writes in a branch. An empty `author` means the called agent, which
+        has no step.
 
-        The step ends when another agent writes in its branch, or in a branch that one of the two has left.
+        The step ends when another agent writes in its branch, in a branch of it, or in the branch from which it comes.
         """
         current = self._authors.get(branch)
         if self.is_relayed or (current is not None and current[0] == author):
@@ -130,7 +134,8 @@ class Activity:
             self._authors[branch] = (author, step_id)
 
     def add_groups(self, groups: Sequence[tuple[str, str]]) -> None:
-        """Begin a step for each new group of progress reports. It ends with the run."""
+        """Begin a step for each new group of progress reports, named by the group's title. The step ends with the
+        run."""
         for group, title in groups:
             if group not in self._groups and not self.is_relayed:
                 self._groups.add(group)
@@ -143,17 +148,17 @@ class Activity:
         return step_id
 
     def recall_state(self, event: Custom) -> None:
-        """Remember a recorded change of state."""
+        """Restore a change of the agent's state from a recorded event, so that it is not added again."""
         members: JsonObject = event.extra.get(PROTOCOL) or {}
         source_id = members.get("of")
         if source_id is not None:
             self._states.add((source_id, event.name, _as_key(event.value)))
 
     def add_states(self, states: Sequence[tuple[str, Json]], source_id: str | None, *, is_shown: bool) -> None:
-        """Add changes of state, each once. Those that are too large are a loss.
+        """Add the events for changes of the agent's state, each once. A change that is too large becomes a loss.
 
-        `source_id` is the id of the message or artifact; None for an update, which comes once. `is_shown`: callers of
-        A2A see the metadata with the changes.
+        `source_id` is the id of the message or artifact that reports the changes, or None for an update, which comes
+        once. `is_shown` is True if callers of A2A receive the metadata with the changes anyway.
         """
         for name, value in states:
             key = (source_id or "", name, _as_key(value))
@@ -169,10 +174,24 @@ class Activity:
 
 
 def _is_within(branch: str, other: str) -> bool:
-    """Return True if `branch` equals `other` or branches off from it. An empty `other` contains every branch."""
+    """Return True if `branch` equals `other` or is a branch of it, as `a.b` is of `a`. An empty `other` contains every
+    branch."""
     return not other or branch == other or branch.startswith(f"{other}.")
 
 
 def _as_key(value: Json) -> str:
-    """Return the same text for equal values; a2a-sdk 1.3.0 turns 1 into 1.0, and does not sort members."""
-    return dumps(value, sort_keys=True)
+    """Return a JSON text that is the same for equal values (`babelgate.canonical.json.is_equal`).
+
+    a2a-sdk 1.3.0 does not sort the members of an object. It also keeps data as a `google.protobuf.Struct`, whose
+    numbers are all floating-point, so that 1 may come again as 1.0.
+    """
+    return dumps(_with_integers(value), sort_keys=True)
+
+
+def _with_integers(value: Json) -> Json:
+    """Return a JSON value in which each floating-point number without a fraction is an integer."""
+    if isinstance(value, dict):
+        return {name: _with_integers(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_with_integers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,4 +1,4 @@
-"""Artifacts of a task → answers and files of the run, each piece once."""
+"""Conversion of a task's artifacts to answers and files of the run. Each piece is read once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,29 +24,32 @@ _CITED_LATE: Final = "a citation that arrived after the end of its artifact"
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """Position of newly arrived parts in their artifact: whether they continue it, and whether more follow."""
+    """Circumstances in which parts of an artifact arrived: how they relate to the parts that were read before, and to
+    those to come."""
 
     append: bool
-    """True if the parts continue the artifact. Otherwise they are all of it, and some may be known."""
+    """True if the parts continue the artifact. False if they are the whole artifact, of which a part may have been read
+    before."""
     last: bool | None
     """True if no further part of the artifact follows; None if the server does not state it."""
     piece: ArtifactPiece | None
-    """Marks of the update that brought the artifact; None if it came in a task, or is not shown in pieces."""
+    """Form of the update that contained the parts, to show it unchanged to callers of A2A. None if the parts came in a
+    whole task, or must not be shown in pieces."""
     citations: Sequence[AnnotationPart]
     """Citations of the artifact's text."""
 
 
 class ArtifactReader:
-    """Trackers of all artifacts of one run."""
+    """Reader of all artifacts of one run. It adds their events to the run."""
 
     def __init__(
         self, run: RunState, speech: Speech, questions: QuestionTracker, activity: Activity, usage: UsageCounter
     ) -> None:
         self.task_id: str | None = None
         self.output: Json = None
-        """Structured output of the run, as far as an artifact declares it."""
+        """Structured output of the run. None until an artifact declares it."""
         self.trackers: dict[str, ArtifactTracker] = {}
-        """Trackers by artifact id."""
+        """State of each artifact that was read (`ArtifactTracker`), by artifact id."""
         self._run = run
         self._speech = speech
         self._questions = questions
@@ -55,12 +58,12 @@ class ArtifactReader:
 
     @property
     def texts(self) -> set[str]:
-        """Texts of all artifacts."""
+        """Texts of the artifacts that were read, one for each artifact."""
         return {tracker.text for tracker in self.trackers.values()}
 
     def recall_message(self, event: MessageStarted, *, is_own: bool) -> ArtifactTracker | None:
-        """Return the tracker of a recorded message if the message was an artifact, else None. `is_own` is True for a
-        message of this run: only such a message can grow."""
+        """Return the tracker of the artifact from which a recorded message was read. Return None for any other message.
+        `is_own` is True for a message of this run: more text can be added only to such a message."""
         artifact_id = a2a_members(event.extra).get("artifactId")
         if artifact_id is None:
             return None
@@ -69,7 +72,8 @@ class ArtifactReader:
         return tracker
 
     def recall(self, event: ArtifactAdded, *, is_own: bool) -> None:
-        """Remember a recorded artifact. `is_own`: it is of this run."""
+        """Restore an artifact from a recorded event. `is_own` is True if the event belongs to this run, and not to an
+        earlier one."""
         artifact_id = a2a_members(event.extra).get("artifactId")
         if artifact_id is None:
             return
@@ -96,12 +100,13 @@ class ArtifactReader:
         piece: ArtifactPiece | None = None,
         citations: Sequence[AnnotationPart] = (),
     ) -> None:
-        """Add the events of an artifact.
+        """Add the events for the new content of an artifact.
 
-        `append`: the parts continue the artifact. Otherwise they are the whole artifact, and parts that were read
-        before are skipped. `last`: True if this is the final piece, None if the server does not say. `piece` is the
-        update that contains the artifact, or None if a task contains it. `citations` are annotations of the artifact
-        that arrived before it.
+        - `append` is True if the parts continue the artifact. Otherwise they are the whole artifact, and parts that
+          were read before are skipped.
+        - `last` is True if this is the final piece, and None if the server does not say.
+        - `piece` is the form of the update that contains the artifact, or None if a task contains it.
+        - `citations` are citations of the artifact that arrived before it.
         """
         decoded = self.decode(artifact)
         decoded.citations += citations
@@ -152,7 +157,8 @@ class ArtifactReader:
         self._add(tracker, artifact, decoded.parts, delivery, is_fresh=True)
 
     def _take_back(self, tracker: ArtifactTracker) -> None:
-        """Clear an artifact that was replaced by nothing. A gateway does so when its agent starts over."""
+        """Clear an artifact that the server has replaced by an empty one. Another gateway does so when its agent starts
+        again."""
         tracker.merged_parts.clear()
         tracker.close(self._run.events)
         tracker.added = False  # so that what comes replaces a file
@@ -167,8 +173,8 @@ class ArtifactReader:
         *,
         is_fresh: bool,
     ) -> None:
-        """Add new parts of an artifact to its tracker, and their events to the run. `is_fresh`: they are all of the
-        artifact, and not a continuation."""
+        """Add new parts of an artifact to its tracker, and their events to the run. `is_fresh` is True if the parts are
+        the whole artifact so far, and False if they continue it."""
         if tracker.file:
             self._add_file(tracker, artifact, parts, delivery, is_fresh=is_fresh)
             return
@@ -199,8 +205,8 @@ class ArtifactReader:
         *,
         is_fresh: bool,
     ) -> None:
-        """Add new parts of a file to its tracker, and their events to the run. `is_fresh`: they are all of it, and not
-        a continuation."""
+        """Add new parts of an artifact that is a file to its tracker, and their events to the run. `is_fresh` is True
+        if the parts are the whole artifact so far, and False if they continue it."""
         events, start = self._run.events, len(self._run.events)
         appends = tracker.added and not is_fresh
         # The server's ids are unique within its task only.

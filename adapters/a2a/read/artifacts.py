@@ -1,4 +1,5 @@
-"""Deduplication of A2A artifacts: what a server shows of one, without what was already read of it."""
+"""Deduplication of A2A artifacts: finds the new content when a server sends an artifact again, in pieces or as a
+whole."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,19 +16,21 @@ from babelgate.canonical.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPiece:
-    """Form of an artifact update, to be shown unchanged to callers of A2A."""
+    """Form of an artifact update of the server: its `append`, `lastChunk` and other members. Callers of A2A receive the
+    same."""
 
     last: bool
     append: bool | None = None
-    """Value of `append`; None if the events imply it. New content of an artifact that is sent again is appended."""
+    """Value of the member `append` to show to callers; None if it follows from the events."""
 
     members: JsonObject = field(default_factory=dict[str, object])
-    """The `metadata` of the update, and its unknown members (`own`)."""
+    """Metadata of the update under the key `metadata`, and its unknown members under the key `own`."""
 
     def mark(self, events: list[Event], start: int, *, append: bool) -> bool:
-        """Mark the events from `start` on, unless they are shown like this update even without a mark.
+        """Mark the events from index `start` on with the form of this update. Do not mark them if callers of A2A would
+        see the same form without a mark.
 
-        `append` is the value that they would be shown with. Returns False if there are no events to mark.
+        `append` is the value that callers would see without a mark. Return False if there are no events to mark.
         """
         indexes = [i for i in range(start, len(events)) if isinstance(events[i], PartAdded | PartDelta | ArtifactAdded)]
         if not indexes:
@@ -53,7 +56,8 @@ def _is_last(event: Event) -> bool:
 
 
 def _is_shown_at_once(event: Event) -> bool:
-    """Return False for an added part that is no text: it is shown with what follows."""
+    """Return False for an event that adds a part without text: callers of A2A see such a part only together with the
+    next event."""
     return not isinstance(event, PartAdded) or (
         isinstance(event.part, TextPart | RefusalPart) and bool(event.part.text)
     )
@@ -65,16 +69,18 @@ def _add_chunk_mark(event: Event, mark: JsonObject) -> Event:
 
 @dataclass(slots=True)
 class MergedPart:
-    """A part, or adjacent texts that differ only in their text: where a text is split means nothing."""
+    """A part of an artifact, or several adjacent texts with the same properties. They are compared as one text, because
+    servers split texts at arbitrary places."""
 
     part: Part
     head: tuple[object, ...]
-    """Properties that must be equal for two parts to be merged or compared, without their text."""
+    """Properties of the part except its text. Two parts can be merged, or are the same part, only if these are
+    equal."""
     texts: list[str] = field(default_factory=list[str])
 
     @classmethod
     def of(cls, part: Part) -> "MergedPart":
-        """Return a part that was merged with no other one."""
+        """Return a merged part that contains one part."""
         match part:
             case TextPart() | RefusalPart():
                 return cls(part, (part.kind, part.media_type, part.metadata, dict(part.extra)), [part.text])
@@ -91,18 +97,18 @@ class MergedPart:
 
     @property
     def text(self) -> str:
-        """The whole text, which is then kept in one piece."""
+        """All texts of the part, joined. Empty for a part without text."""
         if len(self.texts) > 1:
             self.texts = ["".join(self.texts)]
         return self.texts[0] if self.texts else ""
 
     @property
     def can_grow(self) -> bool:
-        """True if text can be appended."""
+        """True if the part is a text, a refusal or a thought, to which text can be appended."""
         return isinstance(self.part, TextPart | RefusalPart | ReasoningPart)
 
     def can_join(self, other: "MergedPart") -> bool:
-        """Return True if the other part only continues the text of this one."""
+        """Return True if the other part has the same properties, so that its text continues the text of this part."""
         return self.can_grow and self.head == other.head
 
 
@@ -117,9 +123,10 @@ def _merge_parts(parts: Sequence[Part]) -> list[MergedPart]:
 
 
 def rest(earlier: Sequence[MergedPart], parts: Sequence[Part]) -> list[Part] | None:
-    """Return the new ones of the parts; None if they do not continue the earlier ones.
+    """Return those of `parts`, or the ends of their texts, that were not read `earlier`. Return None if the parts do
+    not begin with the earlier ones.
 
-    A server may also show less than before. Then its view is older, and nothing is new.
+    A server may also show less than before. Then its state is older, and nothing is new.
     """
     earlier = [merged for merged in earlier if not merged.can_grow or merged.text]
     now = _merge_parts(parts)
@@ -143,24 +150,26 @@ def _part(merged: MergedPart) -> Part:
 
 @dataclass(slots=True)
 class ArtifactTracker:
-    """Tracker of one artifact: the parts that were read, and their open message."""
+    """State of reading one artifact, or an answer in the messages of a status: the parts that were read so far, and the
+    message or file that they became. Because of it, a repeated part is not read twice."""
 
     artifact_id: str
-    """Id that the server assigned."""
+    """Id that the server has given to the artifact. Empty for an answer in the messages of the status."""
     file: bool
-    """True if it becomes a canonical artifact, False if it becomes the answer."""
+    """True if the artifact becomes a canonical artifact. False if it becomes a message with the agent's answer."""
     merged_parts: list[MergedPart] = field(default_factory=list[MergedPart])
     message_id: str | None = None
-    """Id of its open message; None if no message is open."""
+    """Id of the message to which parts are being added. None if the message has not begun or has ended."""
     open: bool = False
-    """True if the last part is open."""
+    """True if more text can be added to the last part of the message."""
     added: bool = False
-    """True if this run has added the artifact, so that parts can be appended."""
+    """True if an event of this run has added the canonical artifact, so that further parts are appended to it."""
     cut: bool = False
-    """True if a mark already states `lastChunk` for the last update, so the end of the message adds none."""
+    """True if the last update was marked with the server's `lastChunk`. Then callers of A2A receive no other
+    `lastChunk` at the end of the message."""
 
     cited: list[AnnotationPart] = field(default_factory=list[AnnotationPart])
-    """Citations that were added."""
+    """Citations that were already added to the message."""
 
     @property
     def text(self) -> str:
@@ -168,7 +177,8 @@ class ArtifactTracker:
         return "".join(merged.text for merged in self.merged_parts if isinstance(merged.part, TextPart | RefusalPart))
 
     def cite(self, citations: Sequence[AnnotationPart], events: list[Event]) -> bool:
-        """Add the new citations to the open message. Returns False if there are some, but no message is open."""
+        """Add the new ones of the citations to the open message. Return False if there are new citations, but no
+        message is open."""
         new = [each for each in citations if each not in self.cited]
         if self.message_id is None:
             return not new
@@ -180,7 +190,7 @@ class ArtifactTracker:
         return True
 
     def recall(self, event: PartAdded | PartDelta | PartEnded | MessageEnded) -> None:
-        """Restore the state from a recorded event of the artifact's message."""
+        """Restore the state from a recorded event of the message that the artifact became."""
         match event:
             case PartAdded():
                 self.add(event.part)
@@ -193,7 +203,7 @@ class ArtifactTracker:
                 self.message_id = None
 
     def add(self, part: Part) -> None:
-        """Remember a part that was added."""
+        """Store a part that was read, so that later repetitions of it are recognized."""
         if isinstance(part, AnnotationPart):
             self.cited.append(part)
             return
@@ -204,8 +214,8 @@ class ArtifactTracker:
             self.merged_parts.append(merged)
 
     def say(self, parts: Sequence[Part], events: list[Event], *, begun: bool) -> None:
-        """Add parts to the open message, and their events to `events`. `begun`: the message has just begun, so an empty
-        text counts, too."""
+        """Add parts to the open message, and append their events to `events`. Empty texts are skipped, except for the
+        first part after the message has `begun`."""
         for part in parts:
             grows = isinstance(part, TextPart | RefusalPart | ReasoningPart)
             if grows and not part.text and not begun:
@@ -241,7 +251,8 @@ class ArtifactTracker:
         last: bool | None,
         fresh: bool,
     ) -> None:
-        """Add parts of a canonical artifact. `fresh`: they are all of it.
+        """Append the events for parts of an artifact that becomes a canonical artifact. `fresh` is True if the parts
+        are the whole artifact.
 
         `last` is None if the server does not state it. Then a whole artifact is complete, and a piece is not.
         """
@@ -270,7 +281,8 @@ def _with_name(part: Part, name: str | None) -> Part:
 
 
 def is_file(artifact: w.Artifact, parts: Sequence[Part]) -> bool:
-    """Return True for an artifact with a file, or with the name of one. Other text and data are the answer."""
+    """Return True if an artifact contains a file, or has the name of a file. Any other artifact is an answer of the
+    agent."""
     if kind_of(artifact) == "answer":
         return False
     if any(isinstance(part, FilePart) for part in parts):
@@ -280,13 +292,15 @@ def is_file(artifact: w.Artifact, parts: Sequence[Part]) -> bool:
 
 
 def kind_of(artifact: w.Artifact) -> object:
-    """Return the kind that another gateway declares; None if none is declared."""
+    """Return the kind of an artifact (`answer`, `output`) that another gateway declares in its metadata, in the member
+    `babelgate`. Return None if there is none."""
     members = (artifact.metadata or {}).get("babelgate")
     return cast("JsonObject", members).get("kind") if isinstance(members, dict) else None
 
 
 def metadata_of(artifact: w.Artifact) -> JsonObject:
-    """Return the metadata without those of another gateway."""
+    """Return the metadata of an artifact without the member `babelgate`. Another gateway sends it to declare the
+    artifact's kind (`kind_of`), for example `{"kind": "answer"}`, so it is not the agent's."""
     return {name: value for name, value in (artifact.metadata or {}).items() if name != "babelgate"}
 
 

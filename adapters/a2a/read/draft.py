@@ -1,7 +1,8 @@
-"""Drafts: messages that a server sends as changes while it writes them, and whole at the end.
+"""Reading of drafts: a server sends each change of a message while the agent writes it, and the whole message at the
+end.
 
 kagenti-adk 0.8.1 does so if the caller activates its extension `ui/streaming/v1`. The changes are those of JSON Patch
-(RFC 6902), and `str_ins`.
+(RFC 6902), and `str_ins`, which inserts text into a string.
 """
 
 from collections.abc import Sequence
@@ -21,25 +22,28 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Extra, Json, JsonObject
 
 _MAX_BYTES: Final = 4_000_000
-"""Maximum size of one message's changes, as JSON. Further changes are read with the whole message. Chosen."""
+"""Maximum size of the changes of one message as JSON, in bytes. Chosen. Content of further changes is read from the
+whole message at the end."""
 
 
 class Draft:
-    """The current draft of one run, and how much of it was read."""
+    """The message of one run that the agent is writing, and how much of its content was read."""
 
     def __init__(self) -> None:
         self.message_id: str | None = None
         self._value: Json = None
-        """The message as JSON. None if it is unknown: then changes are ignored until one replaces it."""
+        """The message so far, as JSON. None if it is not known: then changes are ignored until one of them replaces the
+        whole message."""
         self._size = 0
-        """Size of the changes since it was last replaced, as JSON."""
+        """Size of the changes since one replaced the whole message, as JSON, in bytes."""
         self._begins = False
-        """True while no event of it was read."""
+        """True if the message is new, and none of its content was read."""
         self._counts: list[int] = [0, 0, 0]
-        """Numbers of thoughts, tool calls and progress reports that were read."""
+        """Numbers of the message's thoughts, tool calls and progress reports that were read, in this order."""
 
     def read(self, metadata: JsonObject | None) -> w.Message | None:
-        """Return the message after the changes in an update's metadata; None if none of them applies."""
+        """Apply the changes in an update's metadata, and return the message so far. Return None if there are no
+        changes, or if one of them cannot be applied."""
         streaming = next((value for key, value in (metadata or {}).items() if key.endswith(STREAMING)), None)
         changes: Any = as_object(streaming).get("message_update")
         if not isinstance(changes, list):
@@ -54,7 +58,8 @@ class Draft:
             return None
 
     def _follow(self, change: Json) -> None:
-        """Apply one change. Raises as `_apply`, and LookupError if the changes become too large."""
+        """Apply one change. Raises LookupError if the changes are too large together, and any error of an invalid
+        change."""
         size = len(encode(change))
         self._size = size if as_object(change).get("path") == "" else self._size + size
         if self._size > _MAX_BYTES:
@@ -67,14 +72,15 @@ class Draft:
         return message
 
     def is_of(self, message: w.Message | None) -> bool:
-        """Return True if the message is the one that was drafted."""
+        """Return True if a message has the id of this draft."""
         return message is not None and self.message_id is not None and message.messageId == self.message_id
 
     def keep_news(self, decoded: DecodedContent, tracker: ArtifactTracker | None, events: list[Event]) -> bool:
-        """Remove from the content of a draft what was read before. The rest is a piece of the answer.
+        """Remove the content that was read before from the content of the draft. The remaining parts become a piece of
+        the answer.
 
-        `tracker` is that of the answer so far, whose message ends if the draft does not continue it. Returns False if
-        the draft has changed what was read.
+        `tracker` is that of the answer so far. Its message ends if the draft does not continue it. Return False if the
+        draft has changed text that was read before.
         """
         thoughts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]
         words = [part for part in decoded.parts if not isinstance(part, ReasoningPart)]
@@ -91,23 +97,25 @@ class Draft:
     def unread_parts(
         self, message: w.Message | None, parts: Sequence[Part], tracker: ArtifactTracker | None
     ) -> Sequence[Part]:
-        """Return the parts of a message that were not read as a draft. A message that was not drafted (or None) returns
-        all of them.
+        """Return those of a message's parts that were not read from its draft. Return all parts if there was no draft
+        of the message.
 
-        `tracker` is that of the drafted answer. kagenti-adk asks and fails in its draft.
+        `tracker` is that of the answer in the draft. Needed because kagenti-adk also writes questions and errors as
+        drafts.
         """
         if not self.is_of(message) or not _is_open(tracker):
             return parts
         return rest(tracker.merged_parts, parts) or parts
 
     def mark(self, events: list[Event], start: int) -> None:
-        """Mark the events from `start` on as those of the draft: callers of A2A receive its changes instead."""
+        """Mark the events from index `start` on as read from the draft. Callers of A2A receive the server's changes
+        instead of them."""
         extra: Extra = {DRAFT: {"messageId": self.message_id, "told": list(self._counts)}}
         for index in range(start, len(events)):
             events[index] = events[index].replace(extra={**events[index].extra, **extra})
 
     def recall(self, event: Event, *, is_own: bool) -> None:
-        """Restore the state from a recorded event. `is_own`: it is of this run."""
+        """Restore the state from the mark of a recorded event. `is_own` is True if the event belongs to this run."""
         mark: JsonObject = event.extra.get(DRAFT) or {}
         message_id, value = mark.get("messageId"), mark.get("told")
         counts = cast("list[Json]", value) if isinstance(value, list) else []
@@ -121,7 +129,8 @@ def _is_open(tracker: ArtifactTracker | None) -> TypeGuard[ArtifactTracker]:
 
 
 def _apply(value: Json, change: Json) -> Json:
-    """Return the value after one change. Raises any error that an invalid change causes."""
+    """Return the value after one change, an operation of JSON Patch or `str_ins`. Raises any error that an invalid
+    change causes."""
     members = cast("JsonObject", change)
     operation, path = members["op"], _split_pointer(members["path"])
     new: Any = deepcopy(members.get("value"))
@@ -155,5 +164,5 @@ def _apply(value: Json, change: Json) -> Json:
 
 
 def _split_pointer(pointer: str) -> Sequence[str]:
-    """Return the names and indexes in a JSON Pointer (RFC 6901)."""
+    """Return the names and indexes in a JSON Pointer such as `/parts/0/text` (RFC 6901)."""
     return [each.replace("~1", "/").replace("~0", "~") for each in pointer.split("/")[1:]]

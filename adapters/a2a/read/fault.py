@@ -1,4 +1,4 @@
-"""Fault of a failed or rejected task of another A2A server."""
+"""Reading of the fault from the status of a failed or rejected task of another A2A server."""
 
 from babelgate.adapters.a2a.codec.marks import error_of
 from babelgate.adapters.a2a.frameworks.framework import DecodedContent
@@ -12,10 +12,10 @@ from babelgate.canonical.value import JsonObject
 def decode_fault(
     message: w.Message | None, decoded: DecodedContent, metadata: JsonObject | None, *, rejected: bool
 ) -> Fault:
-    """Return the fault of a task, in the agent's own words.
+    """Return the fault of a task, with the text of the agent.
 
-    `message` is that of the final status, and `metadata` those of its update. `rejected` is True if the agent refused
-    the task. Another gateway adds its code in the metadata.
+    `message` is that of the final status, `decoded` its content, and `metadata` those of its update. `rejected` is True
+    if the agent refused the task. The code is AGENT_FAILED, unless another gateway names its code in the metadata.
     """
     message_metadata = (message.metadata if message else None) or {}
     members: object = message_metadata.get("babelgate")

@@ -1,4 +1,4 @@
-"""Messages of an agent: its answer without a task, and what it says in the status of a task."""
+"""Reading of an agent's messages: answers without a task, the messages of a task's status, and those in its history."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from babelgate.canonical.value import Extra, JsonObject
 
 
 class MessageReader:
-    """Reader of one run's messages. Each is read once, by its id."""
+    """Reader of one run's messages. It adds their events to the run. Each message is read once, by its id."""
 
     def __init__(
         self, run: RunState, speech: Speech, artifacts: ArtifactReader, activity: Activity, usage: UsageCounter
@@ -32,22 +32,24 @@ class MessageReader:
         self._activity = activity
         self._usage = usage
         self._held: tuple[w.Message, DecodedContent] | None = None
-        """Message that an artifact may repeat: then the artifact is the answer."""
+        """Message of a status, and its content, that the next artifact may repeat. If it does, the artifact is the
+        answer."""
         self._replies: list[w.Message] = []
-        """Messages of an answer without a task. Several can come until the stream ends."""
+        """Messages that the server has sent without a task. At the end of the stream they become one answer."""
 
     @property
     def has_replies(self) -> bool:
-        """True while an answer without a task waits for the end of the stream."""
+        """True if the server has sent messages without a task, and the stream has not ended."""
         return bool(self._replies)
 
     @property
     def usage(self) -> JsonObject:
-        """Usage of the run so far; empty if there is none."""
+        """Token usage of the run so far. Empty if the server has reported none."""
         return self._usage.total
 
     def recall(self, extra: Extra) -> None:
-        """Remember the id of a recorded message."""
+        """Restore the server's id of a message from the `extra` of a recorded event, so that the message is not read
+        again."""
         message_id = a2a_members(extra).get("messageId")
         if message_id is not None:
             self.read_ids.add(message_id)
@@ -55,9 +57,11 @@ class MessageReader:
     # The server's message instead of a task (specification 1.0, 3.1.2)
 
     def read_reply(self, message: w.Message, *, in_task: bool) -> bool:
-        """Read a message that the server sends instead of a task or, with `in_task`, in its stream.
+        """Read a message that is a reply itself: the answer without a task or, if `in_task`, an answer next to the
+        task.
 
-        Returns False for a piece of an answer: agno 3.1.10 streams those in messages with one id.
+        Return False if the message is not the answer: a thought, progress, or a piece of an answer. agno 3.1.10 streams
+        pieces in messages with one id.
         """
         decoded = self._run.decode(message)
         if decoded.says is not None or decoded.is_thought:
@@ -70,7 +74,7 @@ class MessageReader:
         return True
 
     def end_replies(self) -> w.Message:
-        """Add the answer that came without a task, and return it as one message."""
+        """Add the events for the answer that came without a task, and return the answer as one message."""
         message, self._replies = merge_replies(self._replies), []
         self._answer(message, self._run.decode(message), is_reply=True)
         return message
@@ -84,7 +88,8 @@ class MessageReader:
     # Messages in the status of a task
 
     def read(self, message: w.Message, decoded: DecodedContent, metadata: JsonObject | None) -> None:
-        """Read the message of a running task's status. `metadata` are those of the update."""
+        """Read the message of a status after which the task continues. `decoded` is the content of the message, and
+        `metadata` are those of the update."""
         if self._speech.draft.is_of(message):
             self.read_draft(message)
         elif (
@@ -98,7 +103,12 @@ class MessageReader:
             self.add_once(message, decoded)
 
     def settle_held(self, reply: w.Reply | None) -> Sequence[AnnotationPart]:
-        """Add the held messages, unless the reply is an artifact that repeats them: then return their citations."""
+        """Add the messages that were held until the next reply showed what they are.
+
+        If `reply` contains an artifact that repeats the held message of a status, skip the text of the message, and
+        return its citations, which belong to the artifact. Otherwise, return no citations. `reply` is None at the end
+        of the stream.
+        """
         if reply is not None and not isinstance(reply, w.Message):
             # A task follows, so the messages before it are no answer.
             replies, self._replies = self._replies, []
@@ -127,7 +137,8 @@ class MessageReader:
             self.add(message, decoded)
 
     def add(self, message: w.Message, decoded: DecodedContent) -> None:
-        """Add the events of a running agent's message, by the kinds of its content."""
+        """Add the events for the message of a running agent: thoughts, tool calls, progress, and pieces of the
+        answer."""
         self._activity.add_states(decoded.states, message.messageId, is_shown=True)
         if message.messageId and (decoded.parts or decoded.tools or decoded.progress):
             self.read_ids.add(message.messageId)
@@ -152,7 +163,7 @@ class MessageReader:
         self._speech.cite(decoded.citations)
 
     def read_draft(self, message: w.Message) -> None:
-        """Add the part of a draft's content that was not read before."""
+        """Add the events for the content of a draft that was not read before."""
         start, decoded = len(self._run.events), self._run.decode(message)
         self.read_ids.add(message.messageId or "")
         self._speech.take_draft(decoded)
@@ -162,9 +173,10 @@ class MessageReader:
     # The history of a task
 
     def read_history(self, task: w.Task, questions: QuestionTracker) -> None:
-        """Add the messages since the caller's last one that no stream has brought.
+        """Add those messages in the history since the caller's last one that were not read before.
 
-        Some servers keep the answer in the history only: then it is the last message.
+        Some servers send the answer only in the history: if a completed task has no other answer, its last message with
+        a text is the answer.
         """
         messages = after_caller(task.history or ())
         for message in messages:
@@ -196,6 +208,6 @@ class MessageReader:
 
     @property
     def answer_texts(self) -> set[str]:
-        """Texts of all answers so far."""
+        """Texts of all answers of the run so far, in messages and in artifacts."""
         speech = self._speech.text
         return {*self._run.answers, *self._artifacts.texts, *(() if speech is None else (speech,))}

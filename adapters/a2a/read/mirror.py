@@ -1,6 +1,6 @@
-"""Pass-through of unknown A2A events: fields of a task or status that no canonical event covers.
+"""Pass-through of A2A fields that no canonical event covers, such as the metadata of a status.
 
-They are stored unchanged, and only callers of A2A receive them (`write.task_events`).
+They are stored unchanged in `Native` events, and only callers of A2A receive them (`write.task_events`).
 """
 
 from collections.abc import Sequence
@@ -27,28 +27,30 @@ from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import JsonObject
 
 MOST: Final = 256_000
-"""Maximum size of one event, as JSON. Chosen: the log limits its events, and a larger one would end the run."""
+"""Maximum size of the fields in one event as JSON, in bytes. Chosen, because the log limits the size of events, and a
+larger one would end the run."""
 TOO_LARGE: Final = "the members next to a status are too large to keep"
 _SPOKEN: Final = (MessageStarted, PartAdded, PartDelta, PartEnded, MessageEnded)
 
 
 class Mirror:
-    """Pass-through of one run: adds what is new in each reply before the reply's events."""
+    """Reader of the uncovered fields of one run. For each reply, it returns them in an event before the reply's other
+    events."""
 
     def __init__(self) -> None:
         self._last: dict[str, JsonObject] = {}
-        """The last passed fields, by the name of the event."""
+        """Last fields that were passed through, by the name of the event: `task` or `status`."""
         self._lost = False
 
     def recall(self, record: Record) -> None:
-        """Store the fields that a recorded event passed through, so that they are not passed again."""
+        """Restore the fields of a recorded event, so that they are not passed through again."""
         event = record.event
         if isinstance(event, Native) and event.protocol == PROTOCOL and PROTOCOL in event.extra:
             self._last[event.event] = event.extra[PROTOCOL]
 
     def reflect(self, reply: w.Reply | None, events: list[Event], rule: DataRule) -> list[Event]:
-        """Return the events of a reply, preceded by its passed fields that have changed. Only a task and a status
-        update have such fields."""
+        """Return the events of a reply. Before them are new events with those of its uncovered fields that have
+        changed. Only tasks and status updates have such fields. `rule` is the form of the server's data parts."""
         match reply:
             case w.Task():
                 fields = _fields(reply.metadata, reply.model_extra)
@@ -89,7 +91,7 @@ class Mirror:
 
 
 def update_members(update: w.TaskArtifactUpdateEvent) -> JsonObject:
-    """Return the metadata of an artifact update, and its unknown members."""
+    """Return the metadata of an artifact update under `metadata`, and its unknown members under `own`."""
     return _fields(update.metadata, update.model_extra)
 
 
@@ -107,16 +109,18 @@ def _is_over(status: w.TaskStatus) -> bool:
 
 
 def _is_plain(events: Sequence[Event], fields: JsonObject) -> bool:
-    """Return True if the events show the whole status: one message that is progress, and no other fields."""
+    """Return True if the canonical events already show the whole status: there are no uncovered fields, and its only
+    message is progress."""
     spoken = [event for event in events if isinstance(event, _SPOKEN)]
     begun = [event for event in spoken if isinstance(event, MessageStarted)]
     return not fields and len(begun) == 1 and begun[0].phase == "progress"
 
 
 def _message(message: w.Message, rule: DataRule) -> JsonObject | None:
-    """Return the message as the log stores it; None if it has no id to recognize it by, or has files.
+    """Return the message of a status as JSON for the log. Return None if it has no id, by which it could be recognized,
+    or has files.
 
-    The events already contain the files.
+    The other events of the status already contain the files.
     """
     canonical = Message(
         parts=decode_parts(message.parts, rule).parts,

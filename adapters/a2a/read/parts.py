@@ -1,4 +1,5 @@
-"""Conversion of A2A replies and parts by their shape, because servers mix the forms of 0.x and 1.0."""
+"""Decoding of A2A replies and parts. Their types are recognized by their members, because servers mix the forms of 0.x
+and 1.0."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ _CONTENT: Final = ("text", "raw", "url", "data", "file")
 
 
 def decode_state(state: str | None) -> TaskState:
-    """Return the state, in the spelling of any version. An unknown one counts as working."""
+    """Return the task state for its name in any version of A2A. An unknown name counts as working."""
     # 0.x writes `input-required`, 1.0 `TASK_STATE_INPUT_REQUIRED`, the protocol buffer of 0.3 `TASK_STATE_CANCELLED`:
     # langgraph-api 0.16.7 sends the names of 1.0 in the objects of 0.3.
     name = (state or "").upper().replace("-", "_").removeprefix("TASK_STATE_")
@@ -52,7 +53,8 @@ def decode_state(state: str | None) -> TaskState:
 
 
 def decode_reply(value: Json) -> w.Reply | None:
-    """Return the task, message or update in a reply; None if it is something else. Raises invalid."""
+    """Return the task, message or update in a reply. Return None for any other reply. Raises invalid for a malformed
+    one."""
     if not isinstance(value, dict):
         return None
     for name, model in _WRAPPERS.items():
@@ -75,11 +77,11 @@ def _by_members(value: JsonObject) -> type[w.Reply] | None:
 
 @dataclass(frozen=True, slots=True)
 class DecodedParts:
-    """Parts of one message or artifact."""
+    """Canonical parts of one message or artifact of a server."""
 
     parts: tuple[Part, ...]
     unknown: int = 0
-    """Number of parts that have no form of A2A."""
+    """Number of parts that were left out, because they have no content that A2A defines."""
 
     @property
     def text(self) -> str:
@@ -87,8 +89,8 @@ class DecodedParts:
 
 
 def decode_parts(parts: Sequence[WirePart] | None, rule: DataRule = "any") -> DecodedParts:
-    """Decode the parts of a message or artifact (None: it has none). Raises invalid for a part that contradicts
-    itself."""
+    """Decode the parts of a message or artifact; None counts as no parts. `rule` is the form of data parts. Raises
+    invalid for a part whose members contradict each other."""
     decoded: list[Part] = []
     unknown = 0
     for index, part in enumerate(parts or ()):
@@ -101,14 +103,14 @@ def decode_parts(parts: Sequence[WirePart] | None, rule: DataRule = "any") -> De
 
 
 def has_content(part: Part) -> bool:
-    """Return False for an empty text."""
+    """Return False if a part is an empty text, refusal or thought."""
     return not isinstance(part, TextPart | RefusalPart | ReasoningPart) or bool(part.text)
 
 
 def _restore(part: TextPart | DataPart | FilePart) -> Part:
-    """Return the canonical part that another gateway wrote as this one.
+    """Return the canonical part that another gateway has encoded as this part. Return any other part unchanged.
 
-    Its metadata mark a refusal, which A2A shows as text, and contain the hash of a stored file.
+    The gateway's entry in the metadata marks a refusal, which A2A shows as text, or has the hash of a stored file.
     """
     value = part.metadata.get("babelgate")
     if not isinstance(value, dict):
@@ -123,19 +125,19 @@ def _restore(part: TextPart | DataPart | FilePart) -> Part:
 
 
 def is_from_caller(message: w.Message) -> bool:
-    """Return True if the role is that of the caller."""
+    """Return True if the role of a message, in the form of any version, is that of the caller."""
     return (message.role or "").lower().removeprefix("role_") == "user"
 
 
 def artifacts_of(reply: w.Reply | None) -> Sequence[w.Artifact]:
-    """Return the artifacts of a task or update; none for any other reply, and for None."""
+    """Return the artifacts in a task or artifact update. Return none for any other reply, and for None."""
     if isinstance(reply, w.TaskArtifactUpdateEvent):
         return (reply.artifact,)
     return (reply.artifacts or ()) if isinstance(reply, w.Task) else ()
 
 
 def after_caller(history: Sequence[w.Message]) -> Sequence[w.Message]:
-    """Return the messages after the caller's last one."""
+    """Return the messages of a history that follow the caller's last message."""
     messages: list[w.Message] = []
     for message in history:
         messages = [] if is_from_caller(message) else [*messages, message]
@@ -143,10 +145,10 @@ def after_caller(history: Sequence[w.Message]) -> Sequence[w.Message]:
 
 
 def merge_replies(replies: Sequence[w.Message]) -> w.Message:
-    """Return the one answer that a stream gave in several messages.
+    """Return several messages of one stream as one message: their parts are joined, and adjacent texts become one.
 
-    Specification 1.0, 3.1.2, allows exactly one, with parts. The .NET hosting of Agent Framework sends a message for
-    each update of the model, the first and the last one without parts.
+    Specification 1.0, 3.1.2, allows exactly one message, with parts. The .NET hosting of Agent Framework sends a
+    message for each update of the model, the first and the last one without parts.
     """
     messages = [message for message in replies if message.parts]
     if len(messages) < 2:
@@ -163,17 +165,19 @@ def merge_replies(replies: Sequence[w.Message]) -> w.Message:
 
 
 def a2a_members(extra: Extra) -> JsonObject:
-    """Return the members that this protocol stored in `extra`."""
+    """Return the A2A members in the canonical `extra` of an event. Return an empty object if there are none."""
     return extra.get(PROTOCOL) or {}
 
 
 def gateway_members(metadata: JsonObject | None) -> JsonObject:
-    """Return what another gateway reports in its metadata; empty if it reports nothing."""
+    """Return the entry of another gateway (key `babelgate`) in the metadata. Return an empty object if there is
+    none."""
     return as_object((metadata or {}).get("babelgate"))
 
 
 def as_extra(message: w.Message | w.Artifact, **named: Any) -> JsonObject:
-    """Return the members without a canonical field, and the named ones, as `extra`."""
+    """Return a canonical `extra` with the unknown members and the extensions of a message or artifact, and with the
+    members `named` that are not empty."""
     members: JsonObject = dict(message.model_extra or {})
     if message.extensions:
         members["extensions"] = message.extensions

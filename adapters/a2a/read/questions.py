@@ -26,8 +26,9 @@ def questions(
 ) -> list[FrameworkQuestion]:
     """Return the questions in a status message with these parts and metadata.
 
-    Each question with an id ends with the data part that names it. A message without ids is one question, unless it has
-    a framework's form. With `only_named`, the list is empty if any part belongs to no id.
+    Each question with an id ends with the data part that contains the id. A message without ids is one question, unless
+    it has a framework's form. With `only_named`, the result is empty if a part is not the data part of a question with
+    an id.
     """
     with_ids: list[FrameworkQuestion] = []
     words: list[Part] = []
@@ -55,34 +56,36 @@ def questions(
 
 
 def _questions_in_artifact(name: str | None, parts: Sequence[Part]) -> list[FrameworkQuestion]:
-    """Return the questions in an artifact, which are asked when the task stops for them; none in most artifacts."""
+    """Return the questions in an artifact, by its name and parts. Return an empty list for an artifact that contains
+    something else."""
     named = questions(parts, only_named=True) if name == INTERRUPT else []
     return named or decode_calls(name, parts)
 
 
 class QuestionTracker:
-    """Questions of one run: those asked before, and those held back until the task stops for them."""
+    """State of reading the questions of one task: those that were raised before, and those in artifacts, which are held
+    until the task stops for them."""
 
     def __init__(self) -> None:
         self.held: Sequence[FrameworkQuestion] = ()
-        """Questions in artifacts, which the task has not stopped for."""
+        """Questions that artifacts contain, and for which the task has not yet stopped."""
         self.marks: set[str] = set()
-        """Times and message ids of questions that were asked before."""
+        """Timestamps and message ids of the statuses whose questions were raised before."""
         self._asked_before = False
         self._asked: set[str] = set()
-        """Ids that the server gave to the questions asked before."""
+        """Server's ids of the questions that were raised before."""
 
     def recall(self, event: InterruptRaised) -> None:
-        """Remember a recorded question."""
+        """Restore a question that was raised before from its recorded event."""
         members = a2a_members(event.extra)
         self._asked_before = True
         self.marks |= {members[name] for name in ("messageId", "timestamp") if name in members}
         self._asked |= {members[name] for name in ("id",) if name in members}
 
     def is_stale(self, status: w.TaskStatus) -> bool:
-        """Return True if the status asks a question that was answered.
+        """Return True if a status still shows a question that was raised before, and was answered since.
 
-        Servers show it until their agent sends something, some of them without the message.
+        Servers show the old status until their agent sends something, some of them without the message.
         """
         if status.message is not None and status.message.messageId:
             return status.message.messageId in self.marks
@@ -90,7 +93,8 @@ class QuestionTracker:
         return self._asked_before and (status.timestamp is None or status.timestamp in self.marks)
 
     def hold(self, name: str | None, parts: Sequence[Part]) -> bool:
-        """Hold the questions in an artifact until the task stops for them. Returns False if it has none."""
+        """Store the questions in an artifact until the task stops for them. Return False if the artifact contains no
+        questions."""
         new = _questions_in_artifact(name, parts)
         if new:  # each call is a separate artifact, and all other questions are in one, which replaces them
             calls = [each for each in self.held if each.form]
@@ -99,9 +103,10 @@ class QuestionTracker:
         return bool(new)
 
     def ask(self, in_status: Sequence[FrameworkQuestion]) -> Sequence[FrameworkQuestion]:
-        """Return the questions that a status asks: the held ones, unless those in the status have ids.
+        """Return the questions to raise when the task stops: those held from artifacts, or those in the status if they
+        have ids or none are held.
 
-        The text of the status goes to the first question.
+        The text of the status becomes part of the first held question.
         """
         held, self.held = self.held, ()
         if not held or in_status[0].id is not None:
@@ -120,7 +125,7 @@ def _schema_in(metadata: JsonObject | None) -> JsonObject | None:
 
 
 def as_parts(value: Json) -> tuple[Part, ...]:
-    """Return a question's value as the parts of a message."""
+    """Return the value of a question as the parts of a message. Return no parts for None."""
     if isinstance(value, str):
         return (TextPart(text=value),)
     return () if value is None else (DataPart(data=value),)
@@ -129,8 +134,8 @@ def as_parts(value: Json) -> tuple[Part, ...]:
 def decode_interrupts(
     status: w.TaskStatus, asking: Sequence[FrameworkQuestion], *, auth: bool
 ) -> list[InterruptRaised]:
-    """Return the events of the questions, each with the message id and the time that identify its status. With `auth`,
-    the task requires authentication, so every question asks for it."""
+    """Return the events that raise the questions of a status. Each stores the message id and the timestamp by which the
+    status is recognized again. With `auth`, the task requires authentication, so every question asks for that."""
     message = status.message or w.Message()
     mark: JsonObject = {}
     if message.messageId:
@@ -156,10 +161,11 @@ def decode_interrupts(
 
 
 def replies(call: Invocation, past: Sequence[Record]) -> AnswerMessage:
-    """Return the message that answers the task's questions.
+    """Return the content of the message that answers the questions of a task. `past` are the records of the task.
 
-    A single answer is the caller's message, and several answers name their questions. An answer to a question in a
-    framework's form has that form, unless the caller's message already has it.
+    If a question has a framework's form, the answers have that form, unless the caller's message already has it.
+    Otherwise, a single answer is the caller's own message if possible, and several answers name the ids of their
+    questions.
     """
     by_id: dict[str | None, Mapping[str, Any]] = {}
     for record in past:
@@ -190,8 +196,8 @@ def replies(call: Invocation, past: Sequence[Record]) -> AnswerMessage:
 def _is_whole_answer(caller_parts: Sequence[Part], answer: InterruptAnswered) -> bool:
     """Return True if the caller's message can be sent to the server unchanged as the answer.
 
-    False if it names questions by ids of the gateway, which the server does not know, or if it is only text and the
-    answer is data.
+    Return False if the message names questions by ids of the gateway, which the server does not know, or if it is only
+    text and the answer is data.
     """
     if any(map(is_resume, caller_parts)):
         return False

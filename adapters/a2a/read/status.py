@@ -1,4 +1,4 @@
-"""Status of a task → messages on the way, questions, and the end of the run."""
+"""Reading of a task's status: progress messages, questions, and the end of the run."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ from babelgate.canonical.value import JsonObject
 
 
 class StatusReader:
-    """Reader of the states that one run's task passes through."""
+    """Reader of the statuses of one run's task. It adds their events to the run."""
 
     def __init__(
         self,
@@ -46,11 +46,12 @@ class StatusReader:
         self._activity = activity
         self._usage = usage
         self._held_end: JsonObject | None = None
-        """Metadata of a final status that the whole task follows."""
+        """Metadata of a final status after which the server still sends the whole task. None if there is no such
+        status."""
 
     def read(self, status: w.TaskStatus, metadata: JsonObject | None, task: w.Task | None = None) -> None:
-        """Read a status, which came in an update with `metadata`, or with its `task` (None for an update). A task may
-        be older than its last update."""
+        """Read a status. It came either in an update with this `metadata`, or in the `task` with this `metadata`. The
+        status of a task may be older than that of the last update."""
         run = self._run
         run.task_state = decode_state(status.state)
         message = status.message
@@ -89,13 +90,14 @@ class StatusReader:
             self._messages.read_draft(draft)
 
     def read_author(self, metadata: JsonObject) -> None:
-        """Add the step of the inner agent that wrote an update. Tasks repeat updates in another order."""
+        """Begin the step of the inner agent that wrote an update, if the metadata of the update name one. Not called
+        for a task, which repeats updates in another order."""
         author = author_of(metadata)
         if author is not None:
             self._activity.set_author(*author)
 
     def close(self) -> None:
-        """End a run whose stream has broken before its late task."""
+        """End the run if its stream has broken after the final status and before the whole task."""
         if self._held_end is not None:
             self._end_run(None, DecodedContent(), self._held_end)
 
@@ -145,7 +147,8 @@ class StatusReader:
     def _read_last_message(self, message: w.Message, decoded: DecodedContent) -> None:
         """Read the message of the final status.
 
-        Many servers answer there. If there was an answer before, the message is a remark, or repeats the answer.
+        Many servers send the answer there. If there was an answer before, the message is progress, or repeats the
+        answer.
         """
         if message.messageId in self._messages.read_ids:
             return
@@ -163,7 +166,7 @@ class StatusReader:
             run.add_message(decoded.progress, "progress", message, is_aside=True)
 
     def _answer_by_progress(self) -> None:
-        """Repeat the progress as the answer of a task that completes without one."""
+        """Add the texts of the progress reports as the answer of a task that has completed without an answer."""
         lines, citations = last_versions(self._run.progress.values()), self._speech.citations
         if any(lines):
             # Citations count characters of pieces that belong together (agentstack-sdk 0.7.1).

@@ -1,10 +1,10 @@
-"""Replies of an A2A server → canonical events.
+"""Conversion of the replies of an A2A server to canonical events.
 
-A server sends the same content in several ways: in pieces, and as a whole in the task that it shows first, when asked,
-or instead of a stream. So the reader tracks what it has read, and adds events only for what is new. The tracked state
-is built from the events themselves: the next run of the task recalls it from the log.
+A server sends the same content in several ways: in pieces, and as a whole in a task, which it sends first, on request,
+or instead of a stream. So the reader tracks the content that it has read, and adds events only for new content. The
+state can be restored from the recorded events: the next run of the task does so.
 
-`codec.marks` reads what frameworks add to the protocol.
+`codec.marks` reads the additions of frameworks to the protocol.
 """
 
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ class EventReader:
         self.task_id: str | None = None
         self.context_id: str | None = None
         self.begun = False
-        """True if the server has sent anything."""
+        """True if the server has sent a reply."""
         self.replied = False
         """True if the server has answered with a message instead of a task."""
         self.records = RecordReader()
@@ -91,13 +91,14 @@ class EventReader:
 
     @property
     def is_stopped(self) -> bool:
-        """True if the task asks or has ended, or if the server has answered without a task."""
+        """True if the task waits for an answer or has ended, or if the server has answered without a task."""
         return self._run.is_stopped
 
     # Records of the task
 
     def recall(self, past: Iterable[Record]) -> None:
-        """Restore the tracked state from the records of the task."""
+        """Restore the state of all readers from the recorded events of the task, so that content that was read before
+        is not read again."""
         run_ids = set[str]()
         trackers: dict[str | None, ArtifactTracker] = {}
         for record in past:
@@ -125,8 +126,8 @@ class EventReader:
         self.records = RecordReader(past_runs=run_ids)
 
     def _recall_message(self, event: MessageStarted, *, is_own: bool) -> ArtifactTracker | None:
-        """Return the tracker that continues a recorded message, or None if nothing can continue it. `is_own` is True
-        for a message of this run."""
+        """Return the tracker that later replies use to continue a recorded message. Return None if no reply can
+        continue it. `is_own` is True for a message of this run."""
         tracker = self._artifacts.recall_message(event, is_own=is_own)
         if tracker is None and event.role == "agent":
             self._messages.recall(event.extra)
@@ -157,7 +158,8 @@ class EventReader:
     # Replies
 
     def bind(self, task_id: str | None, context_id: str | None) -> list[Event]:
-        """Return the event with the server's ids of the task and its context; none if they are unknown or not new."""
+        """Return the event with the server's ids of the task and its context. Return no event if the ids are None or
+        already known."""
         self._run.events = []
         self._bind(task_id, context_id)
         return self._run.events
@@ -171,7 +173,7 @@ class EventReader:
             self._run.events.append(UpstreamBound(protocol=PROTOCOL, ids=dict(self._bound)))
 
     def close(self) -> list[Event]:
-        """Return the events that waited for the end of the stream."""
+        """Return the events that were held until the end of the stream, such as an answer in several messages."""
         self._run.events = []
         if self._messages.has_replies:
             message = self._messages.end_replies()
@@ -183,13 +185,13 @@ class EventReader:
         return self._run.events
 
     def note(self, feature: str, how: str) -> list[Event]:
-        """Return the event of a loss, once a run."""
+        """Return the event of a loss. Return no event if this run has already reported the same loss."""
         self._run.events = []
         self._run.lose(feature, how)
         return self._run.events
 
     def read(self, value: Json) -> list[Event]:
-        """Return the events of one reply. Raises invalid if it breaks the protocol."""
+        """Return the events for the new content of one reply. Raises invalid if the reply breaks the protocol."""
         token = self._tokens.read(value)
         if token is not None:
             return [token]
@@ -228,7 +230,8 @@ class EventReader:
         return self._run.events
 
     def _read_records(self, reply: w.Reply | None) -> bool:
-        """Return True if the records of the extension report the run: then nothing else of the reply is read."""
+        """Read the records that another gateway has attached to a reply by the Babelgate extension. Return True if the
+        run is read from such records, so that the rest of the reply is skipped."""
         metadata = None if reply is None or isinstance(reply, w.Message) else reply.metadata
         records = (metadata or {}).get(URI)
         if records is None or reply is None:

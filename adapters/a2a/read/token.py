@@ -1,6 +1,7 @@
-"""Fast path (memoised parsing) for updates that differ from the last one only in their text.
+"""Fast path for artifact updates that differ from the previous update only in their text.
 
-Most replies of a stream do. Such an update becomes the same event as the last one, with its own text.
+Most replies of a stream do. Such an update becomes the same event as the previous one, with its own text, and needs no
+decoding.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,26 +13,28 @@ from babelgate.canonical.event import PartDelta
 from babelgate.canonical.value import Json, JsonObject
 
 _WRAPPER: Final = "artifactUpdate"
-"""Wrapper of the update in 1.0. In 0.3 the update has a `kind` and no wrapper."""
+"""Member of a 1.0 reply that contains an artifact update. In 0.3 the update has a `kind` and no wrapper."""
 _UPDATE: Final = frozenset({"taskId", "contextId", "artifact", "append", "lastChunk", "kind"})
 _ARTIFACT: Final = frozenset({"artifactId", "name", "description", "parts"})
 _PART: Final = frozenset({"text", "kind", "mediaType"})
-"""Members that add nothing if they are repeated. Repeated metadata may, so they are not in the list."""
+"""Members of a text part that an update may have on the fast path. Metadata are not among them, because the same
+metadata may mean something new each time."""
 
 
 class TokenReader:
-    """Reader of repeated updates of one run."""
+    """Recognizer of updates that differ from the previous update of the run only in their text."""
 
     __slots__ = ("_last", "_message_id", "_tracker")
 
     def __init__(self) -> None:
         self._last: JsonObject | None = None
-        """The last reply, without its text."""
+        """Last reply that was read in full, with an empty text."""
         self._tracker: ArtifactTracker | None = None
         self._message_id: str | None = None
 
     def read(self, value: Json) -> PartDelta | None:
-        """Return the event of a reply that equals the last one except in its text; None for any other reply."""
+        """Return the event for a reply that equals the last one except in its text. Return None for any other reply,
+        which must be read in full."""
         tracker, self._tracker = self._tracker, None
         part = None if tracker is None else _part_of(value)
         if tracker is None or part is None:
@@ -47,7 +50,8 @@ class TokenReader:
         return PartDelta(message_id=self._message_id, text=text)
 
     def learn(self, value: Json, events: Sequence[Event], trackers: Mapping[str, ArtifactTracker]) -> None:
-        """Remember a fully read reply and its events. `trackers` are by artifact id."""
+        """Store a reply that was read in full, and its event, for comparison with the next reply. `trackers` are those
+        of the run's artifacts, by artifact id."""
         part = _part_of(value) if len(events) == 1 else None
         if part is None or not _has_only_text(reply := cast("JsonObject", value)):
             return
@@ -61,7 +65,8 @@ class TokenReader:
 
 
 def _part_of(value: Json) -> dict[str, Any] | None:
-    """Return the text part of an artifact update; None if that is not its only part, or if it is empty."""
+    """Return the part of an artifact update that has exactly one part with a text that is not empty. Return None for
+    any other reply."""
     update: Any = value.get(_WRAPPER, value) if isinstance(value, dict) else None
     artifact: Any = cast("JsonObject", update).get("artifact") if isinstance(update, dict) else None
     parts: Any = cast("JsonObject", artifact).get("parts") if isinstance(artifact, dict) else None
@@ -72,7 +77,8 @@ def _part_of(value: Json) -> dict[str, Any] | None:
 
 
 def _has_only_text(value: JsonObject) -> bool:
-    """Return True if an update carries only text. Requires exactly one part."""
+    """Return True if an update only appends text to an artifact, and has no metadata or unknown members. It must have
+    exactly one part."""
     if _WRAPPER in value and len(value) > 1:
         return False
     update: JsonObject = value.get(_WRAPPER, value)

@@ -30,7 +30,8 @@ _TOKENS: Final[Mapping[str, str]] = {
 _CACHED: Final = ("cachedContentTokenCount", "cachedInputTokens", "cache_read_input_tokens")
 _THOUGHT: Final = ("thoughtsTokenCount", "reasoningTokens", "reasoning_tokens")
 _USAGE: Final = "usage"
-"""Key of metadata without a framework's name: redpanda's agents, and those that copy the usage of a model's answer."""
+"""Key of metadata for usage that names no framework. It is used by agents of Redpanda, and by agents that copy the
+usage of a model's response."""
 
 _OF_TASK: Final[Sequence[Sequence[str]]] = (
     (_USAGE,),
@@ -40,7 +41,8 @@ _OF_MESSAGE: Final = (_USAGE, *(key for framework in FRAMEWORKS for key in frame
 
 
 def usage_of_task(metadata: JsonObject | None) -> JsonObject:
-    """Return the usage of the whole task from the metadata of its end; empty if there is none."""
+    """Return the token usage of the whole task from the metadata of its final status. Return an empty object if they
+    contain no usage."""
     for path in _OF_TASK:
         value = metadata or {}
         for key in path:
@@ -51,11 +53,11 @@ def usage_of_task(metadata: JsonObject | None) -> JsonObject:
 
 
 def usage_so_far(metadata: JsonObject | None, *, of_update: bool = False) -> JsonObject:
-    """Return the usage of the task up to now, from the metadata of a message, an artifact or an update.
+    """Return the token usage of the task until now, from the metadata of a message, an artifact or an update. Return an
+    empty object if they contain no such usage.
 
-    opencode-a2a and codex-a2a 1.4.0 repeat it in every artifact, so the last one counts. With `of_update`, usage
-    without a framework's name counts, too: servers keep the last value of each key of an update's metadata as the
-    task's (a2a-sdk 1.3.0).
+    opencode-a2a and codex-a2a 1.4.0 repeat it in every artifact, so the last one counts. With `of_update`, usage under
+    `_USAGE` counts, too: servers keep the last value of each key of an update's metadata as the task's (a2a-sdk 1.3.0).
     """
     members = metadata or {}
     shared = _usage(as_object(as_object(members.get(SHARED)).get(_USAGE)))
@@ -63,8 +65,8 @@ def usage_so_far(metadata: JsonObject | None, *, of_update: bool = False) -> Jso
 
 
 def usage_of_message(metadata: JsonObject | None) -> JsonObject:
-    """Return the usage of one model call, from the metadata of a message; empty if they have none. The usages of all
-    calls of a task add up."""
+    """Return the token usage of one model call from the metadata of a message. Return an empty object if there is none.
+    The usages of all calls of a task add up."""
     members = metadata or {}
     return next(filter(None, (_usage(as_object(members.get(key))) for key in _OF_MESSAGE)), dict[str, Any]())
 
@@ -99,27 +101,28 @@ def _usage(counts: JsonObject) -> JsonObject:
 
 
 class UsageCounter:
-    """Usage of one run, from everything that its server sends."""
+    """Counter of the token usage of one run, from the metadata of everything that its server sends."""
 
     def __init__(self) -> None:
         self._sum: JsonObject = {}
         self._counted: set[str] = set()
-        """Ids of the events whose usage is in the sum."""
+        """Ids of the events or messages whose usage was added to the sum."""
         self._so_far: JsonObject = {}
-        """The last reported usage of the whole task, before its end."""
+        """Usage of the whole task until now, as the server last reported it."""
         self._traced: JsonObject = {}
-        """Usage of a trace. It comes with an answer, and counts all tokens alike."""
+        """Usage in the trace of an answer (`frameworks.a2a_samples`): only the total number of tokens."""
 
     @property
     def total(self) -> JsonObject:
-        """The best known usage; empty if the server reports none."""
+        """Most exact usage of the run that is known: of the whole task, else the sum of the messages, else that of a
+        trace. Empty if the server reports none."""
         return self._so_far or self._sum or self._traced
 
     def count(self, metadata: JsonObject | None, message_id: str | None, *, of_update: bool = False) -> None:
         """Count the usage in the metadata of a message, an artifact or an update.
 
-        It is counted once for each id: that of the framework's event, else `message_id`. With `of_update`, the metadata
-        are those of an update.
+        The usage of one model call is counted once for each id: the framework's id of the event, or else `message_id`.
+        `of_update` is True for the metadata of an update.
         """
         if not metadata:  # as with most pieces of an answer
             return
@@ -133,6 +136,7 @@ class UsageCounter:
             self._sum = add_usage(self._sum, usage)
 
     def count_history(self, metadata: JsonObject | None, message_id: str | None) -> None:
-        """Count the usage in the metadata of a message that the server wrote while no stream was open."""
+        """Count the usage in the metadata of a message in the task's history, which may have been sent while no stream
+        was open."""
         self.count(metadata, message_id)
         self._sum = self._sum or usage_of_task(metadata)

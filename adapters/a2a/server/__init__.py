@@ -1,4 +1,4 @@
-"""The routes of the A2A server: decode, call the hub, encode."""
+"""Routes of the A2A server. Handlers decode the request, call the hub, and encode the response."""
 
 import re
 from collections.abc import Sequence
@@ -27,10 +27,11 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def encode_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    """Return a fault as a response in the format of the binding that the path belongs to, even if no route matched.
+    """Return a fault as a response in the format of the binding (JSON-RPC or REST) to which the path belongs, even if
+    no route matched.
 
-    JSON-RPC's own errors have status 200. The faults here occur before a request is read, so the HTTP status names
-    the problem: 401, 404, 413.
+    JSON-RPC's own errors have status 200. The faults here occur before a request is read, so the HTTP status names the
+    problem: 401, 404, 413.
     """
     path = _BELOW.match(request.scope["path"])
     below = path[1].rstrip("/") if path else "card"

@@ -1,4 +1,5 @@
-"""One call of an A2A method and its answer, independent of the binding, and the negotiation of versions."""
+"""One call of an A2A method and its answer, in a form that is the same for all bindings, and the check of its
+version."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -31,13 +32,16 @@ class Call(msgspec.Struct, frozen=True):
     version: str
     """Version that the caller requests; empty if it requests none."""
     replay_from: str | None
-    """Value of the header `Babelgate-From`."""
+    """Value of the header `Babelgate-From`: the seq from which a stream repeats the events. None if the caller sent no
+    such header."""
     extension: str | None = None
-    """Name of the header that activated the Babelgate extension, if the caller activated it."""
+    """Name of the header by which the caller has activated the Babelgate extension. None if the caller has not
+    activated it."""
     activated: tuple[str, ...] = ()
-    """URIs of the activated extensions of the agent's own server, in the order of the caller's header."""
+    """URIs of the extensions of the agent's own server that the caller has activated, in the order of the caller's
+    header."""
     activates_by: str = EXTENSION_HEADERS[0]
-    """Name of the header in which the caller lists extensions."""
+    """Name of the header in which the caller lists extensions. The response lists them in the same header."""
 
     @property
     def principal(self) -> Principal:
@@ -48,12 +52,13 @@ class Answer(msgspec.Struct, frozen=True):
     result: Any
     headers: Mapping[str, str] = {}
     tasks: AsyncGenerator[bytes | LargeJson] | None = None
-    """Tasks as JSON, which fill the empty list `tasks` of the result."""
+    """Tasks, each as JSON, that are streamed into the empty list `tasks` of `result`. None if the result is
+    complete."""
 
 
 class Stream(msgspec.Struct, frozen=True):
     batches: AsyncGenerator[Sequence[bytes | LargeJson]]
-    """Batches of events as JSON; a batch holds all events that are ready."""
+    """Events of the stream, each as JSON. A batch contains all events that are ready."""
     headers: Mapping[str, str] = {}
 
 
@@ -61,7 +66,8 @@ Operation = Callable[[Call, Dialect, JsonObject], Awaitable[Answer | Stream]]
 
 
 def requested_version(request: AnyRequest) -> str:
-    """Return the version in the header or in the query parameter of the same name (specification 1.0, 3.6.1)."""
+    """Return the version in the header `A2A-Version` or in the query parameter of the same name (specification 1.0,
+    3.6.1). Return an empty text if the request has none."""
     # a2a-sdk 1.3.0 reads only the header.
     return (request.headers.get("A2A-Version") or request.query_params.get("A2A-Version") or "").strip()
 
@@ -83,7 +89,7 @@ def make_call(hub: Hub, lines: FanoutCache, request: AnyRequest, agent: str) -> 
 
 
 def _find_activated(request: AnyRequest, agent: AgentInfo) -> tuple[str, ...]:
-    """Return the URIs of the headers that are on the card of the agent's own server.
+    """Return the URIs in the extension headers of a request that are on the card of the agent's own server.
 
     Other URIs are ignored (specification 1.0, 3.2.6).
     """
@@ -93,11 +99,11 @@ def _find_activated(request: AnyRequest, agent: AgentInfo) -> tuple[str, ...]:
 
 
 def check_version(call: Call, version: str) -> None:
-    """Check that the requested version agrees with the generation of the method or path.
+    """Check that the version which a caller requests agrees with the version of the method or path that it calls.
 
-    Every minor version of a served major version is accepted. A request without a version means 0.3 (specification
-    1.0, 3.6.2). 0.3 has no error for a wrong version: there the request is invalid. Raises VERSION_NOT_SUPPORTED,
-    INVALID_REQUEST.
+    Every minor version of a served major version is accepted. A request without a version means 0.3 (specification 1.0,
+    3.6.2). 0.3 has no error for a wrong version: there the request is invalid. Raises VERSION_NOT_SUPPORTED for another
+    version in 1.0, and INVALID_REQUEST in 0.3.
     """
     major = call.version.partition(".")[0]
     if version == "1.0" and major != "1":

@@ -1,4 +1,5 @@
-"""Agent cards: per agent, and at the root for the default agent or `?assistant_id=`."""
+"""Routes of the agent cards: one for each agent, and one at the root for the default agent or the agent in
+`?assistant_id=`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,15 +22,15 @@ from babelgate.canonical.value import JsonObject
 from .call import Answer, Call, requested_version
 
 MAX_AGE = 300
-"""Seconds for which a client may cache a card, which changes only with the configuration."""
+"""Seconds for which a client may cache a card. Chosen: a card changes only with the configuration."""
 
 
 async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """Return the card for authenticated callers, whose credential the gateway has already checked. It shows
-    only skills that the caller may run, and both versions require at least one.
+    """Return the extended card, which is only for authenticated callers. The gateway has already checked the
+    credential. The card shows only skills that the caller may run, and both versions require at least one.
 
-    Raises forbidden. Raises UNSUPPORTED_OPERATION if the gateway needs no credentials, because then no extended card is
-    declared.
+    Raises forbidden if the caller may not run the agent. Raises UNSUPPORTED_OPERATION if the gateway needs no
+    credentials, because then no extended card is declared.
     """
     # Specification 1.0, 3.1.11: UNSUPPORTED_OPERATION is for a card that is not declared, and
     # EXTENDED_AGENT_CARD_NOT_CONFIGURED for one that is declared and missing.
@@ -40,9 +41,9 @@ async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) ->
 
 
 def _card(form: CardForm, agent: AgentInfo, who: Caller) -> JsonObject:
-    """Return a card. A card of 1.0 is signed, if the gateway has keys.
+    """Return the card of an agent in one form. A card in the form of 1.0 is signed, if the gateway has signing keys.
 
-    The merged card is not: its members of 0.3 have no place in a signature of 1.0.
+    The merged card is not signed: a signature of 1.0 cannot cover its members of 0.3.
     """
     unsigned = card(form, agent, who.base_url, who.authentication)
     return sign_card(unsigned, who.signer) if form == "1.0" else unsigned

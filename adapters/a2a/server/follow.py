@@ -1,4 +1,4 @@
-"""A2A streams and polling: convert a task's log to the events of a stream, or to the task as of its stop."""
+"""Streams of a task, and tasks as of their stop. Both are built from the records of the task's log."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -44,7 +44,8 @@ def _is_task_end(record: Record) -> bool:
 
 
 class _Begin:
-    """Predicate for the record that completes a submission, after which a stream takes its first event, the task.
+    """Predicate that is true for the record with which a submission is complete. A stream then sends its first event,
+    the task.
 
     An input is complete when its run is created. An answer is complete with the change of state that follows in the
     same commit. Before that the task would still show as waiting, and clients disconnect when they see that.
@@ -65,18 +66,19 @@ class _Begin:
 def _open_records(
     hub: Hub, principal: Principal, task: Task, after: int, *, extended: bool = False
 ) -> aclosing[AsyncGenerator[Sequence[Record]]]:
-    """Return the task's records after seq `after`, as a context that closes the reader on exit. If `extended`, states
-    are whole and not differences."""
+    """Return the records of a task after the seq `after`, and those to come, as a context that closes the reader on
+    exit. With `extended`, states are whole, and not differences to earlier ones."""
     records = hub.reads.follow(principal, Scope.task(task), after, inline=True)
     return aclosing(complete_states(hub, principal, task.thread_id, records) if extended else records)
 
 
 _OF_EITHER = (RunCreated, RunStarted, RunEnded, LossNoted, PartAdded, PartDelta, PartEnded, MessageEnded)
-"""Events that also occur in runs that are answered with a message."""
+"""Types of events that do not show whether the agent answers with a task or with a message."""
 
 
 def is_of_task(record: Record) -> bool:
-    """Return True if the record shows that the agent answers with a task, and not with a message alone."""
+    """Return True if a record shows that the agent answers with a task. Return False if the answer may still be a
+    message alone."""
     match record.event:
         case UpstreamBound(ids=ids):
             return "task" in ids
@@ -91,9 +93,10 @@ def is_of_task(record: Record) -> bool:
 async def wait_for_stop(
     hub: Hub, principal: Principal, receipt: Receipt, writer: EventWriter, until: Callable[[Record], bool] | None = None
 ) -> None:
-    """Write the task's records to the writer until it stops after the submission, or the gateway stops.
+    """Feed the task's records to the writer until the task stops after the submission of `receipt`, or the gateway
+    stops.
 
-    `until` ends the wait earlier: at the first record after the submission for which it is true. None does not.
+    `until` can end the wait earlier: at the first record after the submission for which it returns True.
     """
     due = _Begin(receipt.run_id)
     begun = False
@@ -110,8 +113,8 @@ async def wait_for_stop(
 async def fold_task(
     hub: Hub, principal: Principal, task: Task, context_id: str, *, extended: bool = False
 ) -> EventWriter:
-    """Return a writer that has read the whole log of the task. If `extended`, the writer keeps the records for the
-    Babelgate extension."""
+    """Return a writer that has read all records of a task, for an encoding of its current state. With `extended`, the
+    writer keeps the records for the Babelgate extension."""
     writer = (RecordedWriter if extended else EventWriter)(task, context_id)
     log = hub.reads.log(principal, Scope.task(task), task.first_seq - 1, inline=True)
     async for records in complete_states(hub, principal, task.thread_id, log) if extended else log:
@@ -122,11 +125,11 @@ async def fold_task(
 
 _NOTHING: Final = EncodedRecord(())
 _LARGE_TEXT: Final = 64 * 1024
-"""Maximum length of a text that is encoded together with others, in characters. Chosen, not measured."""
+"""Maximum length of a text delta that is encoded together with others, in characters. Chosen, not measured."""
 
 
 class _Encoder:
-    """Encoder of records to the events of a stream, each as JSON."""
+    """Encoder that converts records to the events of a task's stream, each as JSON."""
 
     __slots__ = ("_artifact", "_before", "_dialect", "_extended", "_last", "_seq", "_template", "writer")
 
@@ -134,25 +137,27 @@ class _Encoder:
         self.writer = writer
         self._extended = extended
         self._seq = 0
-        """Seq of the last record."""
+        """Seq of the last record that was read."""
         self._last: Record | None = None
         self._before = 0
         """Seq of the record before the last one."""
         self._dialect = dialect
         self._artifact: Artifact | None = None
-        """Artifact to which texts are being appended."""
+        """Artifact to which the last passage of text deltas was appended, without its parts."""
         self._template: TextTemplate | None = None
-        """Template of an update that appends plain text to that artifact."""
+        """Template of the update that appends plain text to `_artifact`."""
 
     def skip(self, record: Record) -> None:
-        """Read a record that is shown as part of a snapshot, without an event for it."""
+        """Read a record without an event for it, because a later snapshot shows it."""
         self.writer.write(record)
         self._before, self._last, self._seq = self._seq, record, record.seq
 
     def snapshot(self, history_length: int | None = None, *, repeats: bool = False) -> bytes | LargeJson:
-        """Return the task as of the last record, as JSON, with its newest `history_length` messages (None: all).
+        """Return the task as of the last record that was read, as JSON. `history_length` is the maximum number of its
+        newest messages (None: all).
 
-        `repeats`: the stream is a replay, so the extension's envelope contains the last record itself.
+        With `repeats`, the stream is a replay, so the envelope of the Babelgate extension contains the last record
+        itself.
         """
         snapshot = self.writer.snapshot()
         if self._extended:
@@ -192,7 +197,8 @@ class _Encoder:
         return more
 
     def _write_extended(self, record: Record, updates: Sequence[Update]) -> EncodedRecord:
-        """Encode the updates of a record and attach the record to the last of them.
+        """Encode the updates of a record, and attach the record itself to the last of them, as the Babelgate extension
+        requires.
 
         A record without updates is attached to a status update that repeats the current state.
         """
@@ -205,9 +211,10 @@ class _Encoder:
         return EncodedRecord([*map(self._encode, others), encode(final)], stopped)
 
     def _bare(self, record: Record) -> StatusUpdate:
-        """Return a status update that only carries a record.
+        """Return a status update whose only purpose is to carry a record.
 
-        A state that would end the stream is replaced by WORKING: this record may be the answer to the open question.
+        A state that would end the stream is replaced by WORKING, because the record may be the answer to the open
+        question.
         """
         state = self.writer.status.state
         open_state = TaskState.WORKING if state in TERMINAL | WAITING else state
@@ -218,12 +225,13 @@ class _Encoder:
 
 
 _WRAPPED: Final = ("statusUpdate", "artifactUpdate")
-"""Members that hold an event of a stream in 1.0 (specification 1.0, 3.2.3); in 0.3 the event has no wrapper."""
+"""Members of a 1.0 stream event that contain the update (specification 1.0, 3.2.3). In 0.3 the event is the update
+itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStream:
-    """One caller's view of a task, as a stream in one dialect."""
+    """Stream of one task for one caller, in one dialect."""
 
     hub: Hub
     principal: Principal
@@ -234,22 +242,24 @@ class TaskStream:
     extended: bool = False
     """True if the caller has activated the Babelgate extension."""
     in_pieces: bool = True
-    """True to send a growing answer in pieces; False to send one update when it is complete."""
+    """True if an answer is sent in pieces while it grows. False if it is sent in one update when it is complete."""
 
     def _fresh(self) -> _Encoder:
         writer = EventWriter(self.task, self.context_id, in_pieces=self.in_pieces)
         return _Encoder(writer, self.dialect, extended=self.extended)
 
     def _join(self, encoder: _Encoder, recent: Sequence[Record], *, started_run: bool = False) -> Follower:
-        """Continue after a snapshot, sharing encoded events with other streams of the same view. `started_run`: this
-        stream is the response to the request that started the run."""
+        """Return the follower that continues the stream after a snapshot. It shares encoded events with other streams
+        of the same view. `recent` are the newest records in the snapshot. `started_run` is True if the stream is the
+        response to the request that started the run."""
         task = self.task
         form = (self.dialect.name, self.dialect.base_url, self.extended, self.in_pieces)
         view = (self.principal.owner, task.task_id, task.created_at, self.context_id, form)
         return self.lines.join(view, encoder, recent, self._again, started_run=started_run)
 
     def _log(self, after: int) -> aclosing[AsyncGenerator[Sequence[Record]]]:
-        """Return the task's records after seq `after` that are in the log now."""
+        """Return the records of the task after the seq `after` that are in the log now, as a context that closes the
+        reader on exit."""
         records = self.hub.reads.log(self.principal, Scope.task(self.task), after, inline=True)
         whole = complete_states(self.hub, self.principal, self.task.thread_id, records)
         return aclosing(whole if self.extended else records)
@@ -267,10 +277,11 @@ class TaskStream:
     async def stream_answer(
         self, receipt: Receipt, history_length: int | None
     ) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
-        """Yield the stream of a send to an agent that may answer with a message.
+        """Yield the stream of a send to an agent that may answer with a message instead of a task.
 
-        Nothing is sent until it is known which of the two the answer is. A message is sent alone. A task is followed as
-        for every other agent, with its newest `history_length` messages (None: all).
+        Nothing is sent until it is known which of the two the agent sends. A message is the only event of the stream. A
+        task is followed as for every other agent. `history_length` is the maximum number of its newest messages (None:
+        all).
         """
         writer = EventWriter(self.task, self.context_id)
         await wait_for_stop(self.hub, self.principal, receipt, writer, until=is_of_task)
@@ -282,8 +293,8 @@ class TaskStream:
                 yield batch
 
     async def follow(self, run_id: str, history_length: int | None) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
-        """Yield the stream of a send: the task as of the submission, with its newest `history_length` messages (None:
-        all), then its updates until it stops."""
+        """Yield the stream of a send: the task as of the submission, then its updates until it stops. `history_length`
+        is the maximum number of the task's newest messages (None: all)."""
         due = _Begin(run_id)
         encoder = self._fresh()
         recent: list[Record] = []
@@ -364,7 +375,7 @@ class TaskStream:
 
     @staticmethod
     async def _add(ready: list[bytes | LargeJson], follower: Follower, records: Sequence[Record]) -> bool:
-        """Append the frames of some records to `ready`. Return True if one of the records stops the task."""
+        """Append the events for some records to `ready`. Return True if one of the records stops the task."""
         for passage, encoded in await follower.write_all(records):
             ready += encoded.frames
             if _stops(passage[-1]):

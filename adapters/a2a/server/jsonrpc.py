@@ -1,4 +1,4 @@
-"""A2A over JSON-RPC: both generations on one URL, distinguished by the names of their methods."""
+"""Routes of A2A over JSON-RPC. Both versions have the same URL, and are distinguished by the names of their methods."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
@@ -37,7 +37,7 @@ from .call import Answer, Call, Operation, Stream, check_version, make_call, req
 from .trace import METHODS_1_0, describe
 
 PING: Final = 15.0
-"""Seconds between the heartbeats of a stream."""
+"""Seconds between the heartbeats of a silent stream. Chosen."""
 
 METHODS_0_3: Final[dict[str, Operation]] = {
     "message/send": operation.send,
@@ -71,7 +71,8 @@ METHODS: Final = table(
 
 
 def _version_of(reply: JsonRpcReply, requested: str) -> str:
-    """Return the version in whose format an error is encoded: the method's, else the one that the caller requested."""
+    """Return the version in whose format an error is encoded: that of the called method, or else the `requested`
+    one."""
     # Methods of 1.0 are in PascalCase, those of 0.x have a slash (specification 1.0, 9.4; 0.3, 3.5.6). No name is in
     # both, so one URL serves both.
     if reply.method in METHODS_1_0:
@@ -173,6 +174,6 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
 
 
 def encode_fault(fault: Fault, request: AnyRequest) -> JsonObject:
-    """Return the response body for a fault that occurred before the request was read."""
+    """Return the response body for a fault that occurred before the request was read, so that its id is not known."""
     requested = requested_version(request)
     return envelope(None, error=error_object(fault, "1.0" if requested.partition(".")[0] == "1" else "0.3"))

@@ -1,4 +1,5 @@
-"""A2A methods for messages and tasks, common to all versions and bindings: the dialect holds what differs."""
+"""Methods of A2A for messages and tasks. They are the same for all versions and bindings; the dialect implements the
+differences."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -45,7 +46,7 @@ from .follow import TaskStream, fold_task, is_of_task, wait_for_stop
 from .push import make_webhook
 
 _PAGE: Final = 16
-"""Number of listed tasks whose logs are read together."""
+"""Number of tasks in a list whose logs are read with one query. Chosen."""
 _ACTIVE: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING, TaskState.CANCELLING})
 
 # Sending
@@ -101,9 +102,9 @@ def _extension_header(call: Call) -> dict[str, str]:
 
 
 def _read_extension(call: Call, ask: Send) -> tuple[Call, Send]:
-    """Apply the Babelgate extension's metadata of a request.
+    """Apply the Babelgate extension's entry in the metadata of a request. Return the call and the send with it.
 
-    The metadata also activate the extension, because a proxy may have removed the header.
+    The entry also activates the extension, because a proxy may have removed the header that does.
     """
     if URI not in ask.metadata:
         return call, ask
@@ -124,10 +125,11 @@ def _read_extension(call: Call, ask: Send) -> tuple[Call, Send]:
 
 
 async def _may_reply(call: Call, ask: Send, receipt: Receipt) -> bool:
-    """Return True if the answer may be a message instead of a task, so that the send must wait to know which.
+    """Return True if the agent may answer with a message instead of a task, so that the response to a send must wait
+    for the decision.
 
-    This includes a send that is to return at once: the servers of the official SDKs wait then, too. While another run
-    of the context is open the answer is always a task, because a task can be reported before its run starts.
+    A send that should return at once waits, too, as it does on the servers of the official SDKs. While another run of
+    the context is open, the answer is always a task, because a task can be reported before its run starts.
     """
     if not call.agent.replies or ask.task_id is not None:
         return False
@@ -138,7 +140,7 @@ async def _may_reply(call: Call, ask: Send, receipt: Receipt) -> bool:
 
 
 async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
-    """Commit the message of a send. Return the receipt and the id by which the caller knows the context."""
+    """Submit the message of a send to the hub. Return the receipt, and the id that the caller has for the context."""
     note_hops(ask.message.metadata)
     (message,) = await resolve_own_files(call.hub, call.caller, (ask.message,))
     ask = replace(ask, message=message)
@@ -160,9 +162,10 @@ async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Rece
 
 
 def _check_types(call: Call, message: Message) -> None:
-    """Raise unsupported_type if a part has a media type that the agent does not accept (specification 1.0, 3.3.2).
+    """Check that the agent accepts the media types of a message's parts. Raises unsupported_type (specification 1.0,
+    3.3.2).
 
-    Text and data are checked only if they name a type that not every agent reads.
+    Text and data are checked only if they have a media type that not every agent reads.
     """
     accepted = call.agent.input_types
     for part in message.parts:
@@ -177,7 +180,8 @@ def _check_types(call: Call, message: Message) -> None:
 
 
 def _type_of(part: Part) -> str | None:
-    """Return the media type of a part without its parameters, or None if it needs no check."""
+    """Return the media type of a part, in lower case and without parameters. Return None if every agent reads it, so
+    that it needs no check."""
     media_type = (part.media_type or "").partition(";")[0].strip().lower()
     if isinstance(part, FilePart):
         return media_type or "application/octet-stream"
@@ -224,7 +228,8 @@ def _config(ask: Send) -> JsonObject:
 
 
 def _data(message: Message) -> Json:
-    """Return the data parts as one input: the objects merged, or the first value if there is no non-empty object."""
+    """Return the data in a message as the data of the run's input: its objects merged into one, or the first value if
+    it has no objects with members. Return None if there are no data parts."""
     values = [part.data for part in message.parts if isinstance(part, DataPart)]
     if not values:
         return None
@@ -236,9 +241,9 @@ def _data(message: Message) -> Json:
 
 
 async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) -> tuple[Receipt, str]:
-    """Commit a message to a task: an answer if the task waits for one, its next input if it is running. Return the
-    receipt and the contextId for the response. Raises invalid, not_awaiting, and the protocol's error for a task that
-    has ended."""
+    """Submit a message to an existing task: as an answer if the task waits, and as its next input if it is running.
+    Return the receipt and the contextId for the response. Raises invalid, not_awaiting, and the protocol's error for a
+    task that has ended."""
     task = await find_task(call, task_id)
     context_id = await context_of(call, task)
     if ask.context_id is not None and ask.context_id not in (context_id, task.thread_id):
@@ -268,7 +273,8 @@ async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) 
 
 
 def _task_ended_error(dialect: Dialect) -> FaultError:
-    """Return the error for a message to a terminal task: -32004 in 1.0 (3.4.3), -32602 as in the SDK of 0.3."""
+    """Return the error for a message to a task that has ended: -32004 in 1.0 (3.4.3), and -32602 in 0.3, as in its
+    SDK."""
     message = "The task has ended; send a message without taskId to start another."
     return a2a_error("UNSUPPORTED_OPERATION" if dialect.version == "1.0" else "INVALID_PARAMS", message)
 
@@ -311,7 +317,8 @@ async def _encode_task(call: Call, dialect: Dialect, task: Task, history_length:
 
 
 async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """Cancel a task and return it. Raises TASK_NOT_FOUND, TASK_NOT_CANCELABLE."""
+    """Cancel a task, wait for its end, and return it. Raises TASK_NOT_FOUND for an unknown task, and
+    TASK_NOT_CANCELABLE for one that has ended."""
     task = await find_task(call, dialect.decode_task_id(params))
     try:
         task = await call.hub.cancel(call.principal, task.task_id)
@@ -389,11 +396,11 @@ async def _take(tasks: AsyncGenerator[Task], most: int) -> AsyncGenerator[Task]:
 
 
 async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
-    """Return a stream of the task followed by its updates.
+    """Return a stream that begins with the task, and continues with its updates.
 
-    With the header `Babelgate-From` the stream first replays the events since that seq. This also works for a task
-    that has ended, to which a caller cannot subscribe otherwise (specification 1.0, 3.1.6). Raises TASK_NOT_FOUND,
-    UNSUPPORTED_OPERATION.
+    With the header `Babelgate-From` the stream first replays the events since that seq. This also works for a task that
+    has ended, to which a caller cannot subscribe otherwise (specification 1.0, 3.1.6). Raises TASK_NOT_FOUND for an
+    unknown task, and UNSUPPORTED_OPERATION for one that has ended, without that header.
     """
     task = await find_task(call, dialect.decode_task_id(params))
     start = _start(call)

@@ -1,4 +1,5 @@
-"""A2A push notification configs (webhooks): the URL to which a task's updates are posted, and the dialect to use."""
+"""Methods for push notification configs, the webhooks of A2A: URLs to which the updates of a task are posted, in a
+dialect."""
 
 from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
@@ -18,9 +19,10 @@ MAX_ID = 256
 
 
 def make_webhook(call: Call, dialect: Dialect, push: Push, task_id: str | None = None) -> Webhook:
-    """Return the webhook for a push config; `task_id` is None for a config that arrives with a message.
+    """Return the webhook for a push notification config. `task_id` is None for a config that arrives with a message.
 
-    The webhook stores the dialect, so a client that registered in 0.3 always receives pushes of 0.3. Raises invalid.
+    The webhook stores the dialect, so a client that registered in 0.3 always receives pushes of 0.3. Raises invalid for
+    an id that is too long, or a token that is not printable ASCII.
     """
     for text in (push.token, push.credentials, *push.schemes):
         # These values are sent as HTTP headers.
@@ -72,14 +74,16 @@ async def create(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 
 
 async def _configs(call: Call, task_id: str) -> list[Push]:
-    """Return the configs of a task from both generations: either may list and delete the other's."""
+    """Return the push notification configs of a task, those of both versions: a client of either may list and delete
+    all of them."""
     webhooks = await call.hub.reads.webhooks(call.principal, task_id)
     # a2a-sdk 1.3.0 always pushes in the form of 1.0, which its clients of 0.3 cannot read.
     return [_push(webhook) for webhook in webhooks if webhook.dialect.startswith("a2a-")]
 
 
 async def get(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """Return a push config. Raises TASK_NOT_FOUND for an unknown task, and for an unknown config of a task."""
+    """Return a push notification config. Raises TASK_NOT_FOUND for an unknown task, and for an unknown config of a
+    task."""
     name = dialect.decode_push_name(params)
     task = await find_task(call, name.task_id)
     for push in await _configs(call, task.task_id):
@@ -111,7 +115,8 @@ def _offset(ask: PushListing) -> int:
 
 
 async def delete(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """Delete a push config. An unknown one is not an error (specification 1.0, 3.1.10). Raises invalid."""
+    """Delete a push notification config. An unknown id is not an error (specification 1.0, 3.1.10). Raises
+    TASK_NOT_FOUND for an unknown task, and invalid without an id."""
     name = dialect.decode_push_name(params)
     task = await find_task(call, name.task_id)
     if name.config_id is None:

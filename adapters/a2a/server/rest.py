@@ -1,7 +1,8 @@
-"""A2A over REST, both generations: 1.0 right below an agent's URL, 0.3 below its `/v1`.
+"""Routes of A2A over REST, for both versions. The paths of 1.0 begin right after an agent's URL, those of 0.3 with
+`/v1`.
 
-The methods are the same, so one function creates the routes of both. A generation has its own dialect, and its own
-names for the params that come from the path.
+The methods are the same, so one function creates the routes of both. A version has its own dialect, and its own names
+for the params that come from the path.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -38,14 +39,14 @@ A2A_JSON: Final = "application/a2a+json"
 
 @dataclass(frozen=True, slots=True)
 class RestGeneration:
-    """Path prefix, dialect and parameter names of one generation."""
+    """Path prefix, dialect and parameter names of REST in one version."""
 
     prefix: str
     dialect: type[Dialect]
     config_id: str
-    """Name of the parameter for the id of a push config."""
+    """Name of the method's parameter for the id of a push notification config."""
     task_of_config: str
-    """Name of the parameter for the id of a push config's task."""
+    """Name of the method's parameter for the id of the task to which a push notification config belongs."""
 
 
 V1_0: Final = RestGeneration("", v1_0.Codec, config_id="id", task_of_config="taskId")
@@ -57,7 +58,8 @@ def encode_fault(fault: Fault, *, old: bool) -> JsonObject:
 
 
 def _media_type(request: AnyRequest) -> str:
-    """Return the media type of 1.0.1 if the client prefers it, else that of JSON, which many clients expect."""
+    """Return the media type of a response: `application/a2a+json` (1.0.1) if the client prefers it, and otherwise
+    `application/json`, which many clients expect."""
     accept = read_line(request.scope["headers"], "accept")
     return A2A_JSON if is_preferred(accept, A2A_JSON, "application/json") else "application/json"
 
@@ -104,7 +106,7 @@ async def _answer(
 
 
 class _Run(Protocol):
-    """Function that runs one operation, and returns its response."""
+    """Type of the function that runs one operation with its params, and returns the response."""
 
     async def __call__(
         self, request: AnyRequest, agent: str, operate: Operation, params: Mapping[str, Any]
@@ -204,10 +206,11 @@ _CARD_0_2: Final = "/a2a/{agent:str}/agent/authenticatedExtendedCard"
 
 
 def _config_0_3(body: JsonObject, task_id: str) -> JsonObject:
-    """Return the params for a body of 0.3, which has one of three forms.
+    """Return the params of the method that creates a push notification config, from a body of 0.3 in one of three
+    forms.
 
-    The SDKs send `{parent, configId, config: {name, pushNotificationConfig}}`. The protocol buffer's annotation
-    defines the `config` alone. Some callers send the JSON-RPC params.
+    The SDKs send `{parent, configId, config: {name, pushNotificationConfig}}`. By the protocol buffer's annotation, the
+    body is `config` alone. Some callers send the JSON-RPC params.
     """
     outer = _object(body.get("config")) or body
     config = _object(outer.get("pushNotificationConfig", outer.get("push_notification_config")))

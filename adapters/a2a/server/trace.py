@@ -1,4 +1,5 @@
-"""Operations of A2A in traces: one name for all versions and bindings (semantic conventions, docs/gen-ai/a2a.md)."""
+"""Operations of A2A in traces. An operation has one name for all versions and bindings (semantic conventions,
+docs/gen-ai/a2a.md)."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -38,4 +39,4 @@ def describe(operate: Operation, version: str, params: object) -> TracedOperatio
 
 
 _ID_LENGTH: Final = 200
-"""Maximum length of an id in a span, in characters. Chosen: most are UUIDs."""
+"""Maximum length of a message id in a span, in characters. Chosen: most ids are UUIDs."""

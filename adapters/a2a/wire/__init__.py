@@ -1,4 +1,5 @@
-"""Types of A2A messages: those of each version, and common ones in the spelling of no version."""
+"""Types of A2A messages. Each version has a module for its JSON; the others have types that are the same for all
+versions."""
 
 from typing import Final
 

@@ -1,5 +1,5 @@
-"""Types of the REST responses to callers, of both generations. They are written key by key (`codec.dialect`), so these
-types only describe them."""
+"""Types of the REST responses to callers in both versions, for OpenAPI documents. The responses themselves are written
+key by key (`codec.dialect`)."""
 
 from typing import Any, NotRequired
 
@@ -24,7 +24,7 @@ class Task(TypedDict):
 
 
 class SendMessageResponse(TypedDict):
-    """Exactly one member is present."""
+    """Response to a send: either a task or a message. Exactly one member is present."""
 
     task: NotRequired[Task]
     message: NotRequired[JsonObject]
@@ -54,7 +54,7 @@ class JsonRpcRequest(TypedDict):
 
 
 class JsonRpcResponse(TypedDict):
-    """Exactly one of `result` and `error` is present."""
+    """Response of JSON-RPC. Exactly one of `result` and `error` is present."""
 
     jsonrpc: str
     id: str | int | None

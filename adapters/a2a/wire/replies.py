@@ -1,6 +1,6 @@
-"""Replies of A2A servers of any version, read tolerantly.
+"""Types of the replies of A2A servers of any version. They are tolerant, so that every known server can be read.
 
-They may have the names of 1.0 or of 0.x, and null for "not set". No member is required that some server omits.
+Members may have the names of 1.0 or of 0.x, and null for "not set". No member is required that some server omits.
 """
 
 from typing import Any

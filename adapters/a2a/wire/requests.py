@@ -1,4 +1,5 @@
-"""Requests of A2A callers in the spelling of no version. Each dialect decodes its requests to these types."""
+"""Requests of A2A callers in a form that is the same for all versions. Each dialect decodes its requests to these
+types."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +14,22 @@ from babelgate.canonical.value import Extra, JsonObject
 
 
 def activation_extra(uris: Sequence[str]) -> Extra:
-    """Return the entry of the log for the extensions that a request activates on the agent's server."""
+    """Return the `extra` of a run's input that stores the extensions which the caller activates on the agent's
+    server."""
     return {PROTOCOL: {"extensions": list(uris)}} if uris else {}
 
 
 def find_activated(extra: Extra) -> Sequence[str]:
-    """Return the extensions in an entry that `activation_extra` has made."""
+    """Return the URIs of the extensions in an `extra` that `activation_extra` has created. Return none for any other
+    `extra`."""
     members: JsonObject = extra.get(PROTOCOL) or {}
     return members.get("extensions") or ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """A caller's URL for push notifications of a task. Token and credentials are secrets."""
+    """A push notification config: a URL that a caller registers for the updates of a task. Token and credentials are
+    secrets."""
 
     url: str
     task_id: str = ""
@@ -36,27 +40,29 @@ class Push:
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a caller, for a new or an existing task."""
+    """A request that sends a message to an agent, for a new or an existing task."""
 
     message: Message
     context_id: str | None = None
     task_id: str | None = None
     references: tuple[str, ...] = ()
     wait: bool = True
-    """True if the response waits for a terminal or interrupted state."""
+    """True if the response is sent only when the task is in a terminal or interrupted state. False if it is sent at
+    once."""
     history_length: int | None = None
-    """Maximum number of messages in the history; None for all."""
+    """Maximum number of messages in the history of the returned task; None for all."""
     output_modes: tuple[str, ...] = ()
     push: Push | None = None
     metadata: JsonObject = {}
     tools: Sequence[Any] | None = None
-    """The caller's tools, by the Babelgate extension, as are all fields below."""
+    """Declarations of the caller's tools; None if there are none. This field and those below come from the Babelgate
+    extension."""
     declined: frozenset[str] = frozenset()
     """Ids of the questions that the caller declines to answer."""
     uploaded: int = 0
-    """Number of files at the end of the message that are uploads."""
+    """Number of parts at the end of the message that are uploads."""
     start: Start = Start()
-    """State to start from, and other settings of the run's start."""
+    """State from which the run starts, if that is not the current state of its thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +76,7 @@ class Listing:
     context_id: str | None = None
     states: frozenset[TaskState] | None = None
     changed_after: int | None = None
-    """Microseconds since 1970, UTC."""
+    """Time after which the listed tasks must have changed, in microseconds since 1970, UTC. None for all tasks."""
     page_size: int = 50
     page_token: str | None = None
     history_length: int | None = None

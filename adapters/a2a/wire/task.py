@@ -1,4 +1,5 @@
-"""A2A tasks in the spelling of no version: the task itself, and the two kinds of updates that follow it on a stream.
+"""A2A tasks in a form that is the same for all versions: the task itself, and the two kinds of updates that follow it
+on a stream.
 
 `write.task_events` creates these from records. The dialects `codec.v0_3`, `codec.v0_3_rest` and `codec.v1_0` encode
 them.
@@ -31,36 +32,48 @@ from babelgate.canonical.value import Extra, JsonObject
 PROTOCOL: Final = "a2a"
 NO_FORM: Final = "A2A has no field for it"
 SHOWN_IN_METADATA: Final = "in the metadata of an otherwise empty status update; not part of the task"
-"""Loss of an event that A2A has no form for: only clients that read such metadata see it, for example a gateway."""
+"""Text of the loss of an event that A2A has no form for. Only clients that read such metadata see the event, for
+example another gateway."""
 CHUNK: Final = "a2a.chunk"
-"""Key in `extra` of an event that was read from a piece of another server's artifact, so that the same piece is shown.
+"""Key in `extra` of an event that was read from a piece of another server's artifact. Callers of A2A then see the same
+piece.
 
-The last event of a piece has its `append`, `lastChunk`, metadata and unknown members. The events before it have an
-empty object. Like `REPLY`, the key is not within `a2a`, which holds unknown members of the wire format.
+The last event of a piece has the piece's `append`, `lastChunk`, metadata and unknown members. The events before it have
+an empty object. Like `REPLY`, the key is not within `a2a`, which holds unknown members of the wire format.
 """
 REPLY: Final = "a2a.reply"
 """Key in `extra` of a message by which an agent answered without a task (specification 1.0, 3.1.1)."""
 IN_STATUS: Final = "a2a.status"
-"""Key in `extra` of an answer that comes in pieces, each the message of a status."""
+"""Key in `extra` of an answer that the server sends in pieces, each as the message of a status."""
 GROWING: Final = "a2a.growing"
-"""Key in `extra` of an answer in messages of the status, each of which contains the whole answer so far."""
+"""Key in `extra` of an answer that the server sends in messages of the status, each of which repeats the whole answer
+so far."""
 DRAFT: Final = "a2a.draft"
-"""Key in `extra` of an event of a message that arrives as changes to a draft: the message's id, and the numbers of
-thoughts, tool calls and progress reports so far. Callers of A2A receive the changes unchanged, then the message."""
+"""Key in `extra` of an event that was read from a draft, a message that the server sends as changes while the agent
+writes it.
+
+Its value has the id of the message, and the numbers of thoughts, tool calls and progress reports that were read.
+Callers of A2A receive the server's changes, then the whole message.
+"""
 REPEATED: Final = "a2a.again"
-"""Key in `extra` of an answer that repeats the task's progress, which is shown already."""
+"""Key in `extra` of an answer that only repeats the progress of its task. Callers of A2A do not see it, because they
+have seen the progress."""
 PROGRESS_ONLY: Final = "a2a.aside"
-"""Key in `extra` of a message that the server declares to be progress: it is no answer, even of a task without one."""
+"""Key in `extra` of a message that the server declares to be progress. It does not become the answer of a task that has
+no answer."""
 SHOWN_IN_STATUS: Final = "a2a.shown"
-"""Key in `extra` of a custom event that was read from a status, which callers of A2A receive unchanged."""
+"""Key in `extra` of a custom event that was read from the metadata of a status. Callers of A2A receive the status
+itself instead."""
 TYPED_RESULT: Final = "a2a.typed"
-"""Key in `extra` of data that the server sends as the member `result` of an object, with a schema: fasta2a 2.1.1."""
+"""Key in `extra` of a data part that the server sends with a schema, as the member `result` of an object (fasta2a
+2.1.1)."""
 STATUS: Final = "status"
 TASK: Final = "task"
-"""Names of `Native` events of A2A: parts of a status or a task that no other event carries.
+"""Name of the `Native` events with the members of another server's task that no canonical event covers. `STATUS` is the
+name of those with the members of a status.
 
-Their `extra` has `metadata` and unknown members (`own`; those of a status in `status`). That of a status also has its
-`state` and `message`, which is then shown instead of the events that were read from it.
+Their `extra` has `metadata` and unknown members (under `own`; those of a status under `status`). For a status it also
+has the `state` and the `message`, which callers of A2A see instead of the events that were read from the message.
 """
 
 
@@ -69,19 +82,20 @@ def is_reply(extra: Extra) -> bool:
 
 
 def derived_id(*names: str) -> str:
-    """Return an id that A2A requires and the log does not have. The same names give the same id."""
+    """Return a UUID for an object that needs an id in A2A, but has none in the log. The same names result in the same
+    UUID."""
     return str(uuid5(NAMESPACE_URL, "/".join(names)))
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Status of a task."""
+    """Status of a task at one moment: its state, and a message."""
 
     state: TaskState
     at: int
-    """Microseconds since 1970, UTC."""
+    """Time at which the status began, in microseconds since 1970, UTC."""
     message: Message | None = None
     members: JsonObject = {}
-    """Unknown members that another A2A server sent; the other types have them too."""
+    """Members that A2A does not define, from another server's status. Callers of A2A receive them unchanged."""
 
     @property
     def is_stop(self) -> bool:
@@ -90,7 +104,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """An artifact, or a piece of one."""
+    """An artifact, or one piece of it."""
 
     artifact_id: str
     parts: tuple[Part, ...] = ()
@@ -98,7 +112,8 @@ class Artifact(msgspec.Struct, frozen=True):
     description: str | None = None
     metadata: JsonObject = {}
     members: JsonObject = {}
-    """Extensions and unknown members that another A2A server sent."""
+    """Extensions, and members that A2A does not define, from another server's artifact. Callers of A2A receive them
+    unchanged."""
 
     @property
     def text(self) -> str:
@@ -118,7 +133,7 @@ class TaskSnapshot(msgspec.Struct, frozen=True):
 
 
 class StatusUpdate(msgspec.Struct, frozen=True):
-    """A new status of a task."""
+    """Update that changes the status of a task."""
 
     task_id: str
     context_id: str
@@ -128,7 +143,8 @@ class StatusUpdate(msgspec.Struct, frozen=True):
 
 
 class ArtifactUpdate(msgspec.Struct, frozen=True):
-    """One piece of an artifact. With `append`, it belongs to the end of the artifact with the same id."""
+    """Update with a whole artifact, or with one piece. With `append`, the piece continues the artifact with the same
+    id."""
 
     task_id: str
     context_id: str
@@ -143,12 +159,14 @@ Update = TaskSnapshot | StatusUpdate | ArtifactUpdate
 
 
 def is_activity(part: Part) -> bool:
-    """Return True if a part is a thought or a tool call of the agent, and no part of an answer."""
+    """Return True if a part is a thought, or a call of the agent's own tools or its result. Such a part is not shown in
+    an answer."""
     return isinstance(part, ReasoningPart | ToolResultPart) or (isinstance(part, ToolCallPart) and part.side == "agent")
 
 
 def shown_part(part: Part) -> tuple[TextPart | DataPart | FilePart | None, Loss | None]:
-    """Return the part in a form that A2A has, or None, and the loss, if any."""
+    """Return a part in a form that A2A has, and the loss. Without such a form, the part is None. Without a loss, the
+    loss is None."""
     if part.kind == "text" or part.kind == "data":
         return part, None
     if part.kind == "file":

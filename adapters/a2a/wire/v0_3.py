@@ -1,7 +1,7 @@
-"""Requests of A2A 0.2.5 to 0.3.0 as JSON.
+"""Types of the JSON requests of A2A 0.2.5 to 0.3.0.
 
 They have the names of the JSON-RPC types or of the protocol buffer `a2a.v1`, which the REST binding under `/v1` uses.
-Both bindings accept both names, because clients mix them.
+Both bindings accept the names of both, because clients mix them.
 """
 
 from typing import Any
@@ -59,7 +59,7 @@ class TaskQueryParams(TaskIdParams):
 
 
 class ListTasksParams(v1_0.ListTasksRequest):
-    """`GET /v1/tasks`. The specification of 0.3 has no parameters for it; the gateway accepts those of 1.0."""
+    """Params of `GET /v1/tasks`. The specification of 0.3 defines none; the gateway accepts those of 1.0."""
 
 
 class GetTaskPushNotificationConfigParams(TaskIdParams):

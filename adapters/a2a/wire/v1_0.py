@@ -1,4 +1,5 @@
-"""Requests of A2A 1.0 as JSON: the types of `lf.a2a.v1` in the ProtoJSON mapping, names verbatim.
+"""Types of the JSON requests of A2A 1.0: those of the protocol buffer `lf.a2a.v1` in its ProtoJSON form, with verbatim
+names.
 
 Like ProtoJSON parsers, they accept each field by its lowerCamelCase name and by its name in the .proto file, and null
 for "not set". There are no types of responses: `codec.dialect` writes them key by key, because absent, null and empty
@@ -20,7 +21,8 @@ class Wire(BaseModel):
 
 
 class FileContent(Wire):
-    """The file of a 0.x part: `bytes` and `uri` in its JSON-RPC types, the longer names in its protocol buffer."""
+    """The file in a part of 0.x. The names are `bytes` and `uri` in the JSON-RPC types, and the longer names in the
+    protocol buffer."""
 
     bytes: str | None = None
     fileWithBytes: str | None = None

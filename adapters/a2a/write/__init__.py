@@ -1,1 +1,1 @@
-"""Records of a task → what A2A callers see."""
+"""Conversion of a task's records to the tasks and updates that callers of A2A receive."""

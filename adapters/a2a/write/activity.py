@@ -1,8 +1,8 @@
-"""Thoughts, tools, citations and usage → the forms of frameworks, which A2A lacks.
+"""Encoding of thoughts, tool calls, citations and usage in the forms of frameworks, because A2A has no form for them.
 
 Each is written into metadata in the form of google-adk, of agentstack-sdk, or of both; usage also in that of kagent. A
-client that does not know them sees a running task. `codec.marks` reads the same forms; docs/dialects.md shows what
-clients make of them.
+client that does not know these forms sees a running task. `codec.marks` reads the same forms; docs/dialects.md shows
+how clients interpret them.
 """
 
 import json
@@ -29,20 +29,21 @@ CITATION: Final = agentstack.EXTENSIONS + agentstack.CITATION.removeprefix("/ui"
 
 
 def encode_thought(part: ReasoningPart) -> tuple[TextPart, JsonObject]:
-    """Return the part of a message that shows a thought, and the message's metadata."""
+    """Return the text part that shows a thought of the model, and the metadata for the message that contains the
+    part."""
     metadata = {**part.metadata, google_adk.THOUGHT: True}
     text_part = TextPart(text=part.text, media_type=part.media_type, metadata=metadata)
     return text_part, {TRAJECTORY: {"title": "thought", "content": part.text}}
 
 
 def encode_call(event: ToolStarted) -> tuple[DataPart, JsonObject]:
-    """Return the part of a message that shows a tool call, and the message's metadata."""
+    """Return the data part that shows a tool call, and the metadata for the message that contains the part."""
     data: JsonObject = {"id": event.call_id or "", "name": event.name}
     return _genai_part("function_call", data, "args", event.input), _trajectory(f"{event.name} (request)", event.input)
 
 
 def as_call(part: ToolCallPart) -> ToolStarted:
-    """Return the event of a tool call that is a part of a message."""
+    """Return a tool call that is a part of a canonical message as the event of a started tool."""
     try:
         arguments: Json = json.loads(part.arguments) if part.arguments else None
     except (ValueError, RecursionError):
@@ -51,7 +52,8 @@ def as_call(part: ToolCallPart) -> ToolStarted:
 
 
 def as_result(part: ToolResultPart, name: str) -> ToolEnded:
-    """Return the event of a tool's result that is a part of a message."""
+    """Return the result of a tool that is a part of a canonical message as the event of an ended tool. `name` is that
+    of the tool."""
     if not part.error:
         return ToolEnded(call_id=part.call_id, name=name, output=part.output)
     fault = Fault(code=FaultCode.AGENT_FAILED, message=as_words(part.output))
@@ -59,7 +61,8 @@ def as_result(part: ToolResultPart, name: str) -> ToolEnded:
 
 
 def encode_result(event: ToolEnded) -> tuple[DataPart, JsonObject]:
-    """Return the part of a message that shows a tool's result, and the message's metadata."""
+    """Return the data part that shows the result of a tool call, and the metadata for the message that contains the
+    part."""
     data: JsonObject = {"id": event.call_id or "", "name": event.name}
     if event.fault is None:
         part = _genai_part("function_response", data, "response", event.output)
@@ -72,9 +75,11 @@ def encode_result(event: ToolEnded) -> tuple[DataPart, JsonObject]:
 
 
 def _genai_part(kind: str, data: JsonObject, name: str, value: Json, *, member: str | None = None) -> DataPart:
-    """Return a call or response of genai, whose arguments or result must be an object (google-adk 2.13.0).
+    """Return the data part for a call or a result in the form of Google GenAI. `kind` is its type, `data` its other
+    members, and `value` the arguments or the result, under `name`.
 
-    `member` is the member of the object that is the value, if the object is only a wrapper.
+    google-adk 2.13.0 requires that the arguments or the result are an object. If the object is only a wrapper, `member`
+    is the name of the member with the original value.
     """
     metadata: JsonObject = {google_adk.PART_TYPE: kind, kagent.PART_TYPE: kind}
     if not isinstance(value, dict):
@@ -89,7 +94,7 @@ def _trajectory(title: str, content: Json) -> JsonObject:
 
 
 def encode_citations(citations: Sequence[AnnotationPart]) -> JsonObject:
-    """Return the metadata of an artifact or message with these citations."""
+    """Return the metadata with these citations for an artifact or a message, in the form of agentstack-sdk."""
     encoded: list[JsonObject] = [
         {
             name: value
@@ -108,7 +113,8 @@ def encode_citations(citations: Sequence[AnnotationPart]) -> JsonObject:
 
 
 def is_cited(metadata: JsonObject) -> bool:
-    """Return True if the metadata contain citations in a form that is read."""
+    """Return True if the metadata of an artifact already contain citations in the form of google-adk or
+    agentstack-sdk."""
     return any(
         key in (google_adk.CITATIONS, google_adk.GROUNDING) or key.endswith(agentstack.CITATION) for key in metadata
     )
@@ -121,11 +127,12 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "input_tokens_details.cached_tokens": ("cachedContentTokenCount", "cachedInputTokens"),
     "output_tokens_details.reasoning_tokens": ("thoughtsTokenCount", "reasoningTokens"),
 }
-"""Names of google-adk 2.13.0 and of kagent 1.0.0a17, by the name of the Responses API."""
+"""Names of token counts in google-adk 2.13.0 and in kagent 1.0.0a17, by their names in the Responses API."""
 
 
 def encode_usage(usage: JsonObject) -> JsonObject:
-    """Return the metadata of the status that ends a task; empty if the usage has no counts."""
+    """Return the metadata with the token usage for the status that ends a task. Return an empty object if the usage has
+    no counts."""
     adk: JsonObject = {}
     kagents: JsonObject = {}
     for path, (adk_name, kagent_name) in _NAMES.items():

@@ -1,4 +1,4 @@
-"""Artifacts of a task: answers in pieces, files, and the structured output."""
+"""Writer of a task's artifacts: answers in pieces, files, and the structured output."""
 
 from collections.abc import Sequence
 
@@ -23,42 +23,43 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 class ArtifactWriter:
-    """All artifacts of one task."""
+    """State of all artifacts of one task. It returns the updates of a stream that change them."""
 
     def __init__(self, summary: TaskSummary, *, in_pieces: bool) -> None:
         self.in_pieces = in_pieces
-        """True if answers are shown while they grow."""
+        """True if an answer is shown in pieces while it grows. False if it is shown in one update at its end."""
         self._summary = summary
         self._artifacts: dict[str, OpenArtifact] = {}
         self._files: dict[str, OpenArtifact] = {}
-        """Artifacts that are no messages, by canonical id."""
+        """Artifacts that show canonical artifacts, and not answers, by canonical id."""
         self._answer_count = 0
         self._output_count = 0
         self._data: list[Json] = []
-        """Data in messages of the current run: an output that only repeats them is not shown again."""
+        """Values of the data parts in answers of the current run. A structured output that equals one of them is not
+        shown again."""
 
     def __len__(self) -> int:
         return len(self._artifacts)
 
     @property
     def values(self) -> tuple[Artifact, ...]:
-        """All artifacts with all their parts."""
+        """All artifacts of the task, with all their parts so far."""
         return tuple(artifact.value() for artifact in self._artifacts.values())
 
     # Runs
 
     def begin_run(self) -> None:
-        """Clear the data of the run before."""
+        """Begin a new run: forget the data parts of the previous one."""
         self._data.clear()
 
     def void(self, record: Record, start: RunStarted) -> list[OpenArtifact]:
-        """Return the artifacts that a restart voids, for `write_void`."""
+        """Return the artifacts whose content a restart of the run voids, for `write_void`."""
         if start.is_void(None):
             self._data.clear()
         return [each for each in self._artifacts.values() if not each.is_void and each.source.is_void(record, start)]
 
     def write_void(self, artifacts: Sequence[OpenArtifact]) -> list[Update]:
-        """Empty the artifacts, and return the updates. New answers take their ids.
+        """Empty voided artifacts, and return the updates that do so for callers. New answers get the same ids.
 
         An artifact cannot be removed, only replaced: by an update without `append` (specification 1.0, 4.2.2).
         """
@@ -70,7 +71,8 @@ class ArtifactWriter:
         return updates
 
     def write_output(self, event: RunEnded, record: Record) -> Sequence[Update]:
-        """Return the update of a structured output, which A2A has only as an artifact with a data part."""
+        """Return the update for the structured output of a run, which A2A can only show as an artifact with a data
+        part. Return no update if there is none, or if an answer has already shown it."""
         if event.output is None or event.output in self._data:
             return ()
         self._output_count += 1
@@ -83,7 +85,8 @@ class ArtifactWriter:
     # Answers
 
     def write_part(self, message: OpenMessage, index: int, event: PartAdded) -> Sequence[Update]:
-        """Return the updates of a new part of an answer."""
+        """Return the updates for a part that was added to a message. Return none if the message is no answer, or if A2A
+        has no form for the part. `index` is the place of the part in the message."""
         part = self._summary.show(event.part)
         if part is None or not message.is_answer:
             return ()
@@ -100,7 +103,7 @@ class ArtifactWriter:
         return before
 
     def write_delta(self, message: OpenMessage, index: int, event: PartDelta) -> Sequence[Update]:
-        """Return the updates of more text of an answer's part."""
+        """Return the updates for text that was added to the part `index` of an answer."""
         part = shown_part(message.parts.begun[index])[0]
         assert isinstance(part, TextPart)
         if part.media_type is None and not part.metadata:
@@ -114,9 +117,10 @@ class ArtifactWriter:
         return (*before, *self._write_piece(message, index, piece))
 
     def add_texts(self, message: OpenMessage, event: PartDelta, texts: Sequence[str]) -> Artifact | None:
-        """Add texts to the part that the event is about, and return its artifact without parts.
+        """Add texts to the part of an answer that the first event continues. Return the answer's artifact without
+        parts, from which the caller builds the updates.
 
-        Return None if the message does not allow this. Then each event has to be written.
+        Return None, and change nothing, if this is not possible. Then each event must be written separately.
         """
         artifact = message.artifact
         if artifact is None or message.held is not None or not self.in_pieces:
@@ -130,15 +134,15 @@ class ArtifactWriter:
         return artifact.artifact
 
     def write_grown(self, artifact: Artifact, text: str) -> Update:
-        """Return the update of plain text that was added to an artifact."""
+        """Return the update that appends plain text to an artifact."""
         return self._update(msgspec.structs.replace(artifact, parts=(TextPart(text=text),)), append=True, last=False)
 
     def write_end(self, message: OpenMessage, event: MessageEnded) -> Sequence[Update]:
-        """Return the last update of an answer.
+        """Return the last update of an answer. Return none if there is nothing to show, or if another server's piece
+        was already the last.
 
         It has `lastChunk`, because some clients show a streamed artifact only then. After other pieces it contains the
         whole artifact (`append` false: specification 1.0, 4.2.2), because google-adk 2.13.0 keeps only the last piece.
-        Pieces of another server have their own `lastChunk`.
         """
         if chunk_mark(event) is not None and message.artifact is not None and message.held is None:
             return ()
@@ -163,8 +167,8 @@ class ArtifactWriter:
         return (self._update(artifact.piece(part), append=append, last=False),) if self.in_pieces else ()
 
     def _write_chunk(self, message: OpenMessage, index: int, part: Part, mark: JsonObject) -> Sequence[Update]:
-        """Return the update of an artifact by another server's piece, once all parts of the piece have arrived; no
-        update before."""
+        """Collect a part that was read from a piece of another server's artifact. Return the update for the piece once
+        all its parts have arrived: only the last part has a `mark` with members. Return no update before."""
         message.gathered.append((index, part))
         if not mark:
             return ()
@@ -175,7 +179,8 @@ class ArtifactWriter:
         return (self._marked_update(artifact.piece(*(part for _, part in gathered)), mark),)
 
     def _open(self, message: OpenMessage) -> tuple[OpenArtifact, bool]:
-        """Return the artifact of an answer, and True if it had begun before (specification 1.0, 3.7)."""
+        """Return the artifact that shows an answer, and True if it already existed. Create it for the first piece
+        (specification 1.0, 3.7)."""
         if message.artifact is not None:
             return message.artifact, True
         # An answer gets its number with its first piece, so that a message without one leaves no gap.
@@ -192,8 +197,8 @@ class ArtifactWriter:
         return message.artifact, False
 
     def _answer_id(self, foreign_id: str | None) -> str:
-        """Return the other server's id of an answer, `foreign_id`, or the next number if it is None or belongs to
-        another artifact of the task."""
+        """Return the artifact id for an answer. It is `foreign_id`, the id on another server, or `answer-<number>` if
+        there is no such id or another artifact of the task has it."""
         if foreign_id and self._is_free(foreign_id):
             return foreign_id
         self._answer_count += 1
@@ -208,7 +213,7 @@ class ArtifactWriter:
     # Files
 
     def write_file(self, event: ArtifactAdded, record: Record) -> Sequence[Update]:
-        """Return the update of a part of an artifact that is no message."""
+        """Return the updates for a part of a canonical artifact."""
         # Callers of A2A upload files in messages: an upload is no output of the task.
         if event.origin == "caller":
             return ()
@@ -262,7 +267,8 @@ class ArtifactWriter:
 
 
 def _cite(message: OpenMessage, opened: OpenArtifact) -> None:
-    """Add the citations of an answer to its artifact's metadata, unless another server has done so."""
+    """Add the citations of an answer to the metadata of its artifact, unless they already contain citations from
+    another server."""
     artifact = opened.artifact
     if not message.citations or activity.is_cited(artifact.metadata):
         return

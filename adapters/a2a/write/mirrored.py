@@ -1,4 +1,5 @@
-"""Parts of another A2A server's task that no canonical event carries, shown to callers of A2A unchanged."""
+"""Writer of those members of another A2A server's task that no canonical event covers. Callers of A2A receive them
+unchanged."""
 
 import msgspec
 
@@ -13,20 +14,24 @@ from babelgate.canonical.value import Extra, JsonObject
 
 
 class Mirrored:
-    """The `Native` events of one task."""
+    """Writer of the `Native` events of one task, which contain such members."""
 
     def __init__(self, summary: TaskSummary, status: StatusWriter) -> None:
         self.is_relayed = False
-        """True if another A2A server reports the task: its metadata contains the usage."""
+        """True if another A2A server has sent such members. Then its metadata contain the usage, and the gateway adds
+        none."""
         self._summary = summary
         self._status = status
         self._message_ids: set[str] = set()
-        """The server's ids of the messages that are shown unchanged, and not by the events read from them."""
+        """Server's ids of the status messages that are shown unchanged. The events that were read from them are not
+        shown."""
         self._stop: JsonObject = {}
-        """The server's status at the next stop of the task."""
+        """Members of the server's status in which the task stops. They are held until the canonical task changes its
+        state."""
 
     def has_shown(self, extra: Extra) -> bool:
-        """Return True if an event was read from a message or status that is shown unchanged."""
+        """Return True if the event with this `extra` must not be shown, because the message or status from which it was
+        read is shown unchanged."""
         if not extra:
             return False
         members: JsonObject = extra.get(PROTOCOL) or {}
@@ -35,7 +40,8 @@ class Mirrored:
         return (IN_STATUS in extra and bool(self._message_ids)) or members.get("messageId") in self._message_ids
 
     def write(self, event: Native, record: Record) -> tuple[Update, ...]:
-        """Return the updates of a native event. A status that stops the task waits for the task's own change."""
+        """Return the updates for a `Native` event. A status that stops the task has none yet: it is held until the
+        canonical task changes its state."""
         foreign: JsonObject = event.extra.get(PROTOCOL) or {}
         if event.protocol != PROTOCOL or event.event not in (STATUS, TASK) or not foreign:
             return ()
@@ -54,14 +60,15 @@ class Mirrored:
         return (self._status.write(status, PieceSource(record.run_id), foreign),)
 
     def take_stop(self, state: TaskState) -> JsonObject:
-        """Return the server's status with which its task reached this state; empty if there is none."""
+        """Return the members of the server's status in which the task stopped with this state, and forget them. Return
+        an empty object if there are none."""
         stop, self._stop = self._stop, {}
         return stop if stop.get("state") == state else {}
 
 
 def message_of(foreign: JsonObject, fault: Fault | None = None) -> Message:
-    """Return the message of another server's status. With `fault`, which was read from that status, its metadata
-    contain the fault's code."""
+    """Return the message in the members of another server's status. If `fault` was read from that status, its code is
+    added to the metadata of the message."""
     message = msgspec.convert(foreign["message"], Message)
     if fault is not None:
         message = message.replace(metadata={**message.metadata, "babelgate": {"fault": fault.code.value}})

@@ -1,4 +1,4 @@
-"""Finished tasks with all their records, for callers that have activated the Babelgate extension."""
+"""Writer of finished tasks that also contain their records, for callers that have activated the Babelgate extension."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Status and history of a task."""
+"""Writer of a task's status and history."""
 
 from babelgate.adapters.a2a.wire.task import Status, StatusUpdate, derived_id
 from babelgate.adapters.a2a.write.pieces import PieceSource
@@ -9,31 +9,32 @@ from babelgate.canonical.value import JsonObject
 
 
 class StatusWriter:
-    """The current status of one task, and the messages before it."""
+    """The current status of one task, and the messages of its history. It returns the updates of a stream that change
+    the status."""
 
     def __init__(self, summary: TaskSummary, status: Status) -> None:
         self.status = status
         self._summary = summary
         self._source = PieceSource()
-        """Source of the status's message."""
+        """Run and message from which the message of the current status was written."""
         self._history: list[tuple[Message, PieceSource]] = []
         self._place = 0
-        """Index in the history at which the status's message belongs once another status follows."""
+        """Index in the history at which the message of the current status is inserted when the status changes."""
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """Messages before the current status's one."""
+        """Messages of the task in order, without that of the current status."""
         return tuple(message for message, _ in self._history)
 
     def add(self, message: Message, source: PieceSource) -> None:
-        """Add a message to the history."""
+        """Add a message to the end of the history. `source` is the run and the message from which it was written."""
         self._history.append((message, source))
 
     def write(self, status: Status, source: PieceSource, foreign: JsonObject | None = None) -> StatusUpdate:
-        """Change the status, and return the update.
+        """Change the status, and return the update. The message of the previous status moves to the history.
 
-        `foreign` has the `metadata` and the unknown members (`own`) of another server's update; None if there was no
-        such update.
+        `source` is the run and the message from which the message of the status was written. `foreign` has the
+        `metadata` and the unknown members (`own`) of another server's status update, if there was one.
         """
         foreign = foreign or {}
         metadata = self._summary.take_metadata(foreign.get("metadata") or {})
@@ -53,18 +54,20 @@ class StatusWriter:
     def write_activity(
         self, record: Record, part: Part, metadata: JsonObject, message_id: str | None = None
     ) -> StatusUpdate:
-        """Change the status's message to what the agent does. `message_id` is that of the canonical message that it
-        shows, if any. Answers are artifacts (specification 1.0, 3.7)."""
+        """Show a thought or tool call as the message of the status, and return the update. `message_id` is that of the
+        canonical message which contains it, if any. Answers are shown as artifacts instead (specification 1.0, 3.7)."""
         message = self.message(record, (part,), metadata)
         return self.write(Status(self.status.state, record.at, message), PieceSource(record.run_id, message_id))
 
     def message(self, record: Record, parts: tuple[Part, ...], metadata: JsonObject) -> Message:
-        """Return a message for a status. Its id is the same whenever the record is written."""
+        """Return a message for a status. Its id is derived from the record, so it is the same whenever the record is
+        written."""
         message_id = derived_id(self._summary.task_id, "status", str(record.seq))
         return Message(message_id=message_id, role="agent", parts=parts, metadata=metadata)
 
     def remove_void(self, record: Record, start: RunStarted) -> bool:
-        """Remove the messages that a restart voids. Returns True if the status's own message is one of them."""
+        """Remove the messages that a restart of a run voids. Return True if the message of the current status is one of
+        them."""
         is_void = self.status.message is not None and self._source.is_void(record, start)
         before, after = self._history[: self._place], self._history[self._place :]
         before, after = ([entry for entry in part if not entry[1].is_void(record, start)] for part in (before, after))

@@ -1,4 +1,4 @@
-"""Ids, metadata, usage, output and losses of a task."""
+"""Summary of a task: its ids, metadata, usage, output and losses."""
 
 from typing import Final
 
@@ -10,11 +10,11 @@ from babelgate.canonical.thread import Loss, losses_by_feature
 from babelgate.canonical.value import Json, JsonObject
 
 _KEY: Final = "babelgate"
-"""Key of metadata for values that A2A has no field for."""
+"""Key in the metadata of a task for the gateway's values that A2A has no field for."""
 
 
 class TaskSummary:
-    """Summary of one task, kept up to date by its records."""
+    """Ids, metadata, usage, output and losses of one task, as of the last record that was written."""
 
     def __init__(self, task: Task, context_id: str) -> None:
         # Only fields that never change are read from the task. The others come from its records.
@@ -26,28 +26,30 @@ class TaskSummary:
         self.usage: JsonObject = {}
         self.output: Json = None
         self.members: JsonObject = {}
-        """Members of the task that only another server knows."""
+        """Members that A2A does not define, from the task on another server."""
         self._metadata = task.metadata
         self._unsent: JsonObject = {}
-        """Metadata that no stream has shown yet, because the task at its beginning is older."""
+        """Metadata from another server's task that no update of a stream has shown yet. The next status update contains
+        them."""
 
     def begin(self, metadata: JsonObject) -> None:
-        """Start with the metadata of the task's creation."""
+        """Set the metadata with which the caller created the task."""
         self._metadata = metadata
 
     def end_run(self, event: RunEnded) -> None:
-        """Take the usage and the output of a run."""
+        """Store the usage and the structured output of a run that has ended."""
         self.usage = {**self.usage, **event.usage}
         self.output = event.output
 
     def read_task(self, members: JsonObject, metadata: JsonObject) -> None:
-        """Take members and metadata of another server's task. The next status carries the metadata."""
+        """Add unknown members and metadata from another server's task. The next status update contains the metadata."""
         self.members = {**self.members, **members}
         self._unsent = {**self._unsent, **metadata}
         self._metadata = {**self._metadata, **self._unsent}
 
     def take_metadata(self, metadata: JsonObject) -> JsonObject:
-        """Return the metadata of a status update, with those that are unsent.
+        """Return the metadata for a status update: `metadata`, and those that no update has shown yet. Add them to the
+        metadata of the task, too, because clients do the same.
 
         The servers of the SDKs (a2a-sdk 0.3.26, 1.3.0) merge an update's metadata into the task's.
         """
@@ -57,7 +59,8 @@ class TaskSummary:
         return merged
 
     def show(self, part: Part) -> TextPart | DataPart | FilePart | None:
-        """Return the part in a form that A2A has, or None. Any loss is noted."""
+        """Return a part in a form that A2A has, or None if there is no such form. A loss is added to the losses of the
+        task."""
         visible_part, loss = shown_part(part)
         if loss is not None:
             self.losses[loss] = None
@@ -69,7 +72,8 @@ class TaskSummary:
         return {**self._metadata, **self.about()}
 
     def about(self) -> JsonObject:
-        """Return the metadata with the gateway's ids, usage, output and losses."""
+        """Return the entry of the gateway in the metadata: the ids of the thread, task and run, usage, output and
+        losses."""
         about: JsonObject = {"threadId": self.thread_id, "taskId": self.task_id, "runId": self.run_id}
         if self.usage:
             about["usage"] = to_camel_case(self.usage)

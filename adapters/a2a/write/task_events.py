@@ -1,7 +1,7 @@
-"""Records of a task → A2A tasks and updates, in the spelling of no version.
+"""Conversion of a task's records to A2A tasks and updates, in a form that is the same for all versions.
 
 One writer serves all dialects, live streams, replays, webhooks and `GetTask`. It applies every update to its own
-snapshot, so a fetched task is the fold of the stream that led to it.
+snapshot, so a task that a caller gets equals the result of all updates of a stream.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -73,10 +73,12 @@ from babelgate.canonical.value import JsonObject
 
 
 class EventWriter:
-    """Writer of one task's records, in their order, from the first one on."""
+    """Writer that converts the records of one task to updates. The records must be written in order, from the first one
+    on."""
 
     def __init__(self, task: Task, context_id: str, *, in_pieces: bool = True) -> None:
-        """Start with a submitted task. `in_pieces`: show a growing answer; otherwise it is one update at its end."""
+        """Create a writer for a task that was just submitted. With `in_pieces`, a growing answer is shown in several
+        updates, and otherwise in one update at its end."""
         self._summary = TaskSummary(task, context_id)
         self._status = StatusWriter(self._summary, Status(TaskState.SUBMITTED, task.created_at))
         self._artifacts = ArtifactWriter(self._summary, in_pieces=in_pieces)
@@ -88,7 +90,7 @@ class EventWriter:
         """Open questions, by id."""
         self._fault: Fault | None = None
         self._references: tuple[str, ...] = ()
-        """Ids of the tasks that this one continues, until its first message names them."""
+        """Ids of the tasks that this task continues. Empty after the first message of the task, which names them."""
 
     @property
     def task_id(self) -> str:
@@ -97,7 +99,7 @@ class EventWriter:
 
     @property
     def context_id(self) -> str:
-        """A2A's id of the thread."""
+        """Id of the task's thread, as A2A callers know it."""
         return self._summary.context_id
 
     @property
@@ -112,19 +114,19 @@ class EventWriter:
 
     @property
     def losses(self) -> dict[Loss, None]:
-        """Losses of the task, in their order."""
+        """Losses of the task in the order of their occurrence, as the keys of a dictionary."""
         return self._summary.losses
 
     @property
     def reply(self) -> Message | None:
-        """The agent's only message, if it has answered with a message and without a task; None for every other task,
-        and before its end."""
+        """The agent's message, if the task has completed and the agent has answered with this message alone, without a
+        task on its server. None otherwise."""
         messages = [message for message in self._status.history if message.role == "agent"]
         is_alone = len(messages) == 1 and len(self._artifacts) == 1 and is_reply(messages[0].extra)
         return messages[0] if is_alone and self.status.state is TaskState.COMPLETED else None
 
     def snapshot(self) -> TaskSnapshot:
-        """Return the whole task."""
+        """Return the whole task as of the last record that was written."""
         return TaskSnapshot(
             task_id=self._summary.task_id,
             context_id=self._summary.context_id,
@@ -136,12 +138,13 @@ class EventWriter:
         )
 
     def write(self, record: Record) -> Sequence[Update]:
-        """Return the updates that a stream shows for a record. The caller sends the snapshot that begins the stream."""
+        """Apply a record, and return the updates for a stream. The first event of a stream is not among them: the
+        caller sends a snapshot."""
         handler = self._handlers.get(record.event.kind)
         return () if handler is None else handler(self, record.event, record)
 
     def _note(self, event: Event, record: Record) -> Sequence[Update]:
-        """Apply a record that has no update."""
+        """Apply a record for which a stream has no update."""
         match event:
             case MessageStarted(extra=extra) if self._mirrored.has_shown(extra):
                 pass
@@ -173,7 +176,8 @@ class EventWriter:
         return ()
 
     def _add_references(self, message: Message) -> Message:
-        """Return the message with the tasks that its task continues (specification 1.0, 3.4.3)."""
+        """Return a message with the ids of the tasks that its task continues as `referenceTaskIds` (specification 1.0,
+        3.4.3)."""
         members: JsonObject = message.extra.get(PROTOCOL) or {}
         if not self._references or members.get("referenceTaskIds"):
             return message
@@ -183,7 +187,8 @@ class EventWriter:
     # Status
 
     def _restart(self, event: RunStarted, record: Record) -> Sequence[Update]:
-        """Return the updates of a restart, which voids the run's output: each of its artifacts becomes empty."""
+        """Return the updates for a restart of the run. They remove its output so far: each of its artifacts becomes
+        empty."""
         if not event.is_restart:
             return ()
         artifacts = self._artifacts.void(record, event)
@@ -213,10 +218,10 @@ class EventWriter:
         return (self._status.write(status, PieceSource(), foreign),)
 
     def _ask(self, record: Record) -> Message:
-        """Return one message with all open questions.
+        """Return the status message with all open questions of the task.
 
         Each has a data part with its id, by which it can be answered alone. A single question has its schema in the
-        metadata, and no data part if its words say everything: Microsoft's Agent Framework shows data to its user.
+        metadata, and no data part if its text is complete: Microsoft's Agent Framework shows data to its user.
         """
         parts: list[Part] = []
         metadata: JsonObject = {}
@@ -235,7 +240,8 @@ class EventWriter:
         return self._mirrored.write(event, record)
 
     def _write_in_metadata(self, event: StepStarted | StepEnded | Custom, record: Record) -> Sequence[Update]:
-        """Return a status that changes nothing, with an event in its metadata for which A2A has no form."""
+        """Return a status update with the current state and with an event in its metadata, because A2A has no form for
+        the event. Return none if the server's own status shows it."""
         if SHOWN_IN_STATUS in event.extra:
             return ()
         feature = Feature.CUSTOM if isinstance(event, Custom) else Feature.STEP
@@ -257,7 +263,8 @@ class EventWriter:
         return () if message is None else self._end_activity(message, record)
 
     def _end_activity(self, message: OpenMessage, record: Record) -> Sequence[Update]:
-        """Return the update of a complete thought or call. It is shown as a whole, because the history keeps each."""
+        """Return the update for a thought or tool call that is now complete. It is shown only as a whole, because the
+        message of each status stays in the history."""
         index, message.activity = message.activity, None
         if index is None:
             return ()
@@ -309,10 +316,11 @@ class EventWriter:
         return self._artifacts.write_delta(message, index, event)
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> Artifact | None:
-        """Add the texts of consecutive records to one part, and return its artifact without parts.
+        """Add the texts of consecutive records to one part of an answer, and return the answer's artifact without
+        parts.
 
-        `record` is the first one; the others may only add text, too (`babelgate.adapters.kit.server.passages`). None if
-        it is not that simple; then each record has to be written.
+        `record` is the first of the records, which are a passage (`babelgate.adapters.kit.server.passages`). Return
+        None, and change nothing, if each record must be written separately.
         """
         event = record.event
         if type(event) is not PartDelta:

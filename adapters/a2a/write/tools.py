@@ -1,4 +1,4 @@
-"""Tool calls of a task, each as the message of a status."""
+"""Writer of the tool calls of a task, each as the message of a status."""
 
 from collections.abc import Sequence
 
@@ -11,28 +11,28 @@ from babelgate.canonical.event import ToolEnded, ToolStarted
 
 
 class ToolWriter:
-    """Writer of the tool calls of one run. Some agents report a call twice, in a message and as an event: it is shown
-    once."""
+    """Writer of the tool calls of one run. Some agents report a call both in a message and as an event, so each call is
+    shown once."""
 
     def __init__(self, status: StatusWriter, mirrored: Mirrored) -> None:
         self._status = status
         self._mirrored = mirrored
         self._names: dict[str, str] = {}
-        """Names of the started tools, by call id."""
+        """Names of the tools that were called, by call id."""
         self._ended: set[str] = set()
-        """Ids of the calls with an end."""
+        """Ids of the calls whose end was shown."""
 
     def clear(self) -> None:
-        """Drop all calls."""
+        """Drop all calls, because a new run begins or a restart voids them."""
         self._names.clear()
         self._ended.clear()
 
     def name_of(self, call_id: str) -> str:
-        """Return the name of a started tool."""
+        """Return the name of the tool that was called with this call id. Return `tool` if the call is unknown."""
         return self._names.get(call_id, "tool")
 
     def start(self, event: ToolStarted, record: Record) -> Sequence[Update]:
-        """Return the update of a call."""
+        """Return the update that shows a tool call. Return none if it was shown before."""
         call_id = event.call_id or ""
         if self._mirrored.has_shown(event.extra):
             self._ended.add(call_id)  # its server has reported the end, or does not report it
@@ -43,7 +43,7 @@ class ToolWriter:
         return (self._status.write_activity(record, *encode_call(event)),)
 
     def end(self, event: ToolEnded, record: Record) -> Sequence[Update]:
-        """Return the update of a result."""
+        """Return the update that shows the result of a tool call. Return none if it was shown before."""
         call_id = event.call_id or ""
         if self._mirrored.has_shown(event.extra) or (call_id and call_id in self._ended):
             return ()

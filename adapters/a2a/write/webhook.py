@@ -1,4 +1,4 @@
-"""A2A push notifications (webhook bodies): the records of a task, in the version in which the webhook was
+"""Encoding of A2A push notifications: the records of a task become bodies in the version in which the webhook was
 registered."""
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,8 @@ TOKEN_HEADER = "X-A2A-Notification-Token"
 
 
 class Writer:
-    """1.0: one StreamResponse per event, the task first (specification 1.0, 4.3.3)."""
+    """Writer of push notifications of 1.0. Each body is a StreamResponse with one event, of which the first is the task
+    (specification 1.0, 4.3.3)."""
 
     scope: Literal["task", "thread"] = "task"
     once = False
@@ -47,7 +48,8 @@ class Writer:
 
 
 class Writer_0_3(Writer):
-    """0.3: the whole task after every event that changes it, as its own SDK does while streaming."""
+    """Writer of push notifications of 0.3. Each body is the whole task after an event that changed it, as the SDK of
+    0.3 sends it while streaming."""
 
     media_type = "application/json"
 

@@ -1,4 +1,4 @@
-"""Client for an agent on another ACP server: creates, resumes and cancels a streamed run, and reads the rest of a
+"""Client for an agent on another ACP server. It creates, resumes and cancels a streamed run, and reads the rest after a
 broken stream."""
 
 import asyncio
@@ -51,12 +51,12 @@ from babelgate.canonical.value import Json, JsonObject
 __all__ = ("Client", "discover")
 
 _BATCH: Final = 200
-"""Events of a list that are processed without a pause."""
+"""Number of events in a list that are read before other tasks of the event loop run. Chosen."""
 
 
 class Client(ReattachableClient[HttpClient]):
-    """Client for an agent on an ACP server. `agent` is the server's own name for it. `extension` is `on` if the
-    Babelgate extension is requested, which other servers ignore."""
+    """Client for one agent on an ACP server. `agent` is the server's name for it. With `extension` "on", requests
+    activate the Babelgate extension, which other servers ignore."""
 
     def __init__(
         self, url: str, agent: str, *, extension: Literal["on", "off"] = "on", **connection: Unpack[Connection]
@@ -66,7 +66,7 @@ class Client(ReattachableClient[HttpClient]):
         self._http.extended = extension == "on"
 
     def start(self, call: Invocation) -> UpstreamRun:
-        """Return the run of this call."""
+        """Return the run that creates or resumes a run on the server for this call."""
         return _Run(self._http, self._agent, call, is_attached=False)
 
     def find(self, call: Invocation) -> UpstreamRun:
@@ -75,7 +75,8 @@ class Client(ReattachableClient[HttpClient]):
 
 
 class _Run(UpstreamRun):
-    """A run that is created, resumed or, with `is_attached`, found again."""
+    """One run of the agent on its ACP server. It is created, or resumed by an answer, or, with `is_attached`, read
+    again after a restart of the gateway."""
 
     def __init__(self, http: HttpClient, agent: str, call: Invocation, *, is_attached: bool) -> None:
         self._http = http
@@ -84,17 +85,18 @@ class _Run(UpstreamRun):
         self._is_attached = is_attached
         self._reader = EventReader(agent, extended=http.extended)
         self._extension: JsonObject = {}
-        """Members of the request for the Babelgate extension."""
+        """Members that the Babelgate extension adds to the request."""
         self._answers: list[JsonObject] = []
-        """Answers to the questions of a gateway that asked several at once."""
+        """Answers to the questions of another gateway that asked several at once, each with the id of its question."""
         self._is_refused = False
-        """True if the server refused to start the run from the requested state."""
+        """True if the server refused to start the run from another state. The run is then created again without that
+        state."""
         self._has_begun = False
-        """True if the ids of the run and the losses of the input were already reported."""
+        """True if `_begin` was called, so that the ids of the run and the losses of the input were reported."""
 
     @property
     def is_cancellable(self) -> bool:
-        """True while the run is active."""
+        """True from the time when the id of the run is known until the run stops."""
         return self._reader.run_id is not None and not self._reader.stopped
 
     async def cancel(self) -> None:
@@ -103,7 +105,10 @@ class _Run(UpstreamRun):
             await self._http.cancel(self._reader.run_id)
 
     async def stages(self) -> AsyncGenerator[Stage]:
-        """Yield the stages of the run."""
+        """Yield the stages of the run: the stream of its request, and then polling or reconnecting until the run stops.
+
+        Raises agent_invalid if the run must be resumed, and the server never sent its id.
+        """
         run_id = self._call.upstream.get("run") if self._is_attached or self._call.answers else None
         if run_id is None and (self._is_attached or self._call.answers):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this run")
@@ -123,8 +128,8 @@ class _Run(UpstreamRun):
         yield self._catch_up(run_id) if self._reader.is_recorded else self._poll(run_id)
 
     def _recall(self, past: Sequence[Record]) -> None:
-        """Restore which runs of the task the server reported with the extension. The current run is read again from its
-        start."""
+        """Restore the reader of the extension's records from the recorded events of the task. Records of earlier runs
+        are skipped, and those of the current run are read from its start."""
         bound = [
             (each.run_id, each.event.ids[ACTIVATION])
             for each in past
@@ -137,8 +142,8 @@ class _Run(UpstreamRun):
         self._reader.is_recorded = bool(bound)
 
     async def _prepare_extension(self) -> None:
-        """Collect the members of the request that ACP has no field for. They are sent only to a server that announced
-        the extension, or used it in a response."""
+        """Set the members that the Babelgate extension adds to the request, because ACP has no field for their content.
+        They are sent only to a server that has announced the extension, or used it in a response."""
         call = self._call
         if not self._http.extended:
             return
@@ -155,8 +160,8 @@ class _Run(UpstreamRun):
             self._extension = {**encode_request(self._call, messages=messages), **encode_uploads(uploads), **start}
 
     async def _is_announced(self) -> bool:
-        """Return True if the server supports the extension, according to its latest response, or else to the agent's
-        manifest. Return False if the manifest cannot be read."""
+        """Return True if the server supports the Babelgate extension, according to its latest response, or else to the
+        agent's manifest. Return False if the manifest cannot be read."""
         if self._http.answers_extended is None:
             with suppress(FaultError):
                 async with time_limit(POLL_TIMEOUT):
@@ -165,7 +170,8 @@ class _Run(UpstreamRun):
         return self._http.answers_extended is True
 
     async def _stream(self, run_id: str | None) -> Stage:
-        """Create the run if `run_id` is None, else resume it, and read its stream to the end."""
+        """Create the run if `run_id` is None, or resume the run with this id. Yield the events of the response until
+        the stream ends or the run stops."""
         reader = self._reader
         path, body = ("/runs", self._create()) if run_id is None else (run_path(run_id), self._resume())
         try:
@@ -200,8 +206,9 @@ class _Run(UpstreamRun):
                 raise
 
     def _begin(self, run_id: str | None) -> Sequence[Event]:
-        """Return the first events of an activation: losses, and the ids of a resumed run. Each activation stores the
-        ids by which it can be found again. A new run (`run_id` is None) reports them with its own first event."""
+        """Return the first events of an activation: the losses of its input and, for a resumed run, the server's ids,
+        so that each activation has them in the log. A new run (`run_id` is None) reports its ids with its first
+        event."""
         self._has_begun = True
         extended = self._extension.keys() if self._reader.is_recorded else ("answers",) if self._answers else ()
         if run_id is None:
@@ -212,7 +219,8 @@ class _Run(UpstreamRun):
         return (*losses(self._call, extended), *bound)
 
     async def _has_resumed(self, run_id: str, error: FaultError) -> bool:
-        """Return True if the server accepted an answer although its response was lost."""
+        """Return True if the server has accepted an answer although `error` occurred, because only the response was
+        lost."""
         if not is_gone(error.fault):
             return False
         with suppress(FaultError):
@@ -221,8 +229,9 @@ class _Run(UpstreamRun):
         return False
 
     async def _poll(self, run_id: str | None) -> Stage:
-        """Poll the list of events until the run stops, for events that no stream delivered. ACP has no way to wait for
-        them. `run_id` is that of a resumed run; None if the run is new."""
+        """Request the list of events repeatedly, and yield the new ones, until the run stops. Needed for events that no
+        stream delivered, because ACP cannot resume a stream. `run_id` is the id of a resumed run, or None for a new
+        run."""
         if not self._has_begun:
             yield self._begin(run_id)
         reader, awaits, backoff = self._reader, await _questions_before(self._call), Backoff(FIRST_WAIT, LAST_WAIT)
@@ -244,8 +253,12 @@ class _Run(UpstreamRun):
                 await backoff.wait()
 
     async def _catch_up(self, run_id: str | None) -> Stage:
-        """Read the rest of a run from a gateway with the extension. `run_id` is that of a resumed run; None if the run
-        is new."""
+        """Read the rest of the run after its stream broke, from a server that offers the Babelgate extension, and yield
+        its events in batches.
+
+        The run is the one that the server named in its response (`reader.run_id`). `run_id` only says which events
+        come first: it is the id of a run that an answer resumed, or None for a new run.
+        """
         if not self._has_begun:
             yield self._begin(run_id)
         reader = self._reader
@@ -256,7 +269,7 @@ class _Run(UpstreamRun):
                 yield events
 
     async def _stream_again(self, start: int) -> Stage:
-        """Read the run's records after the seq `start`, as a stream."""
+        """Open a stream of the run's records after the seq `start` on another gateway, and yield their events."""
         reader = self._reader
         assert reader.run_id is not None
         async with (
@@ -271,8 +284,8 @@ class _Run(UpstreamRun):
                     return
 
     async def _look(self) -> tuple[w.Run, list[Json]]:
-        """Return the run and its events. The run is read first, so that the list has an event for every status it
-        shows."""
+        """Return the run object, and the list of all events of the run. The object is requested first, so that the list
+        has an event for every status that the object shows."""
         assert self._reader.run_id is not None
         path = run_path(self._reader.run_id)
         async with time_limit(POLL_TIMEOUT):
@@ -284,13 +297,14 @@ class _Run(UpstreamRun):
         return run, listed
 
     async def _read(self, value: Json) -> Sequence[Event]:
-        """Return the events of a message, with the bytes of referenced files."""
+        """Return the canonical events for one wire event, with the bytes of the files that it references."""
         with blaming_the_agent():
             events = self._reader.read(decode_event(value))
         return await with_files(events, self._http.file)
 
     def _snapshot(self, run: w.Run) -> Sequence[Event]:
-        """Return the events of a run object, for a status that no event reported."""
+        """Return the canonical events for the status in a run object, if the run waits or has ended and no event has
+        reported it."""
         events = self._reader.bind(run.run_id, run.session_id)
         with blaming_the_agent():
             if run.status == "awaiting":
@@ -303,11 +317,11 @@ class _Run(UpstreamRun):
 
     @property
     def _view(self) -> EncodingContext:
-        """The ids that messages are encoded with."""
+        """Context for the encoding of the caller's messages."""
         return EncodingContext(run_id=self._call.task_id, session_id=self._call.thread_id, agent=self._agent)
 
     def _create(self) -> bytes:
-        """Return the body that creates the run."""
+        """Return the body of the request that creates the run."""
         session_id = self._call.upstream.get("session") or _same_session(self._call)
         call = replace(self._call, history=()) if "fork" in self._extension else self._call
         messages = encode_input(call, self._view)
@@ -326,7 +340,7 @@ class _Run(UpstreamRun):
         return to_json(body)
 
     def _resume(self) -> bytes:
-        """Return the body that resumes the run."""
+        """Return the body of the request that resumes the run with the caller's answer."""
         # Only while the gateway's own state says that the run is waiting: SDK 1.0.3 accepts an answer to an ended run
         # that once awaited, and leaves it in-progress permanently.
         answer = encode_answer(self._call, self._view, self._answers)
@@ -337,8 +351,8 @@ class _Run(UpstreamRun):
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
-    """Return the agents of an ACP server, from `GET /agents`. `upstream_name` returns the server's own name. Raises
-    agent_invalid."""
+    """Return the agents of an ACP server, from `GET /agents`. `upstream_name` returns the server's own names. Raises
+    agent_invalid for a malformed list."""
     response = await HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT).get("/agents")
     try:
         return decode_agents(response)
@@ -347,8 +361,9 @@ async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str]
 
 
 def _same_session(call: Invocation) -> str | None:
-    """Return the caller's session id for the first run of an ACP session without API keys, else None. An agent that
-    mentions the session's id then mentions the caller's.
+    """Return the session id to request for a new run: the caller's own, if the run opens a session of an ACP caller
+    without API keys. Texts of the agent that mention the session id then contain the caller's id. Return None in all
+    other cases.
 
     With API keys, different owners may choose the same id. For callers of other protocols, the id of an erased session
     could be reused.
@@ -358,7 +373,7 @@ def _same_session(call: Invocation) -> str | None:
 
 
 async def _questions_before(call: Invocation) -> int:
-    """Return the number of questions in the earlier runs of the task."""
+    """Return the number of questions in the earlier runs of the task. Return 0 for a call that does not answer."""
     if not call.answers:
         return 0
     past = await call.past()
@@ -366,7 +381,8 @@ async def _questions_before(call: Invocation) -> int:
 
 
 def _after(events: list[Json], awaits: int) -> list[Json]:
-    """Return the events after the first `awaits` await events."""
+    """Return the events of a list that follow the first `awaits` events of type `run.awaiting`: those of the run that
+    continues."""
     for index, event in enumerate(events):
         if awaits == 0:
             return events[index:]
@@ -375,5 +391,5 @@ def _after(events: list[Json], awaits: int) -> list[Json]:
 
 
 def _run(value: Json) -> w.Run:
-    """Return a run object. Raises agent_invalid."""
+    """Return a server's response as a run object. Raises agent_invalid for a malformed one."""
     return decode_reply(w.Run, value)

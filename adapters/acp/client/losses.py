@@ -12,8 +12,8 @@ _DECLINED: Final = "a refusal to answer is sent as an answer"
 
 
 def losses(call: Invocation, sent: Container[str] = ()) -> list[LossNoted]:
-    """Return each loss once, in the order of the input. `sent` holds the names of the members that the extension
-    carries instead."""
+    """Return the losses of a call's input, each once, in the order of the input. `sent` are the names of the members by
+    which the Babelgate extension carries content that would be lost otherwise."""
     features = dict.fromkeys(_features(call, sent))
     losses_noted = [LossNoted(feature=feature, how=CARRIES[feature].how) for feature in features]
     if any(answer.action == "decline" for answer in call.answers) and "answers" not in sent:
@@ -22,7 +22,7 @@ def losses(call: Invocation, sent: Container[str] = ()) -> list[LossNoted]:
 
 
 def _features(call: Invocation, sent: Container[str]) -> Iterator[Feature]:
-    """Yield the features that are lost."""
+    """Yield the features of a call's input that ACP cannot carry. A feature may occur several times."""
     # The metadata of an ACP caller is passed through, among the members that ACP does not define.
     caller_metadata = extra_of(call.input.extra).get("metadata")
     if call.metadata and not call.answers and caller_metadata != call.metadata and "metadata" not in sent:
@@ -37,7 +37,7 @@ def _features(call: Invocation, sent: Container[str]) -> Iterator[Feature]:
 
 
 def _features_of(part: Part) -> Iterator[Feature]:
-    """Yield the features of one part that are lost."""
+    """Yield the features of one part that ACP cannot carry."""
     if part.metadata:
         yield Feature.METADATA
     match part:

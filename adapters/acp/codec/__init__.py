@@ -1,1 +1,1 @@
-"""ACP ↔ canonical model: messages, questions, answers, and their parts."""
+"""Conversion between ACP and the canonical model: messages, questions, answers, and their parts."""

@@ -1,4 +1,4 @@
-"""Contents of the `generic` events of BeeAI's agents: thoughts and tool calls, in pieces."""
+"""Decoding of the `generic` events in which BeeAI's agents send thoughts and tool calls, in pieces."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -13,7 +13,8 @@ _KNOWN_MEMBERS: Final = frozenset({*_KEYS, "agent_idx", "message"})
 
 
 def decode_generic(generic: JsonObject) -> Sequence[tuple[Key, Json]]:
-    """Return the pieces of an event in order. Return nothing for an event of another kind.
+    """Return the pieces of thoughts and tool calls in a `generic` event, in order, each with its kind. Return none for
+    an event with any other content.
 
     The ReAct agent of beeai-framework yields one piece per event, and its UI accepts all of them in one. Other agents
     store `message` in their memory, or send it as additional output.
@@ -24,7 +25,8 @@ def decode_generic(generic: JsonObject) -> Sequence[tuple[Key, Json]]:
 
 
 def join_pieces(pieces: Sequence[Json]) -> Json:
-    """Return one value from its pieces: JSON in pieces of text, or text."""
+    """Return the input or output of a tool call from its pieces. Texts are joined, and parsed if they are JSON. If a
+    piece is no text, the last piece is the value."""
     texts = [piece for piece in pieces if isinstance(piece, str)]
     if len(texts) < len(pieces):
         return pieces[-1]

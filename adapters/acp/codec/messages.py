@@ -1,5 +1,5 @@
-"""ACP ↔ canonical model: messages, questions and answers. `parts` converts their parts, and `write` and `read` convert
-streams."""
+"""Conversion between ACP and the canonical model: messages, questions and answers. `parts` converts their parts, and
+`write` and `read` convert streams."""
 
 import re
 from collections.abc import Sequence
@@ -16,22 +16,23 @@ from babelgate.canonical.message import Role
 from babelgate.canonical.value import Extra, Json, JsonObject
 
 _SCHEMA: Final = "application/schema+json"
-"""Media type of the part that holds a question's answer schema."""
+"""Media type of the part of a question that contains the schema of the answer."""
 _TIMES: Final[tuple[str, ...]] = ("created_at", "completed_at")
-"""Members of a message that hold times."""
+"""Names of the members of a message that contain times."""
 _REQUEST: Final = "acp.request"
-"""Key in `extra` of a run's input: the name by which the caller addressed the agent."""
+"""Key in `extra` of a run's input for the name by which the caller addressed the agent."""
 _MESSAGE: Final = "acp.message"
-"""Key in `extra` of a message, its start and its end: the documented members of the wire message that the canonical
-model lacks. The key `acp` holds the unknown members."""
+"""Key in `extra` of a message, or of the events that start and end it, for members of the wire message that the
+canonical model lacks, such as times. Members that ACP does not define are under the key `acp`."""
 
 OF_RUN: Final = "run"
-"""Name of a `Native` event without data. Its `extra` holds unknown members of another server's run."""
+"""Name of a `Native` event whose `extra` contains the members of another server's run that ACP does not define. The
+event has no data."""
 
 
 def encode_role(role: Role, name: str | None, agent: str) -> str:
-    """Return the role of a message in its wire form. The role of an agent contains `name`, or else `agent`, the name of
-    the called agent."""
+    """Return the role of a message on the wire: `user`, or `agent/<name>`. The name is `name`, or `agent`, the name of
+    the called agent, if `name` is None."""
     if role == "user":
         return "user"
     # components.schemas.Message.role: `^(user|agent(\/[a-zA-Z0-9_\-]+)?)$`.
@@ -39,8 +40,8 @@ def encode_role(role: Role, name: str | None, agent: str) -> str:
 
 
 def decode_role(role: str, agent: str | None) -> tuple[Role, str | None]:
-    """Return the canonical role and the name in a wire role. The name is None for a user, and for the agent with the
-    name `agent`, the called one."""
+    """Return the canonical role and the name in a role on the wire. The name is None for a user, and for the called
+    agent, whose name is `agent`."""
     if role == "user":
         return "user", None
     name = role.partition("/")[2] or None
@@ -51,8 +52,8 @@ def decode_role(role: str, agent: str | None) -> tuple[Role, str | None]:
 
 
 def encode_message(message: Message, view: EncodingContext, at: int | None = None) -> w.Message:
-    """Return a whole message in its wire form. `at` is its time in microseconds since 1970, unless the message has its
-    own."""
+    """Return a canonical message as a wire message. `at` is the time to give it, in microseconds since 1970; times that
+    an ACP peer sent are kept."""
     wire = w.Message(role=encode_role(message.role, message.name, view.agent), parts=encode_parts(message.parts, view))
     members = message_members(message.extra, metadata=message.metadata)
     if at is not None:
@@ -62,8 +63,8 @@ def encode_message(message: Message, view: EncodingContext, at: int | None = Non
 
 
 def message_members(extra: Extra, **own_members: JsonObject) -> dict[str, Any]:
-    """Return the members of a wire message in addition to its parts. From `extra`, they are the unknown members and
-    times that an ACP peer sent. `own_members` are members that ACP has no place for."""
+    """Return the members of a wire message except its parts: the times and unknown members in `extra`, which an ACP
+    peer sent, and `own_members`, which ACP does not define, under the key `babelgate`."""
     peer_members = extra_of(extra)
     unknown = {key: value for key, value in peer_members.items() if key not in w.Message.model_fields and key != "url"}
     present = {name: value for name, value in own_members.items() if value}
@@ -71,14 +72,15 @@ def message_members(extra: Extra, **own_members: JsonObject) -> dict[str, Any]:
 
 
 def own_member(message: w.Message, name: str) -> JsonObject:
-    """Return the object `name` that another gateway added to a message, or an empty one."""
+    """Return the object that another gateway has added to a message under `babelgate` and `name`. Return an empty
+    object if there is none."""
     value = own_of(message).get(name)
     return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def message_extra(message: w.Message, *times: str) -> dict[str, Any]:
-    """Return the `extra` from which `message_members` restores the members. `times` names the times that are
-    included."""
+    """Return the `extra` with the unknown members of a wire message, from which `message_members` restores them.
+    `times` are the names of the times to include."""
     unknown = {name: value for name, value in (message.model_extra or {}).items() if name != w.OWN}
     extra: dict[str, Any] = {"acp": unknown} if unknown else {}
     sent_times = {name: _utc(getattr(message, name)) for name in times if name in message.model_fields_set}
@@ -93,7 +95,8 @@ def _utc(time: str | None) -> str | None:
 
 
 def decode_message(message: w.Message, *, agent: str | None = None) -> Message:
-    """Return a canonical message. It has no name if its role names `agent`, the called agent. Raises invalid."""
+    """Return a wire message as a canonical message. Its name is None if its role names the called agent, `agent`.
+    Raises invalid for a malformed part."""
     role, name = decode_role(message.role, agent)
     parts = tuple(decoded for index, part in enumerate(message.parts) for decoded in decode_part(part, index))
     extra = message_extra(message, *_TIMES)
@@ -103,7 +106,8 @@ def decode_message(message: w.Message, *, agent: str | None = None) -> Message:
 
 
 def dump_sent(message: w.Message) -> JsonObject:
-    """Return the JSON of a message without times that were not set: the receiving server sets them."""
+    """Return a message as JSON for a request. Times that are not set are omitted, because the receiving server sets
+    them."""
     return message.model_dump(exclude={name for name in _TIMES if name not in message.model_fields_set})
 
 
@@ -111,21 +115,22 @@ def dump_sent(message: w.Message) -> JsonObject:
 
 
 def request_extra(request: w.RunCreateRequest) -> Extra:
-    """Return the members of a request that the canonical model lacks: the unknown members, and the name by which the
+    """Return the `extra` for a run's input: members of the request that ACP does not define, and the name by which the
     caller addressed the agent."""
     extra: dict[str, Any] = {"acp": dict(request.model_extra)} if request.model_extra else {}
     return {**extra, _REQUEST: {"agent_name": request.agent_name}}
 
 
 def request_metadata(request: w.RunCreateRequest) -> JsonObject:
-    """Return the request's metadata. ACP has none, but callers send it, and agents of other protocols can receive
-    it."""
+    """Return the member `metadata` of a request. ACP does not define it, but callers send it, and agents of other
+    protocols can receive it."""
     metadata = (request.model_extra or {}).get("metadata")
     return cast("JsonObject", metadata) if isinstance(metadata, dict) else {}
 
 
 def requested_agent(extra: Extra) -> str | None:
-    """Return the name by which an ACP caller addressed the agent. Return None if the caller used another protocol."""
+    """Return the name by which an ACP caller addressed the agent, from the `extra` of a run's input. Return None if the
+    caller used another protocol."""
     request: JsonObject = extra.get(_REQUEST) or {}
     return request.get("agent_name")
 
@@ -134,8 +139,8 @@ def requested_agent(extra: Extra) -> str | None:
 
 
 def encode_question(event: InterruptRaised, view: EncodingContext, at: int) -> JsonObject:
-    """Return a question as `await_request`. The SDK's clients support only a message, so the question's data and its
-    answer schema become parts of that message. `at` is the time of the question, in microseconds since 1970."""
+    """Return a question as an `await_request`. The SDK's clients support only a message, so the question's data and the
+    schema of its answer become parts of that message. `at` is the time of the question, in microseconds since 1970."""
     parts = list(event.message.parts)
     if event.value is not None and not any(isinstance(part, DataPart) for part in parts):
         parts.append(DataPart(data=event.value))
@@ -146,10 +151,10 @@ def encode_question(event: InterruptRaised, view: EncodingContext, at: int) -> J
 
 
 def encode_questions(questions: Sequence[tuple[InterruptRaised, int]], view: EncodingContext) -> JsonObject:
-    """Return the `await_request` of a paused run (components.schemas.Run), which has room for one question.
+    """Return the `await_request` of a paused run (components.schemas.Run), which has a place for one question.
 
-    `questions` holds the open questions, the oldest first, each with its time in microseconds since 1970. The result
-    shows the oldest one. The member `babelgate` lists all of them, unless there is only one and its kind is `input`.
+    `questions` are the open questions, the oldest first, each with its time in microseconds since 1970. The result
+    shows the oldest one. Its member `babelgate` lists all of them, unless there is only one and its kind is `input`.
     """
     requests = [encode_question(event, view, at) for event, at in questions]
     if len(questions) == 1 and questions[0][0].ask == "input":
@@ -162,8 +167,8 @@ def encode_questions(questions: Sequence[tuple[InterruptRaised, int]], view: Enc
 
 
 def decode_questions(await_request: JsonObject | None, *, agent: str | None = None) -> list[InterruptRaised]:
-    """Return all questions of an `await_request`. They have no name if they come from `agent`, the called agent. Raises
-    invalid."""
+    """Return the questions in an `await_request`: all that another gateway lists, or otherwise the single one. Names in
+    their messages are None if they are that of the called agent, `agent`. Raises invalid for a malformed message."""
     gateway_member = (await_request or {}).get(w.OWN)
     listed = cast("JsonObject", gateway_member).get("questions") if isinstance(gateway_member, dict) else None
     questions: list[InterruptRaised] = []
@@ -178,8 +183,8 @@ def decode_questions(await_request: JsonObject | None, *, agent: str | None = No
 
 
 def decode_question(await_request: JsonObject | None, *, agent: str | None = None) -> InterruptRaised:
-    """Return the first question of an `await_request`, or a general one if it has none. It has no name if it comes from
-    `agent`, the called agent. Raises invalid."""
+    """Return the question in an `await_request`, or a general question if it contains no message. The name in its
+    message is None if it is that of the called agent, `agent`. Raises invalid for a malformed message."""
     request = await_request or {}
     # components.schemas.AwaitRequest: any object; only the servers of the SDK always put a message into it.
     if not isinstance(request.get("message"), dict):
@@ -208,8 +213,8 @@ def decode_question(await_request: JsonObject | None, *, agent: str | None = Non
 
 
 def encode_answer(call: Invocation, view: EncodingContext, answers: Sequence[JsonObject] = ()) -> JsonObject:
-    """Return `await_resume`: one message with all answers. `answers` are those to the questions of a gateway like this
-    one, with the questions' ids."""
+    """Return the `await_resume` of a request: one message with all answers of the caller. `answers` are the answers
+    with the ids of their questions, for a server that is another gateway."""
     parts = [part for message in call.messages for part in message.parts]
     if not parts:
         parts = [
@@ -223,9 +228,11 @@ def encode_answer(call: Invocation, view: EncodingContext, answers: Sequence[Jso
 
 
 def decode_answer(await_resume: JsonObject) -> tuple[Json, Message]:
-    """Return the answer as a value, and as the caller's message. The value is JSON if the caller sent JSON, and the
-    text otherwise. The OpenAPI document allows any object: one without a message is the value itself. Raises
-    invalid."""
+    """Return the caller's answer in an `await_resume`, as a value and as a message.
+
+    The value is JSON if the message has one JSON part and no text, and otherwise the text of the message. The OpenAPI
+    document allows any object: one without a message is the value itself. Raises invalid for a malformed message.
+    """
     if await_resume.get("type") == "message" or isinstance(await_resume.get("message"), dict):
         message = decode_message(validate(w.Message, await_resume.get("message")))
         message = message.replace(role="user", name=None)
@@ -236,7 +243,8 @@ def decode_answer(await_resume: JsonObject) -> tuple[Json, Message]:
 
 
 def encode_input(call: Invocation, view: EncodingContext) -> list[w.Message]:
-    """Return the input of a run. The history is included only if the hub supplied it: agents that remember get none."""
+    """Return the input of a run as wire messages. They include the history only if the hub has supplied it, for an
+    agent that does not remember the conversation."""
     messages: list[w.Message] = []
     for message in (*call.history, *call.input_messages):
         # ACP has no system role, so instructions become messages of the user.

@@ -1,8 +1,8 @@
-"""ACP's message parts ↔ canonical parts.
+"""Conversion between ACP's message parts and canonical parts.
 
-Some wire parts differ from the way in which their canonical form would be written: other spacing of JSON, another
-encoding, or text and a citation in one part. The difference is stored in `extra`, so that a part passes from ACP to ACP
-unchanged.
+Some wire parts differ from the form in which the gateway would write their canonical part: other spacing of JSON,
+another encoding, or text and a citation in one part. The difference is stored in `extra`, so that a part passes from
+ACP to ACP unchanged.
 """
 
 import re
@@ -32,46 +32,50 @@ from babelgate.canonical import (
 from babelgate.canonical.value import Extra, Json, JsonObject
 
 _PART: Final = "acp.part"
-"""Key in `extra` of a part or an event: the members of the wire part that differ from its canonical form. None if an
-earlier part or event already covers the wire part. The key `acp` holds the unknown members, which the author of a wire
-part controls."""
+"""Key in `extra` of a part or an event for those members of the wire part that differ from the form in which the
+gateway would write it. The value is None if an earlier part or event already shows the same wire part.
+
+Members that ACP does not define are under the key `acp`, because their names can be chosen by the author of a wire
+part.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodingContext:
-    """Values other than the records that determine an encoding."""
+    """Values on which an encoding depends in addition to the encoded object."""
 
     run_id: str
     session_id: str
     agent: str
-    """Advertised name of the agent."""
+    """Name under which ACP callers see the agent."""
     base_url: str = ""
 
 
 _NOWHERE: Final = EncodingContext(run_id="", session_id="", agent="")
-"""Context for encodings that do not depend on it."""
+"""Empty context, for encodings that do not depend on it."""
 
 
 def resource_url(base_url: str, resource_id: str) -> str:
-    """Return the URL of a resource."""
+    """Return the URL of a session's message or of a file on this gateway."""
     return f"{base_url}/acp/resources/{resource_id}"
 
 
 def extra_of(extra: Extra) -> Mapping[str, Any]:
-    """Return the members of an ACP peer that the canonical model lacks."""
+    """Return the members in `extra` that an ACP peer sent and ACP does not define. Return an empty object if there are
+    none."""
     return extra.get("acp") or {}
 
 
 def part_extra(members: JsonObject | None, extra: Extra | None = None) -> Extra:
-    """Return the `extra` with which a wire part is written with these members, and those that `extra` names. With None,
-    the part is not written."""
+    """Return the `extra` that makes `as_received` write a wire part with these members, and with those already in
+    `extra`. If `members` is None, the part is not written at all."""
     if members is None or extra is None:
         return {_PART: members}
     return {**extra, _PART: {**members, **(extra.get(_PART) or {})}}
 
 
 def as_received(part: w.MessagePart, extra: Extra) -> w.MessagePart:
-    """Return the part as its server or caller sent it."""
+    """Return a wire part with the members in `extra`, so that it equals the part that the peer sent."""
     members: JsonObject = extra.get(_PART) or {}
     if part.content_url is not None:  # bytes that became a URL, because they are too large to be inline
         members = {name: value for name, value in members.items() if name not in ("content", "content_encoding")}
@@ -79,23 +83,25 @@ def as_received(part: w.MessagePart, extra: Extra) -> w.MessagePart:
 
 
 def part_of(extra: Extra) -> w.MessagePart | None:
-    """Return the wire part that an event contains. Return None if it contains none, or if an earlier event covers
-    it."""
+    """Return the wire part in the `extra` of an event, as the peer sent it. Return None if there is none, or if an
+    earlier event already shows the same wire part."""
     return _with_extra(as_received(w.MessagePart(), extra), extra) if extra.get(_PART) else None
 
 
 def has_part(extra: Extra) -> bool:
-    """Return True if `extra` determines how, and whether, an event or a part is written."""
+    """Return True if the `extra` of an event or a part says that it was read from a wire part, or that it must not be
+    written."""
     return _PART in extra
 
 
 def is_repetition(extra: Extra) -> bool:
-    """Return True if an earlier part or event covers the wire part."""
+    """Return True if the `extra` of an event or a part says that an earlier one already shows the same wire part."""
     return _PART in extra and extra[_PART] is None
 
 
 def mark(part: w.MessagePart, **members: Any) -> w.MessagePart:
-    """Return the part with members that ACP has no place for. Empty ones are omitted."""
+    """Return a wire part with further members under the key `babelgate`, because ACP has no place for them. Empty
+    values are omitted."""
     present = {name: value for name, value in members.items() if value not in _EMPTY}
     return part.model_copy(update={w.OWN: {**own_of(part), **present}}) if present else part
 
@@ -104,19 +110,21 @@ _EMPTY: Final[Sequence[object]] = (None, "", {}, [], ())
 
 
 def own_of(model: BaseModel) -> JsonObject:
-    """Return the members that another gateway added and that ACP has no place for."""
+    """Return the members under the key `babelgate` of a wire object, which another gateway has added. Return an empty
+    object if there are none."""
     members = (model.model_extra or {}).get(w.OWN)
     return cast("JsonObject", members) if isinstance(members, dict) else {}
 
 
 def wrap_value(value: Json) -> JsonObject:
-    """Return a tool's input or output as an object, which a trajectory requires."""
+    """Return the input or output of a tool as an object, which a trajectory requires. A value that is no object becomes
+    `{"value": …}`."""
     # `tool_input` and `tool_output` are objects (components.schemas.TrajectoryMetadata).
     return value if isinstance(value, dict) else {"value": value}
 
 
 def unwrap_value(value: JsonObject) -> Json:
-    """Return the value that `wrap_value` wrapped."""
+    """Return the value that `wrap_value` has wrapped. Return an object that was not wrapped unchanged."""
     # An object in `value` was not wrapped.
     if set(value) == {"value"} and not isinstance(value["value"], dict):
         return value["value"]
@@ -138,14 +146,14 @@ def trajectory(
 
 
 def encode_part(part: Part, view: EncodingContext) -> w.MessagePart:
-    """Return a part in its wire form."""
+    """Return a canonical part as a wire part."""
     wire = _with_extra(as_received(_encode(part, view), part.extra), part.extra)
     return mark(wire, metadata=part.metadata, **_marks(part))
 
 
 def _marks(part: Part) -> JsonObject:
-    """Return the members by which another gateway can restore the part. A part of another ACP server gets none, because
-    it is passed through unchanged."""
+    """Return the members from which another gateway can restore the kind of a part, such as a refusal. Return none for
+    a part of another ACP server, because it is passed through unchanged."""
     if has_part(part.extra):
         return {}
     match part:
@@ -163,7 +171,7 @@ def _marks(part: Part) -> JsonObject:
 
 
 def encode_parts(parts: Iterable[Part], view: EncodingContext) -> list[w.MessagePart]:
-    """Return the parts of one message in their wire form. The result of a tool call gets the name of its tool."""
+    """Return the parts of one message as wire parts. The result of a tool call gets the name of its tool."""
     wire_parts: list[w.MessagePart] = []
     names: dict[str, str] = {}
     for part in parts:
@@ -209,7 +217,7 @@ def _encode(part: Part, view: EncodingContext) -> w.MessagePart:
 
 
 def _with_extra(part: w.MessagePart, extra: Extra) -> w.MessagePart:
-    """Return the part with the unknown members of an ACP peer."""
+    """Return a wire part with the members in `extra` that an ACP peer sent and ACP does not define."""
     members = extra_of(extra)
     if not members:
         return part
@@ -234,8 +242,8 @@ def _encode_file(part: FilePart, view: EncodingContext) -> w.MessagePart:
 
 
 def _text_of(data: bytes, media_type: str, extra: Extra) -> str | None:
-    """Return the content of a file as text, if it is UTF-8 and of a textual type. Return None for base64. A file from
-    ACP keeps its encoding."""
+    """Return the content of a file as text, if it is UTF-8 and of a textual media type. Return None if it must be sent
+    as base64. A file that came over ACP keeps its encoding."""
     members: JsonObject = {**extra_of(extra), **(extra.get(_PART) or {})}
     encoding = members.get("content_encoding")
     if encoding == "base64" or not (encoding or _is_text(media_type)):
@@ -270,7 +278,7 @@ _CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 
 
 def _is_text(media_type: str) -> bool:
-    """Return True if content of this type is readable text in UTF-8."""
+    """Return True if content of this media type is readable text in UTF-8."""
     # A `charset` of another encoding describes the bytes (RFC 9110, section 8.3.2), which JSON can hold only as base64.
     charset = _CHARSET.search(media_type)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
@@ -280,8 +288,9 @@ def _is_text(media_type: str) -> bool:
 
 
 def decode_part(part: w.MessagePart, index: int = 0) -> list[Part]:
-    """Return the canonical parts of one wire part: its content, and its metadata. `index` identifies tool calls, which
-    have no id. Raises invalid for content that is not valid base64."""
+    """Return the canonical parts for one wire part: one for its content, and others for its metadata. `index` is the
+    place of the part, from which the ids of tool calls are made. Raises invalid for content that is not valid
+    base64."""
     if _is_plain(part):
         return [TextPart(text=part.content or "")]
     members = own_of(part)
@@ -303,7 +312,8 @@ def decode_part(part: w.MessagePart, index: int = 0) -> list[Part]:
 
 
 def _decode_marked(part: w.MessagePart, members: JsonObject) -> Part | None:
-    """Return the part that another gateway marked, or None if it has no mark."""
+    """Return the canonical part that another gateway has encoded as this wire part, according to the members that it
+    added. Return None if there are no such members."""
     call_id, trajectory_of_call = members.get("call_id"), part.metadata
     if members.get("kind") == "refusal" and part.content is not None:
         return RefusalPart(text=part.content)
@@ -351,7 +361,7 @@ def _decode_native(part: w.MessagePart, index: int) -> list[Part]:
 
 
 def _is_plain(part: w.MessagePart) -> bool:
-    """Return True for the most common case: a token of text."""
+    """Return True for a part that contains only plain text. Most parts do, because each token of a stream is one."""
     return (
         part.content is not None
         and part.content_type == "text/plain"
@@ -363,7 +373,8 @@ def _is_plain(part: w.MessagePart) -> bool:
 
 
 def _extra(part: w.MessagePart, first: Part) -> dict[str, Any]:
-    """Return the `extra` of a part: unknown members, and those that differ from the canonical form of `first`."""
+    """Return the `extra` for the first canonical part of a wire part: members that ACP does not define, and members
+    that differ from the form in which the gateway would write `first`."""
     unknown = {name: value for name, value in (part.model_extra or {}).items() if name != w.OWN}
     extra: dict[str, Any] = {"acp": unknown} if unknown else {}
     if isinstance(first, FilePart) and first.inline is not None:
@@ -407,7 +418,8 @@ def _unless(media_type: str, default: str) -> str | None:
 
 
 def decode_base64(content: str) -> bytes:
-    """Return the bytes of base64, with or without the line breaks of MIME. Raises invalid."""
+    """Return the bytes that a base64 text contains, with or without the line breaks of MIME. Raises invalid for any
+    other text."""
     try:
         # RFC 2045, section 6.8: lines of 76 characters.
         return b64decode(content.translate(_SPACE), validate=True)

@@ -1,1 +1,1 @@
-"""Events of an ACP run → canonical events."""
+"""Conversion of the events of a run on another ACP server to canonical events."""

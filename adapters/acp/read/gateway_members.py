@@ -1,4 +1,5 @@
-"""Members that another gateway adds for data that ACP has no place for."""
+"""Decoding of the members that another gateway adds to ACP objects (key `babelgate`) for data that ACP has no place
+for."""
 
 from itertools import accumulate
 from typing import Any, cast
@@ -9,26 +10,28 @@ from babelgate.canonical.value import JsonObject
 
 
 def text_member(members: JsonObject, name: str) -> str | None:
-    """Return a member if it is a text, else None."""
+    """Return a member if its value is a text. Return None otherwise."""
     value = members.get(name)
     return value if isinstance(value, str) else None
 
 
 def place_of(members: JsonObject) -> dict[str, Any]:
-    """Return the id, the node and the namespace of a step."""
+    """Return the fields `step_id`, `node` and `ns` of a step's event from the members that another gateway has
+    added."""
     ns = tuple(each for each in _list(members.get("ns")) if isinstance(each, str))
     return {"step_id": text_member(members, "step_id"), "node": text_member(members, "node") or "", "ns": ns}
 
 
 def with_blob(part: FilePart, members: JsonObject) -> FilePart:
-    """Return a file that the other gateway stores, with its hash instead of its URL. The bytes are fetched by the
-    hash."""
+    """Return a file with the hash under which the other gateway stores it, instead of its URL. Its bytes are fetched by
+    the hash. Return a file without such a hash, or with bytes, unchanged."""
     blob = text_member(members, "blob")
     return part if blob is None or part.inline is not None else part.replace(blob=blob, url=None)
 
 
 def decode_artifact(part: FilePart, kind: object) -> Part:
-    """Return the part of an artifact that was sent as a file. `kind` is what it was before: text, data, or a file."""
+    """Return the part of an artifact that the other gateway sent as a file. `kind` says what the part was there: `text`
+    or `data`; any other value leaves it a file."""
     media_type = part.media_type if part.media_type not in ("text/plain", "application/json") else None
     if part.inline is None:
         return part
@@ -39,8 +42,9 @@ def decode_artifact(part: FilePart, kind: object) -> Part:
 
 
 def split_artifact(part: Part, sizes: object) -> list[Part]:
-    """Return the pieces in which an artifact arrived at the other gateway. `sizes` are in characters of a text and in
-    bytes of a file; sizes that do not fit leave the part whole."""
+    """Return the pieces in which an artifact arrived at the other gateway. `sizes` are the lengths of the pieces, in
+    characters of a text or in bytes of a file. If they do not add up to the length of the part, return the whole
+    part."""
     listed = _list(sizes)
     lengths = [int(each) for each in listed if isinstance(each, int | float) and each >= 0]
     content = part.text if isinstance(part, TextPart) else part.inline if isinstance(part, FilePart) else None

@@ -1,6 +1,6 @@
-"""Events of the type `generic` → custom events, and the thoughts and tool calls of BeeAI's agents.
+"""Reading of `generic` events: custom events of agents, and the thoughts and tool calls of BeeAI's agents.
 
-ACP callers get the events of thoughts and calls as they arrived. Other callers get them as parts and calls.
+ACP callers receive the events of thoughts and calls unchanged. Other callers receive them as parts and tool calls.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from babelgate.canonical.value import Json, JsonObject
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call that arrives in pieces."""
+    """A tool call of which pieces of the name, the input and the output have arrived."""
 
     name: str = ""
     input: list[Json] = field(default_factory=list[Json])
@@ -38,22 +38,22 @@ class _Call:
 
 
 class GenericReader:
-    """Reader of one run's events of the type `generic`. Consecutive pieces of the same kind are joined."""
+    """Reader of one run's `generic` events. Consecutive pieces of the same thought or tool call are joined."""
 
     __slots__ = ("_call", "_is_unsent", "_message", "_run", "key")
 
     def __init__(self, run: RunState, message: OpenWireMessage) -> None:
         self.key: Key | None = None
-        """Kind of the last piece; None if something else has followed it."""
+        """Kind of the last piece, such as `thought`. None if no thought or tool call is open."""
         self._run = run
         self._message = message
         self._call: _Call | None = None
-        """The open tool call."""
+        """Tool call whose pieces are arriving. None if there is none."""
         self._is_unsent = False
-        """True if the open message contains only thoughts and is no message of the wire."""
+        """True if the open canonical message was started only for a thought, and corresponds to no wire message."""
 
     def read(self, event: w.GenericEvent) -> None:
-        """Add the events of a generic event."""
+        """Add the canonical events for a `generic` event to the run."""
         generic: JsonObject = event.generic
         members = as_object(generic.get(w.OWN)) if set(generic) == {w.OWN} else {}
         if members.get("kind") == "step_ended":
@@ -76,7 +76,7 @@ class GenericReader:
             run.events.append(Custom(value=generic, extra=extra))
 
     def _end_step(self, members: JsonObject) -> None:
-        """Add the end of a step, which another gateway sends."""
+        """Add the event for the end of a step, which another gateway sends as a `generic` event."""
         name, fault = text_member(members, "name") or "", decode_fault(members.get("fault"))
         self._run.events.append(StepEnded(name=name, update=members.get("update"), fault=fault, **place_of(members)))
 
@@ -119,7 +119,7 @@ class GenericReader:
         self._run.events.append(ToolStarted(name=call.name, input=join_pieces(call.input), extra=part_extra(None)))
 
     def end_pieces(self) -> None:
-        """End the open thought or tool call."""
+        """Add the events that end the open thought or tool call, because something else follows."""
         events = self._run.events
         if self.key == "thought":
             events.append(PartEnded())

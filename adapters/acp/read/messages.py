@@ -1,4 +1,4 @@
-"""Starts and ends of messages.
+"""Reading of the events that start and complete messages.
 
 Parts are read from `message.part` alone. If an agent yields a message at once, `message.created` contains all its
 parts, too (SDK 1.0.3, server/executor.py).
@@ -12,20 +12,21 @@ from babelgate.adapters.acp.read.tools import ToolReader
 
 
 class MessageReader:
-    """Reader of one run's messages."""
+    """Reader of one run's messages. It adds their events to the run."""
 
     __slots__ = ("_generic", "_message", "_parts", "_tools", "count")
 
     def __init__(self, message: OpenWireMessage, parts: PartReader, tools: ToolReader, generic: GenericReader) -> None:
         self.count = 0
-        """Number of the messages that were completed."""
+        """Number of messages that the server has completed."""
         self._message = message
         self._parts = parts
         self._tools = tools
         self._generic = generic
 
     def read(self, event: w.MessageEvent) -> None:
-        """Add the events of a message that begins or ends. Raises invalid for a part that breaks the protocol."""
+        """Add the canonical events for the start or the completion of a message. Raises invalid for a part that breaks
+        the protocol."""
         if event.type == "message.created":
             self.finish()
             self._message.begin(event.message)
@@ -38,15 +39,16 @@ class MessageReader:
         self.finish(event.message)
 
     def read_whole(self, message: w.Message) -> None:
-        """Add the events of a message that arrives whole. Raises invalid for a part that breaks the protocol."""
+        """Add the canonical events for a message that has all its parts. Raises invalid for a part that breaks the
+        protocol."""
         self._message.begin(message)
         for part in message.parts:
             self._parts.read(part)
         self.finish(message)
 
     def finish(self, completed: w.Message | None = None) -> None:
-        """End the open message with everything in it. `completed` is its final form, or None if it was not
-        completed."""
+        """End the open message, and the thoughts and tool calls in it. `completed` is the message as the server has
+        completed it, or None if the server has not."""
         self._generic.end_pieces()
         self._message.end_text()
         self._tools.end_open()

@@ -1,4 +1,4 @@
-"""Message that is being read, as canonical events."""
+"""State of reading one message: the wire message, and the canonical message that it becomes."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from babelgate.canonical.value import JsonObject
 
 
 class OpenWireMessage:
-    """The wire message that has begun, and the canonical message that begins with the first part for it.
+    """The wire message that is being read. A canonical message is started for it when a part of the message arrives.
 
     A wire message may contain only artifacts and tool calls, which are no parts of a canonical message.
     """
@@ -21,25 +21,27 @@ class OpenWireMessage:
 
     def __init__(self, run: RunState) -> None:
         self.is_open = False
-        """True while a canonical message is open."""
+        """True if a canonical message has started and not ended."""
         self.is_unshown = False
-        """True if the wire message has begun and no event shows it."""
+        """True if the wire message has started, but no canonical event represents this start."""
         self.part_count = -1
-        """Number of its parts so far; -1 if its beginning did not arrive."""
+        """Number of parts of the wire message that were read; -1 if no wire message has started."""
         self._run = run
         self._name: str | None = None
-        """Name of the author."""
+        """Name of the message's author, from its role. None for the called agent."""
         self._extra: dict[str, Any] = {}
-        """Members of the message that only another ACP server can show."""
+        """Members of the wire message that the canonical model lacks, as the `extra` of the canonical message."""
         self._metadata: JsonObject = {}
-        """Metadata that another gateway added."""
+        """Metadata that another gateway has added to the message."""
         self._is_bare = False
-        """True if a native event shows the message, and no canonical message has begun."""
+        """True if the start of the wire message is represented by a `Native` event, because it has no canonical
+        message."""
         self._text: str | None = None
-        """Media type of the open text part; empty for a refusal."""
+        """Media type of the part to which text is being added; empty for a refusal, None if there is no such part."""
 
     def begin(self, message: w.Message) -> None:
-        """Begin a wire message. No event shows it until something belongs in it."""
+        """Start a wire message, without an event. The event is added when the first part, artifact or tool call
+        arrives."""
         _, self._name = decode_role(message.role, self._run.agent)
         self._extra = message_extra(message, "created_at")
         self._metadata = own_member(message, "metadata")
@@ -47,7 +49,7 @@ class OpenWireMessage:
         self.part_count = 0
 
     def open(self) -> None:
-        """Start the canonical message if none is open."""
+        """Add the event that starts a canonical message, unless one is open."""
         if self.is_open:
             return
         self.is_open = True
@@ -56,8 +58,8 @@ class OpenWireMessage:
         self._run.events.append(MessageStarted(name=self._name, metadata=self._metadata, extra=self._extra))
 
     def show(self) -> None:
-        """Show that the wire message has begun, to ACP callers alone. What follows belongs to it and is no part of a
-        canonical message."""
+        """Add a `Native` event for the start of the wire message, unless another event represents it. It lets ACP
+        callers see that an artifact or a tool call is in this message."""
         if self.is_unshown:
             event = Native(protocol="acp", event="message.created", data={"name": self._name}, extra=self._extra)
             self._run.events.append(event)
@@ -65,8 +67,8 @@ class OpenWireMessage:
             self._is_bare = True
 
     def say(self, part: TextPart | RefusalPart) -> None:
-        """Add a piece of text. The event contains how its wire part differs from the usual form, so that pieces with
-        different wire parts form one text."""
+        """Add a text or refusal, which continues the open part if it has the same media type. The event's `extra` has
+        the differences of the wire part, so that different wire parts can form one canonical part."""
         content_type = "" if isinstance(part, RefusalPart) else part.media_type or "text/plain"
         extra = part.extra if part.text or part.extra else part_extra({"content": ""})
         self.open()
@@ -79,13 +81,13 @@ class OpenWireMessage:
         self._run.events.append(PartAdded(part=bare, open=True, extra=extra))
 
     def add(self, part: Part) -> None:
-        """Add a part that arrives whole."""
+        """Add a part that is complete."""
         self.open()
         self.end_text()
         self._run.events.append(PartAdded(part=part))
 
     def add_progress(self, text: str) -> None:
-        """Add a progress report, which ends the message so far."""
+        """Add a progress report as a separate message. It ends the canonical message that is open."""
         self.end_text()
         if self.is_open:
             self._run.events.append(MessageEnded())
@@ -94,13 +96,14 @@ class OpenWireMessage:
         self._run.events += (started, PartAdded(part=TextPart(text=text)), MessageEnded())
 
     def end_text(self) -> None:
-        """End the open text part."""
+        """Add the event that ends the part to which text is being added, if there is one."""
         if self._text is not None:
             self._text = None
             self._run.events.append(PartEnded())
 
     def finish(self, completed: w.Message | None) -> None:
-        """End the message. `completed` is its final form, or None if it was not completed."""
+        """End the wire message, and the canonical message that is open. `completed` is the message as the server has
+        completed it, or None if the server has not."""
         extra = {} if completed is None else message_extra(completed, "completed_at")
         if completed is not None and not self.is_open:
             self.show()
@@ -116,11 +119,11 @@ class OpenWireMessage:
     # Messages that are not the wire's
 
     def open_unsent(self) -> None:
-        """Start a canonical message outside of a wire message. ACP callers do not see it."""
+        """Start a canonical message that corresponds to no wire message. ACP callers do not see it."""
         self.is_open = True
         self._run.events.append(MessageStarted(extra=part_extra(None)))
 
     def end_unsent(self) -> None:
-        """End a canonical message outside of a wire message."""
+        """End the canonical message that `open_unsent` has started."""
         self._run.events.append(MessageEnded())
         self.is_open = False

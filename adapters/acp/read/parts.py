@@ -1,4 +1,4 @@
-"""Parts of a message → its text, its files and artifacts, and tool calls."""
+"""Reading of the parts of a message: texts, files, artifacts, and tool calls."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ _NAMELESS: Final = "the input of a tool without a name"
 
 
 class PartReader:
-    """Reader of the parts in one run's messages."""
+    """Reader of the parts in one run's messages. It adds their events to the run."""
 
     __slots__ = ("_message", "_run", "_tools")
 
@@ -37,7 +37,7 @@ class PartReader:
         self._tools = tools
 
     def read(self, part: w.MessagePart) -> None:
-        """Add the events of a part. Raises invalid for content that is not valid base64."""
+        """Add the canonical events for a wire part. Raises invalid for content that is not valid base64."""
         run, message = self._run, self._message
         run.has_output = True
         if message.part_count >= 0:
@@ -71,7 +71,7 @@ class PartReader:
             self._tools.read(part.metadata, tool)
 
     def lose_metadata(self, part: w.MessagePart) -> None:
-        """Add the losses of metadata that the canonical model cannot contain."""
+        """Report the losses of a part's metadata that the canonical model cannot contain."""
         metadata = part.metadata
         if isinstance(metadata, dict):
             if metadata:
@@ -83,7 +83,8 @@ class PartReader:
             self._run.lose(Feature.TOOL_ACTIVITY, _NAMELESS)
 
     def _read_marked(self, step: w.Trajectory, members: JsonObject) -> bool:
-        """Add the events of a trajectory that another gateway has marked. Return False if it has no mark."""
+        """Add the canonical events for a trajectory that another gateway has written: progress, a tool call, or the
+        start of a step. `members` are those that it added. Return False for any other trajectory."""
         events = self._run.events
         match members.get("kind"):
             case "progress":

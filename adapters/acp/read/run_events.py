@@ -1,4 +1,4 @@
-"""Events of one run → canonical events."""
+"""Reading of the events of one run on another ACP server: conversion to canonical events."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
@@ -22,7 +22,8 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 ACTIVATION: Final = "activation"
-"""Key of an upstream id: the run at another Babelgate. The key `run` holds the id of its task."""
+"""Key of an upstream id: the id of the run on a server that is another gateway. The key `run` has the id of its
+task."""
 
 _UNKNOWN_EVENT: Final = f"an event of a type that ACP {VERSION} does not have"
 _TEXT_KEPT: Final = "text that an agent withdrew remains"
@@ -30,7 +31,7 @@ _MESSAGE_ALONE: Final = "only the message of an await request is read"
 
 
 def decode_event(value: Json) -> w.Event:
-    """Return an event of the wire. Raises invalid."""
+    """Return an event of the wire as a model. Raises invalid for a value without a type, or with malformed members."""
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(kind, str):
         raise FaultError(FaultCode.INVALID, "An event has no type.")
@@ -38,24 +39,25 @@ def decode_event(value: Json) -> w.Event:
 
 
 class EventReader:
-    """Reader of one run's events, or of the rest of a resumed run. Messages, parts and generic events have readers
-    in separate modules.
+    """Reader of one run's events, or of those after a resume. Messages, parts and generic events have readers in
+    separate modules.
 
-    `agent` is the server's name of the agent. `extended`: the Babelgate extension was requested.
+    `agent` is the server's name of the agent. `extended` is True if the Babelgate extension was requested.
     """
 
     def __init__(self, agent: str, *, extended: bool = False) -> None:
         self.records = RecordReader()
         self.is_recorded = False
-        """True if the server supports the extension."""
+        """True if the server has confirmed the Babelgate extension, or has sent records by it."""
         self.seen = 0
-        """Number of events that were read."""
+        """Number of wire events that were read."""
         self.stopped = False
-        """True if the run awaits an answer or has ended."""
+        """True if the run waits for an answer or has ended."""
         self.run_id: str | None = None
         self._extended = extended
         self._bound: dict[str, str] = {}
-        """The server's ids that were reported."""
+        """Server's ids of the run, the session and the activation that were already reported, by their keys in
+        `UpstreamBound.ids`."""
         run = self._run = RunState(agent)
         message, tools = OpenWireMessage(run), ToolReader(run)
         self._parts = PartReader(run, message, tools)
@@ -63,8 +65,8 @@ class EventReader:
         self._messages = MessageReader(message, self._parts, tools, self._generic)
 
     def bind(self, run_id: str, session_id: str | None = None) -> list[Event]:
-        """Return the event with the server's ids of the run and, if known, its session. Return no event if they are not
-        new."""
+        """Return the event with the server's ids of the run and, if known, its session. Return no event if the ids were
+        reported before."""
         ids = {"run": run_id, **({"session": session_id} if session_id else {})}
         self.run_id = run_id
         if ids.items() <= self._bound.items():
@@ -73,7 +75,8 @@ class EventReader:
         return [UpstreamBound(protocol="acp", ids=dict(self._bound))]
 
     def resume(self, run_id: str, session_id: str | None = None) -> list[Event]:
-        """Bind a run (see `bind`) whose earlier part was read before, so that its end repeats none of its messages."""
+        """Bind the ids of a run that is resumed, as `bind` does. Its final event then repeats none of the messages that
+        were read before."""
         self._run.has_output = True
         return self.bind(run_id, session_id)
 
@@ -90,7 +93,7 @@ class EventReader:
         return run.events
 
     def end(self, run: w.Run) -> list[Event]:
-        """Return the last events of a run that has ended according to a snapshot, and not to an event. Raises
+        """Return the last events of a run whose end is known from a run object, and not from an event. Raises
         agent_failed if the run has failed."""
         self._run.events = []
         self._end(run)
@@ -99,8 +102,8 @@ class EventReader:
     # The Babelgate extension
 
     def _read_records(self, event: w.Event) -> bool:
-        """Return True if the records of the extension report the run: then only ids and errors are read from other
-        events."""
+        """Read the records in an event, if the server sends the records of the Babelgate extension. Return True if the
+        run is read from its records, so that only ids and errors are read from other events."""
         if not self._extended or isinstance(event, w.ErrorEvent):
             return False
         if isinstance(event, w.GenericEvent) and URI in event.generic:
@@ -158,7 +161,7 @@ class EventReader:
         self._run.events.extend(questions)
 
     def _end(self, run: w.Run) -> None:
-        """Add the events of the end. Raises agent_failed if the run has failed."""
+        """Add the events for the end of the run that a run object shows. Raises agent_failed if the run has failed."""
         self.stopped = True
         self._messages.finish()
         events = self._run.events

@@ -1,4 +1,4 @@
-"""State of one run that all its readers share."""
+"""State of one run that the readers of its messages, parts and other events share."""
 
 from typing import Final
 
@@ -13,11 +13,12 @@ from babelgate.canonical.value import JsonObject
 
 _TOO_LARGE: Final = f"members of a run that ACP {VERSION} does not have, too large to keep"
 _MOST_BYTES: Final = 64_000
-"""Maximum size of unknown members of a run, in bytes. Every event of a run repeats them."""
+"""Maximum size of the members of a run that ACP does not define, as JSON, in bytes. Chosen, because every event of a
+run repeats them."""
 
 
 class RunState:
-    """Events of the wire event that is being read, and what was reported of the run before."""
+    """Events for the wire event that is being read, and facts about the run so far."""
 
     __slots__ = ("_losses", "_members", "agent", "events", "has_output")
 
@@ -25,21 +26,21 @@ class RunState:
         self.agent = agent
         """The server's name of the agent."""
         self.events: list[Event] = []
-        """Events of the current wire event. Readers append to them."""
+        """Canonical events for the current wire event. Readers append to them."""
         self.has_output = False
-        """True if the run has sent parts of messages."""
+        """True if the run has sent a part of a message."""
         self._losses: set[tuple[Feature, str]] = set()
         self._members: JsonObject = {}
-        """Unknown members of the run that were added."""
+        """Members of the run that ACP does not define, as they were last read."""
 
     def lose(self, feature: Feature, how: str) -> None:
-        """Add a loss to the events, once a run."""
+        """Add the event of a loss, unless this run has already reported the same loss."""
         if (feature, how) not in self._losses:
             self._losses.add((feature, how))
             self.events.append(LossNoted(feature=feature, how=how))
 
     def read_members(self, run: w.Run) -> None:
-        """Add the unknown members of the run if they have changed."""
+        """Add an event with the members of the run that ACP does not define, if they have changed."""
         members = {name: value for name, value in (run.model_extra or {}).items() if name != w.OWN}
         if members == self._members:
             return

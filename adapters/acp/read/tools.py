@@ -1,4 +1,4 @@
-"""Trajectories of tools → tool calls."""
+"""Reading of tool calls from trajectories, the metadata of parts."""
 
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.parts import is_repetition, part_extra, unwrap_value
@@ -9,17 +9,19 @@ from babelgate.canonical.value import Json
 
 
 class ToolReader:
-    """Tool calls of one message. They have no ids, so a result belongs to an open call of its tool."""
+    """Reader of the tool calls in one message. They have no ids, so a result belongs to the first open call of the same
+    tool, with the same input if the result repeats the input."""
 
     __slots__ = ("_open", "_run")
 
     def __init__(self, run: RunState) -> None:
         self._run = run
         self._open: list[tuple[str, Json]] = []
-        """Names and inputs of the calls without a result."""
+        """Tool calls without a result: the name of the tool, and the input."""
 
     def read(self, step: w.Trajectory, call: ToolCallPart) -> None:
-        """Add the events of a trajectory. The first one shows its wire part, unless its content shows it."""
+        """Add the events for a trajectory that reports the start of a tool call, or its result. `call` is the canonical
+        part of the call. One of the events stores the wire part, unless the part's content does."""
         events = self._run.events
         is_shown = is_repetition(call.extra)
         extra = call.extra if is_shown else part_extra({"metadata": step.model_dump()}, call.extra)
@@ -37,6 +39,6 @@ class ToolReader:
         events.append(ToolEnded(name=call.name, output=unwrap_value(step.tool_output), extra=extra))
 
     def end_open(self) -> None:
-        """End the calls without a result, because their message ends."""
+        """Add the events that end the calls without a result, because their message ends."""
         self._run.events.extend(ToolEnded(name=name, extra=part_extra(None)) for name, _ in self._open)
         self._open.clear()

@@ -1,4 +1,5 @@
-"""ACP's endpoints. An ACP run is a task of the hub; for continuable agents, it is a task and those that continue it."""
+"""Routes of the ACP server. A run of ACP is a task of the hub. For agents whose ended runs can be continued, it is a
+task and the tasks that continue it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -65,11 +66,12 @@ __all__ = ("answer_fault", "routes")
 
 
 MAX_HISTORY = 1000
-"""Maximum number of messages in one session descriptor."""
+"""Maximum number of messages in one session descriptor. Chosen."""
 MAX_IMPORTED = 16 * 2**20
-"""Maximum total size of the messages that are fetched from other servers, in bytes."""
+"""Maximum total size of the messages of one session descriptor that are fetched from other servers, in bytes.
+Chosen."""
 _FETCHES = 4
-"""Maximum number of concurrent fetches."""
+"""Maximum number of concurrent fetches for one session descriptor. Chosen."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -93,18 +95,18 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    """Return a fault as a response of the protocol."""
+    """Return an error response of ACP for a fault."""
     status, error = encode_fault(fault)
     return _json(error, status, fault_headers(fault))
 
 
 def _json(value: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
-    """Return an ACP message as a response with JSON."""
+    """Return a response with an ACP object as JSON."""
     return json_response(value, headers, status=status)
 
 
 class Server(Handlers):
-    """Route handlers of the protocol."""
+    """Handlers of the ACP routes."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -134,13 +136,12 @@ class Server(Handlers):
         )
 
     async def get_agent(self, request: AnyRequest) -> Response[Any]:
-        """Return a manifest with the requested name, even if the name is not a label: its client can evidently use
-        it."""
+        """Return the manifest of an agent with the requested name, even if the name is not a label."""
         name: str = request.path_params["name"]
         return _json(encode_agent(self._agent(caller(request).principal, name), name))
 
     def _agent(self, principal: Principal, name: str) -> AgentInfo:
-        """Return an agent by its advertised name, or by any name that the gateway knows. Raises not_found."""
+        """Return an agent by the name that ACP callers see, or by any name that the gateway knows. Raises not_found."""
         try:
             return self._hub.agent(principal, name)
         except FaultError as error:
@@ -150,15 +151,15 @@ class Server(Handlers):
             return self._hub.agent(principal, own_name)
 
     def _labels(self, principal: Principal) -> Mapping[str, str]:
-        """Return the agents' names by advertised name."""
+        """Return the gateway's names of the agents that the principal may see, by the names that ACP callers see."""
         return _labels(tuple((info.name, preferred_name(info)) for info in self._hub.agents(principal)))
 
     def _advertised_name(self, principal: Principal, name: str) -> str:
-        """Return the advertised name of an agent."""
+        """Return the name that ACP callers see of the agent with the gateway's `name`."""
         return next((advertised for advertised, own_name in self._labels(principal).items() if own_name == name), name)
 
     def _continuable(self, principal: Principal, name: str) -> bool:
-        """Return True if ended runs of the agent can be continued."""
+        """Return True if the settings declare that ended runs of the agent can be continued."""
         try:
             return self._hub.agent(principal, name).continuable
         except FaultError:  # the agent was removed from the configuration after the task was created
@@ -167,7 +168,7 @@ class Server(Handlers):
     # Runs
 
     async def create_run(self, request: AnyRequest) -> Response[Any]:
-        """Create a run. Raises invalid."""
+        """Create a run. Raises invalid, and not_found for an unknown agent."""
         who = caller(request)
         body = validate(w.RunCreateRequest, await read_json(request))
         extension = _read_extension(request, body)
@@ -217,7 +218,8 @@ class Server(Handlers):
         return await self._run_response(stream, body.mode, headers)
 
     async def resume_run(self, request: AnyRequest) -> Response[Any]:
-        """Answer a run's question, or continue an ended run. Raises invalid."""
+        """Answer a run's question, or continue an ended run. Raises invalid, not_found, and not_awaiting if the run has
+        no question."""
         who = caller(request)
         tasks, view = await self._find(who, request)
         body = validate(w.RunResumeRequest, await read_json(request))
@@ -254,7 +256,7 @@ class Server(Handlers):
         return await self._run_response(stream, body.mode, headers)
 
     async def _continue(self, who: Caller, last: Task, message: Message) -> Receipt:
-        """Start a task that continues an ended one."""
+        """Submit a message as the input of a new task that continues the ended task `last`. Return the receipt."""
         return await self._hub.submit(
             who.principal,
             Submission(
@@ -270,8 +272,9 @@ class Server(Handlers):
     async def _answer(
         self, who: Caller, last: Task, value: Any, message: Message, run_id: str, extension: ExtensionRequest
     ) -> Receipt:
-        """Answer a task's questions with a value and a message, or decline those that the extension names. Return the
-        receipt of the run `run_id`, which continues. Raises not_awaiting if the task has no question."""
+        """Answer the questions of the task `last` with a value and a message, or with the answers in the extension, and
+        decline those that the extension names. Return the receipt. Raises not_awaiting if the task has no question;
+        `run_id` names the run in the error."""
         messages = answer_messages(extension, message)
         run_input = RunInput(messages=messages, config=config_of(extension), headers=who.headers)
         answers = Answers(task_id=last.task_id, bare=value, is_text=True, input=run_input, protocol="acp")
@@ -297,14 +300,15 @@ class Server(Handlers):
             raise
 
     async def _run_response(self, stream: RunStream, mode: w.Mode, headers: Mapping[str, str]) -> Response[Any]:
-        """Return the run when it has stopped, or its events as a stream."""
+        """Return the response to a request that starts a run: its events as a stream, or, in the mode `sync`, the run
+        when it has stopped."""
         if mode == "stream":
             return event_stream(stream.frames(self._lines), ping=None, headers=headers)
         writer = await stream.stop()
         return _json(writer.answer(), 200, {**headers, **loss_header(writer.run_losses)})
 
     async def get_run(self, request: AnyRequest) -> Response[Any]:
-        """Return a run."""
+        """Return a run in its present state. Raises not_found."""
         who = caller(request)
         tasks, view = await self._find(who, request)
         extended = is_activated(request)
@@ -317,7 +321,7 @@ class Server(Handlers):
         return _json(writer.answer(), 200, headers)
 
     async def cancel_run(self, request: AnyRequest) -> Response[Any]:
-        """Cancel a run. Raises task_ended."""
+        """Cancel a run. Raises not_found, and task_ended if the run has ended."""
         who = caller(request)
         tasks, view = await self._find(who, request)
         try:
@@ -333,8 +337,9 @@ class Server(Handlers):
         return _json(run, 202, {**run_headers(tasks[-1], writer.run_id), **loss_header(writer.run_losses)})
 
     async def list_events(self, request: AnyRequest) -> Response[Any]:
-        """Return the events until now as JSON, or with `Accept: text/event-stream` as a stream that continues. Both
-        begin after the first `after` events or, with the extension, after a record."""
+        """Return the events of a run until now as JSON, or with `Accept: text/event-stream` as a stream that continues.
+        The first `after` events are omitted. With the extension, those until a record that the caller names are
+        omitted, too."""
         who = caller(request)
         after = _number(request, "after", 0) or 0
         tasks, view = await self._find(who, request)
@@ -368,7 +373,8 @@ class Server(Handlers):
         )
 
     async def _find(self, who: Caller, request: AnyRequest) -> tuple[Sequence[Task], EncodingContext]:
-        """Return the tasks of a run, and the view of its messages. Raises not_found."""
+        """Return the tasks of the run that the path names, and the context for encoding its messages. Raises
+        not_found."""
         task_id = _uuid(request.path_params["run_id"], "run_id")
         try:
             chain = await self._hub.reads.chain(who.principal, task_id)
@@ -378,7 +384,7 @@ class Server(Handlers):
         return tasks, self._view(who, tasks[0])
 
     def _view(self, who: Caller, task: Task) -> EncodingContext:
-        """Return the view of a task's messages."""
+        """Return the context for encoding the messages of a task."""
         return EncodingContext(
             run_id=task.task_id,
             session_id=task.thread_id,
@@ -402,7 +408,7 @@ class Server(Handlers):
         return _json(w.Session(id=thread_id, history=urls))
 
     async def _session_urls(self, who: Caller, thread_id: str) -> list[str]:
-        """Return the URLs of a session's messages. Raises not_found."""
+        """Return the URLs of the messages of a session, in order. Raises not_found."""
         empty = partial(SessionUrls, thread_id, partial(self._advertised_name, who.principal))
         try:
             session = await self._hub.reads.snapshot(who.principal, thread_id, SessionUrls, empty)
@@ -413,7 +419,7 @@ class Server(Handlers):
         return session.urls(who.base_url)
 
     async def get_resource(self, request: AnyRequest) -> Response[Any]:
-        """Return a message or a file. Raises not_found."""
+        """Return a message of a session, or a file. Raises not_found."""
         who = caller(request)
         resource_id: str = request.path_params["resource_id"]
         if _is_hash(resource_id):
@@ -424,7 +430,7 @@ class Server(Handlers):
         return _json(message)
 
     async def _file(self, who: Caller, blob: str) -> Response[Any]:
-        """Return a file by its hash. Raises not_found."""
+        """Return a response with the bytes of a file, by its hash. Raises not_found."""
         stored, pieces = await self._hub.reads.file_pieces(who.principal, blob)
         headers = {
             # The agent chose the media type: as a page, the file could speak for the gateway.
@@ -435,7 +441,7 @@ class Server(Handlers):
         return Pieces(pieces, headers, media_type="application/octet-stream")
 
     async def _resource(self, who: Caller, resource_id: str) -> w.Message | None:
-        """Return a message by its resource id. Return None if there is no such message."""
+        """Return a session's message by its resource id. Return None if there is no such message."""
         owner_id, _, _ = resource_id.partition(".")
         try:
             owner_id = str(UUID(owner_id))
@@ -452,7 +458,8 @@ class Server(Handlers):
         return next((entry.message for entry in entries if entry.resource_id == resource_id), None)
 
     async def _transcript(self, who: Caller, scope: Scope, *, inline: bool = False) -> SessionTranscript:
-        """Return the transcript of a session or a task. `inline` fills in stored files."""
+        """Return the messages of a thread or a task, as a session shows them. With `inline`, they contain the bytes of
+        stored files."""
         advertised = partial(self._advertised_name, who.principal)
         transcript = SessionTranscript(scope.thread_id, base_url=who.base_url, advertised=advertised)
         async for records in self._hub.reads.log(who.principal, scope, inline=inline):
@@ -461,7 +468,8 @@ class Server(Handlers):
         return transcript
 
     async def _import_history(self, who: Caller, session: w.Session) -> tuple[Message, ...]:
-        """Return the messages of a session descriptor that the gateway does not have. Raises invalid."""
+        """Return those messages of a session descriptor that the gateway does not already have, fetched by their URLs.
+        Raises invalid if there are too many, or one cannot be fetched."""
         if len(session.history) > MAX_HISTORY:
             raise FaultError(FaultCode.INVALID, f"session.history: more than {MAX_HISTORY} messages")
         known_urls: set[str] = set()
@@ -487,7 +495,8 @@ class Server(Handlers):
                 each.cancel()
 
     async def _import(self, who: Caller, url: str, budget: "_Budget") -> Message:
-        """Return a message of a session descriptor. Raises invalid."""
+        """Return the message at a URL of a session descriptor, from this gateway or from another server. Raises invalid
+        if it cannot be fetched or is malformed, and too_large if it exceeds the rest of `budget`."""
         own_prefix = resource_url(who.base_url, "")
         if url.startswith(own_prefix):
             wire = await self._resource(who, url.removeprefix(own_prefix))
@@ -503,15 +512,15 @@ class Server(Handlers):
 
 
 class _Budget:
-    """Total limit on the messages of one session descriptor, including those on other servers: as much as one request
-    may contain."""
+    """Limit on the total size of the messages of one session descriptor: as many JSON values as one request may
+    contain, and `MAX_IMPORTED` bytes from other servers."""
 
     def __init__(self) -> None:
         self._bytes = MAX_IMPORTED
         self._values = DEFAULT_VALUES
 
     def receive(self, size: int) -> None:
-        """Subtract received bytes. Raises too_large."""
+        """Subtract a number of received bytes. Raises too_large if the budget is used up."""
         self._bytes -= size
         if self._bytes < 0:
             raise FaultError(
@@ -519,7 +528,8 @@ class _Budget:
             )
 
     async def parse_message(self, raw: bytes) -> Json:
-        """Parse a message and subtract its JSON values. Raises too_large, invalid."""
+        """Parse the JSON of a message, and subtract the number of its values. Raises too_large if the budget is used
+        up, and invalid for a text that is not JSON."""
         self._values -= count_values(raw, self._values)
         if self._values < 0:
             words = f"session.history: the messages hold more than {DEFAULT_VALUES} JSON values together"
@@ -528,7 +538,7 @@ class _Budget:
 
 
 async def _dump_events(events: AsyncGenerator[BaseModel]) -> AsyncGenerator[bytes | LargeJson]:
-    """Yield the events as JSON."""
+    """Yield each event as JSON."""
     async with aclosing(events):
         async for event in events:
             yield encode(event)
@@ -536,12 +546,13 @@ async def _dump_events(events: AsyncGenerator[BaseModel]) -> AsyncGenerator[byte
 
 @lru_cache(16)
 def _labels(names: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Return the agents' names by advertised name, cached."""
+    """Return the result of `labels` for pairs of names, from a cache."""
     return labels(names)
 
 
 def _uuid(text: str, what: str) -> str:
-    """Return a UUID in its normal form. Raises invalid."""
+    """Return a UUID in its normal form, 36 lower-case characters. Raises invalid; `what` names the value in the
+    error."""
     try:
         return str(UUID(text))
     except ValueError as error:
@@ -549,18 +560,19 @@ def _uuid(text: str, what: str) -> str:
 
 
 def _not_found(error: FaultError, words: str) -> FaultError:
-    """Return the error with these words if it is not_found, and unchanged otherwise."""
+    """Return a not_found error with the text `words`, if `error` is one. Return any other error unchanged."""
     return FaultError(FaultCode.NOT_FOUND, words) if error.fault.code is FaultCode.NOT_FOUND else error
 
 
 def _is_hash(text: str) -> bool:
-    """Return True if the text can be the hash of a file."""
+    """Return True if a text has the form of a file's hash: 64 lower-case hexadecimal digits."""
     return len(text) == 64 and all(character in "0123456789abcdef" for character in text)
 
 
 def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeRequest) -> ExtensionRequest | None:
-    """Return the members of the extension in a request, and remove them so that agents do not receive them. Return None
-    if the extension is not active. The members also activate it, because a proxy may have removed the header."""
+    """Return the members that the Babelgate extension adds to a request, and remove them from `body`, so that agents do
+    not receive them. Return None if the extension is not active. The members also activate it, because a proxy may have
+    removed the header."""
     more = body.model_extra or {}
     if w.OWN in more:
         return decode_request(more.pop(w.OWN))
@@ -568,7 +580,7 @@ def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeR
 
 
 def _number(request: AnyRequest, name: str, minimum: int, maximum: int | None = None) -> int | None:
-    """Return an integer from `minimum` to `maximum` (None: no maximum) from the query, or None if the query does not
-    have it. Raises invalid."""
+    """Return the query parameter `name`, an integer from `minimum` to `maximum` (None: no maximum). Return None if it
+    is absent. Raises invalid for any other text."""
     text = request.query_params.get(name)
     return None if text is None else read_integer(text, name, minimum, maximum)

@@ -1,5 +1,4 @@
-"""ACP streams and polling: a run of the hub as a snapshot, as a list of its events, or as a live stream until it
-stops."""
+"""Reading of a run for ACP callers: as a snapshot, as a list of its events, or as a live stream until the run stops."""
 
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
@@ -23,7 +22,13 @@ from babelgate.canonical.event import TaskChanged
 
 
 class RunStream:
-    """Reader of one run's events, from its first task on."""
+    """Reader of one run, from the first record of its first task on.
+
+    - `tasks` are the tasks of the run: the first one, and those that continue it.
+    - `show_after` and `skip` omit events: those until this seq, and the first `skip` ones.
+    - `stop_after` is the seq after which a stop of the run ends the stream. A record with the seq `end` also ends it.
+    - `extended` sends the records of the Babelgate extension.
+    """
 
     def __init__(
         self,
@@ -53,7 +58,8 @@ class RunStream:
         self._extended = extended
 
     async def snapshot(self, until: w.Status | None = None) -> EventWriter:
-        """Return the run as it is now or, with `until`, as it was when its newest task reached this status."""
+        """Read the existing records, and return the writer, from which the caller gets the run. With `until`, stop
+        reading as soon as the newest task has this status."""
         last = self._tasks[-1]
         async with aclosing(self._log(self._tasks)) as records:
             async for record in records:
@@ -64,7 +70,7 @@ class RunStream:
         return self.writer
 
     async def _log(self, tasks: Sequence[Task]) -> AsyncGenerator[Record]:
-        """Yield the existing records of the tasks."""
+        """Yield the records of the tasks that are in the log now."""
         for task in tasks:
             async with aclosing(
                 self._whole(self._hub.reads.log(self._principal, Scope.task(task), inline=True))
@@ -74,7 +80,7 @@ class RunStream:
                         yield record
 
     async def events(self) -> AsyncGenerator[BaseModel]:
-        """Yield the existing events."""
+        """Yield the events of the run until now, without those that are omitted."""
         async with aclosing(self._log(self._tasks)) as records:
             async for record in records:
                 for event in self.writer.write(record):
@@ -83,31 +89,34 @@ class RunStream:
         self.complete = True
 
     def _shows(self, seq: int) -> bool:
-        """Return True if the next event is shown. The first `skip` events are not."""
+        """Return True if an event of the record with this seq is sent. Count down `skip` if it is one of the first
+        events that are omitted."""
         if self._skip > 0:
             self._skip -= 1
             return False
         return seq > self._show_after
 
     def _before(self) -> AsyncGenerator[Record]:
-        """Yield the records of the tasks that the newest one continues."""
+        """Yield the records of all tasks of the run except the newest."""
         return self._log(self._tasks[:-1])
 
     def _open_records(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
-        """Return the records of the newest task, including future ones."""
+        """Return the records of the newest task, including those to come, as a context that closes the reader on
+        exit."""
         last = self._tasks[-1]
         return aclosing(
             self._whole(self._hub.reads.follow(self._principal, Scope.task(last), last.first_seq - 1, inline=True))
         )
 
     def _whole(self, batches: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
-        """Return the records with whole states if the caller reads the records themselves."""
+        """Return the batches of records. If the caller receives the records themselves, states in them are whole, and
+        not differences."""
         if not self._extended:
             return batches
         return complete_states(self._hub, self._principal, self._tasks[0].thread_id, batches)
 
     async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
-        """Yield the bytes of the stream."""
+        """Yield the bytes of the run's event stream."""
         async with aclosing(self.follow(lines)) as batches:
             async for frames in batches:
                 async with aclosing(pieces_of(frames)) as pieces:
@@ -115,7 +124,7 @@ class RunStream:
                         yield piece
 
     async def follow(self, lines: FanoutCache) -> AsyncGenerator[Sequence[bytes | LargeFrame]]:
-        """Yield the events as frames, in batches as they arrive, until the run stops."""
+        """Yield the events of the run as frames, in batches as they arrive, until the run stops."""
         encoder = _Encoder(self.writer)
         past: deque[Record] = deque(maxlen=PAST_RECORDS)
         async for record in self._before():
@@ -138,7 +147,7 @@ class RunStream:
                     yield ready
 
     def _visible_frames(self, encoded: EncodedRecord, passage: Sequence[Record]) -> Sequence[bytes | LargeFrame]:
-        """Return the frames of a passage that are shown."""
+        """Return those frames of a record or a passage that are sent, without the events that are omitted."""
         first, last = passage[0].seq, passage[-1].seq
         if first > self._show_after and self._skip <= 0:
             return encoded.frames
@@ -147,7 +156,7 @@ class RunStream:
         return [frame for record, frame in zip(passage, encoded.frames, strict=True) if self._shows(record.seq)]
 
     async def _rebuild(self, seq: int) -> Encoder:
-        """Return an encoder that has read all records before a seq."""
+        """Return an encoder that has read all records before the seq `seq`."""
         writer = _writer(self.writer.view, extended=self._extended)
         async with aclosing(self._log(self._tasks)) as records:
             async for record in records:
@@ -157,14 +166,17 @@ class RunStream:
         return _Encoder(writer)
 
     def _stops(self, record: Record) -> bool:
-        """Return True if the run has stopped with this record. Only a change of the task is a stop, because the run is
-        still awaiting at the first record of an answer. For a reader that joins a stopped run, the last existing record
-        is the stop."""
+        """Return True if the stream ends with this record, because the run has stopped.
+
+        Only a change of the task is a stop, because at the first record of an answer the run is still awaiting. For a
+        stream that was opened after the stop, the last existing record is the stop.
+        """
         is_task_change = isinstance(record.event, TaskChanged) and record.seq > self._stop_after
         return is_task_change or record.seq == self._end
 
     async def stop(self) -> EventWriter:
-        """Wait until the run stops or the gateway shuts down, and return the writer of the run."""
+        """Read the records until the run stops or the gateway shuts down. Return the writer, from which the caller gets
+        the run."""
         async for record in self._before():
             self.writer.apply(record)
         async with self._open_records() as batches:
@@ -184,7 +196,7 @@ def _writer(view: EncodingContext, *, extended: bool) -> EventWriter:
 
 
 class _Encoder:
-    """Encoder of a run's records as frames."""
+    """Encoder that converts the records of a run to frames."""
 
     def __init__(self, writer: EventWriter) -> None:
         self._writer = writer
@@ -201,7 +213,7 @@ class _Encoder:
 
 
 def _frame(event: BaseModel) -> bytes | LargeFrame:
-    """Return the frame of an event."""
+    """Return the frame of an event, as bytes, or as a `LargeFrame` if the event is large."""
     if not isinstance(event, w.PartEvent):
         return frame_of(encode(event))
     # A part is one string, which is encoded in one step: its size need not be checked.
@@ -212,10 +224,10 @@ def _frame(event: BaseModel) -> bytes | LargeFrame:
 
 
 _TEXT: Final = {"content_type", "content"}
-"""Members of a plain-text part."""
+"""Names of the members that are set in a part which contains only plain text."""
 
 
 @lru_cache(maxsize=64)
 def _text_part(content_type: str | None) -> TextFrames:
-    """Return the event encoder of plain-text parts with this content type."""
+    """Return the encoder of frames with a plain-text part of this content type."""
     return TextFrames(lambda text: w.PartEvent(part=w.MessagePart(content_type=content_type, content=text)))

@@ -1,1 +1,1 @@
-"""Records → the messages that ACP callers receive."""
+"""Conversion of records to the messages and events that ACP callers receive."""

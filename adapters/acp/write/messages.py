@@ -1,4 +1,4 @@
-"""Output of an agent → messages of ACP.
+"""Conversion of an agent's output to the messages of a run.
 
 ACP has one open message at a time, and its parts do not name their message (OpenAPI 0.2.0, MessagePartEvent). So a part
 of another message closes the open one. Artifacts and tool activity, which belong to no message, are added to the open
@@ -58,18 +58,21 @@ from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Extra, Json, JsonObject
 
 _Key = tuple[str, int]
-"""Message id, and index of the part."""
+"""Key of a part: the id of its canonical message, and its index in the message."""
 _LONG: Final = 256
-"""Number of plain text parts above which they are encoded while they are sent. Chosen: as models they take 300 kB."""
+"""Number of plain-text parts of a message above which they are encoded while they are sent. Chosen: as pydantic models
+they take 300 kB."""
 _TOGETHER: Final = 64
-"""Parts that are encoded at once. Chosen: those that a client has not received yet stay in memory."""
+"""Number of parts that are encoded in one step. Chosen, because encoded parts stay in memory until the client has
+received them."""
 _TEXT: Final = {"content_type", "content"}
-"""Members of a plain-text part."""
+"""Names of the members that are set in a part which contains only plain text."""
 
 
 @dataclass(slots=True)
 class _Texts:
-    """Consecutive parts of plain text. As models they would take twenty times the memory."""
+    """Consecutive plain-text parts of one message, stored as texts. As pydantic models they would take twenty times the
+    memory."""
 
     content_type: str
     texts: GrowingTexts = field(default_factory=GrowingTexts)
@@ -102,25 +105,26 @@ class _LazyParts(LazyList):
 
 @lru_cache(maxsize=64)
 def text_template(content_type: str) -> TextTemplate:
-    """Return the JSON of a plain-text part, without its text."""
+    """Return the template that encodes plain-text parts of this content type as JSON."""
     return TextTemplate(lambda text: w.MessagePart(content_type=content_type, content=text))
 
 
 @dataclass(slots=True)
 class _OpenMessage:
-    """The open message on the wire."""
+    """The wire message to which parts are being added."""
 
     owner: str | None
-    """Id of the canonical message that it shows; None if it has only parts that belong to no message."""
+    """Id of the canonical message that the wire message shows. None if it contains only parts that belong to no
+    canonical message."""
     run_id: str | None
     role: str
     created_at: str
     members: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Members that the agent's own ACP server sent with the message."""
+    """Further members of the wire message, such as times and metadata (`message_members`)."""
     parts: list[w.MessagePart | _Texts] = field(default_factory=list[w.MessagePart | _Texts])
 
     def add_texts(self, content_type: str, texts: Sequence[str]) -> None:
-        """Add parts of plain text."""
+        """Add one plain-text part for each text."""
         last = self.parts[-1] if self.parts else None
         if not isinstance(last, _Texts) or last.content_type != content_type:
             last = _Texts(content_type)
@@ -128,7 +132,8 @@ class _OpenMessage:
         last.texts.extend(texts)
 
     def message(self, completed_at: str | None = None) -> w.Message:
-        """Return the message with its parts until now. `completed_at` is the time of its end; None while it is open."""
+        """Return the wire message with its parts so far. `completed_at` is the time of its end, or None while it is
+        open."""
         parts = _LazyParts(self.parts)
         is_long = sum(len(part.texts) for part in self.parts if isinstance(part, _Texts)) > _LONG
         visible_parts: list[w.MessagePart] = [] if is_long else list(parts)
@@ -138,60 +143,63 @@ class _OpenMessage:
 
 
 class MessageEncoder:
-    """Encoder of a run's messages. Feed it the events in order."""
+    """Encoder that converts canonical events of a run to its wire messages. The events must be written in order."""
 
     def __init__(self, view: EncodingContext) -> None:
         self.view = view
         self.at = 0
-        """Time of the current record."""
+        """Time of the record that is being written, in microseconds since 1970. The owner sets it."""
         self.run_id: str | None = None
-        """Run of the current record."""
+        """Id of the run to which the record that is being written belongs. The owner sets it."""
         self.events: list[w.Event] | None = None
-        """Events of the current record; None if no events are needed."""
+        """Wire events for the record that is being written. None if the caller needs only the messages, and no
+        events."""
         self.output: list[w.Message] = []
-        """Complete messages."""
+        """Messages of the run that are complete."""
         self._sources: list[tuple[str | None, str | None]] = []
-        """Run id and canonical message id of each complete message."""
+        """Pairs of the run id and the canonical message id from which each message in `output` was written."""
         self.losses: dict[Loss, None] = {}
         self.streamed_losses: dict[Loss, None] = {}
-        """Losses of the run object only: its event stream carries these features."""
+        """Losses that concern only the run object, because the run's event stream shows these features."""
         self._current: _OpenMessage | None = None
         self._speakers: dict[str, MessageStarted] = {}
         self._progress: dict[str, GrowingParts] = {}
         self._open: dict[_Key, Part] = {}
         self._held_text: dict[_Key, GrowingText] = {}
-        """Text of open parts that are shown only when they are complete."""
+        """Text of open parts that are added to the wire message only when they are complete, by part."""
         self._calls: dict[str, tuple[str, Json]] = {}
         self._pieces: dict[str, list[ArtifactAdded]] = {}
         self._data: list[Json] = []
-        """Data of the current activation. Structured output that equals one of these values is not shown again."""
+        """Values of the data parts in the current activation. A structured output that equals one of them is not shown
+        again."""
 
     def all_messages(self) -> list[w.Message]:
-        """Return the complete messages, and the open one with its parts until now."""
+        """Return the complete messages, and the open message with its parts so far."""
         if self._current is None or not self._current.parts:
             return list(self.output)
         return [*self.output, self._current.message()]
 
     def emit(self, make: Callable[[], w.Event]) -> None:
-        """Add an event, if events are needed."""
+        """Append the event that `make` creates to `events`, unless no events are needed."""
         if self.events is not None:
             self.events.append(make())
 
     def lose(self, feature: Feature) -> None:
-        """Record the loss of a feature, unless ACP carries it whole."""
+        """Record the loss of a feature, if `CARRIES` declares that ACP does not carry it whole."""
         carry = CARRIES[feature]
         if carry.is_lost():
             losses = self.losses if carry.is_lost(in_stream=True) else self.streamed_losses
             losses[Loss(feature=feature.value, how=carry.how)] = None
 
     def write(self, event: object) -> None:
-        """Encode one event into the messages of the run, and emit the events of the protocol that show it."""
+        """Apply one canonical event to the messages of the run, and emit the wire events that show it."""
         write = self._WRITES.get(type(event))
         if write is not None:
             write(self, event)
 
     def end(self, output: Json = None) -> None:
-        """End an activation, and show its structured output if it has one."""
+        """End an activation of the agent: add unfinished artifacts and the structured output, and complete the open
+        message."""
         for pieces in list(self._pieces.values()):
             self._show_artifact(pieces)
         self._pieces.clear()
@@ -201,7 +209,8 @@ class MessageEncoder:
         self.close()
 
     def start_over(self, start: RunStarted) -> bool:
-        """Remove what a restart voids. Return True if any of it had been shown."""
+        """Remove the messages that a restart of the run voids. Return True if at least one complete message was
+        removed."""
         self.close()
         valid = [run_id != self.run_id or not start.is_void(owner) for run_id, owner in self._sources]
         self.output[:] = [message for message, each in zip(self.output, valid, strict=True) if each]
@@ -226,7 +235,8 @@ class MessageEncoder:
         self._switch_to(message_id)
 
     def _switch_to(self, message_id: str) -> None:
-        """Make `message_id` the open message."""
+        """Complete the open wire message if it shows another canonical message, and open one for the canonical message
+        `message_id`."""
         current = self._current
         if current is not None and current.owner == message_id:
             return
@@ -240,8 +250,8 @@ class MessageEncoder:
         self._start(_OpenMessage(message_id, self.run_id, role, encode_time(self.at), members))
 
     def begin(self, name: str | None, extra: Extra) -> None:
-        """Open a message that the agent's own ACP server has opened. `name` is that of the agent in its role; None is
-        the called agent. Its first part may not belong to a canonical message."""
+        """Open a wire message because the agent's own ACP server has opened one. `name` is the agent's name in the
+        role, or None for the called agent. The first part in it may belong to no canonical message."""
         self.close()
         role = encode_role("agent", name, self.view.agent)
         self._start(_OpenMessage(None, self.run_id, role, encode_time(self.at), message_members(extra)))
@@ -262,8 +272,8 @@ class MessageEncoder:
         self.emit(lambda: w.PartEvent(part=part))
 
     def close(self, extra: Extra | None = None, usage: JsonObject | None = None) -> None:
-        """Complete the open message, if there is one. `extra` is that of the event that ends it, and `usage` the
-        model's."""
+        """Complete the open wire message, if there is one. `extra` is that of the event that ends it, and `usage` the
+        token usage that the event reports."""
         if self._current is None:
             return
         own_members = {**self._current.members.get(w.OWN, {}), "usage": usage or {}}
@@ -316,14 +326,14 @@ class MessageEncoder:
         self._add_part(mark(wire, kind="refusal") if isinstance(part, RefusalPart) else wire)
 
     def add_texts(self, event: PartDelta, texts: Sequence[str]) -> str | None:
-        """Add consecutive texts of one part, and return its content type. Return None, and add nothing, if their
-        records must be written one by one."""
+        """Add the texts of consecutive records to one part, and return the content type of the part. Return None, and
+        add nothing, if each record must be written separately."""
         message_id = event.message_id or ""
         key = (message_id, event.index or 0)
         part, current = self._open.get(key), self._current
         if current is None or current.owner != message_id or message_id in self._progress:
             return None
-        if not isinstance(part, TextPart | RefusalPart):
+        if not isinstance(part, TextPart):  # each piece of a refusal has a mark
             return None
         self._held_text.pop(key, None)
         media_type = part.media_type or "text/plain"
@@ -341,7 +351,7 @@ class MessageEncoder:
         self._show(extend_part(part, text.join()))
 
     def _show(self, part: Part, extra: Extra | None = None) -> None:
-        """Add a part to the open message. `extra` is that of its event, if the event has one."""
+        """Add a canonical part to the open wire message. `extra` is that of the event that added the part, if any."""
         match part:
             case RefusalPart():
                 self.lose(Feature.REFUSAL)
@@ -383,16 +393,16 @@ class MessageEncoder:
         self._add_native_part(event.extra)
 
     def _add_native_part(self, extra: Extra) -> bool:
-        """Add the part that the agent's own ACP server sent, if there is one. Return True if the event came from such a
-        server."""
+        """Add the wire part that the agent's own ACP server sent, if `extra` contains one. Return True if the event
+        must not be written in any other form."""
         native = part_of(extra)
         if native is not None:
             self._add_part(native)
         return has_part(extra)
 
     def _tool_ended(self, event: ToolEnded) -> None:
-        """Add a tool call when it has ended. A trajectory is "a tool execution with tool name, input, and output"
-        (components.schemas.TrajectoryMetadata), so it needs all three."""
+        """Add a part with a tool call when the call has ended. A trajectory is "a tool execution with tool name, input,
+        and output" (components.schemas.TrajectoryMetadata), so it needs all three."""
         _, tool_input = self._calls.pop(event.call_id or "", (event.name, None))
         if self._add_native_part(event.extra):
             return
@@ -409,7 +419,7 @@ class MessageEncoder:
         self._add_part(mark(trajectory(event.name), kind="step", **members))
 
     def _step_ended(self, event: StepEnded) -> None:
-        """Emit the end of a step as an event, because a run has no place for it."""
+        """Emit an event for the end of a step. It is not part of the messages, because a run has no place for it."""
         self.lose(Feature.STEP)
         members: JsonObject = {"step_id": event.step_id, "name": event.name, "node": event.node, "ns": list(event.ns)}
         generic: JsonObject = {
@@ -479,21 +489,22 @@ class MessageEncoder:
 
 
 def _progress_text(parts: Sequence[Part]) -> str:
-    """Return the text of a progress message."""
+    """Return the parts of a progress message as one text."""
     texts = [json_text(part.data) if isinstance(part, DataPart) else getattr(part, "text", "") for part in parts]
     return "".join(texts)
 
 
 def _size(part: Part) -> int | None:
-    """Return the size of a part: the characters of a text, or the bytes of a file. Return None for other parts, and for
-    files that are not loaded."""
+    """Return the size of a part: the characters of a text, or the bytes of a file. Return None for any other part, and
+    for a file without bytes."""
     if isinstance(part, TextPart):
         return len(part.text)
     return len(part.inline) if isinstance(part, FilePart) and part.inline is not None else None
 
 
 def _in_store(part: Part, wire: w.MessagePart) -> JsonObject:
-    """Return the hash and size of a stored file that is shown as a URL."""
+    """Return the hash and the size of a stored file that the wire part shows as a URL of the gateway. Return an empty
+    object for any other part."""
     if not isinstance(part, FilePart) or part.blob is None or wire.content_url == part.url:
         return {}
     return {"blob": part.blob, "size": part.size}
@@ -505,7 +516,8 @@ def _file_name(part: Part) -> str | None:
 
 
 def _join_parts(parts: list[Part]) -> list[Part]:
-    """Return the pieces of an artifact as one part, if all are text or inline bytes."""
+    """Return the pieces of an artifact as a list with one part, if all of them are texts or files with bytes. Return
+    them unchanged otherwise."""
     first = parts[0]
     if len(parts) == 1:
         return parts

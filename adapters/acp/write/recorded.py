@@ -1,4 +1,5 @@
-"""Records → messages for callers that activated the Babelgate extension: every record, and its ACP events."""
+"""Writer for callers that have activated the Babelgate extension: it sends every record in addition to the run's ACP
+events."""
 
 from collections.abc import Sequence
 
@@ -29,7 +30,7 @@ class RecordedWriter(EventWriter):
         super().apply(record)
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> None:
-        """Return None: each record must be written."""
+        """Return None, because each record must be written separately."""
 
     def answer(self) -> w.Run:
         run = self.run()

@@ -1,4 +1,4 @@
-"""Records → the events of an ACP run, and the snapshot of the run in each `run.*` event."""
+"""Conversion of records to the events of an ACP run, and to the run object that each `run.*` event contains."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -46,57 +46,60 @@ EVENTS: Final[Mapping[w.Status, Any]] = {
     "failed": "run.failed",
     "cancelled": "run.cancelled",
 }
-"""Types of the events for a change to a status. Cancelling has no event: the stream continues to `run.cancelled`."""
+"""Types of the events that report a new status. The status `cancelling` has no event: the stream continues until
+`run.cancelled`."""
 
 
 def _unknown(extra: Extra, model: type[w.Run] | w.GenericEvent) -> JsonObject:
-    """Return the members of an ACP peer that the model lacks."""
+    """Return the members in `extra` that an ACP peer sent and the model does not define."""
     fields = model.model_fields if isinstance(model, type) else type(model).model_fields
     return {name: value for name, value in extra_of(extra).items() if name not in fields}
 
 
 class EventWriter:
-    """Writer of one run. Feed it all records of a task; those of the tasks that continue it may follow."""
+    """Writer of one ACP run. All records of its task must be written in order; those of the tasks that continue it may
+    follow."""
 
     def __init__(self, view: EncodingContext) -> None:
         self.view = view
         self.status: w.Status = "created"
         self.run_id: str | None = None
-        """The gateway's id of the newest run."""
+        """Id of the newest run in the gateway. None before the first run. The run id of ACP is that of the task."""
         self._created_at: str | None = None
         self._finished_at: str | None = None
         self._error: w.Error | None = None
         self._questions: dict[str, tuple[InterruptRaised, int]] = {}
         self._noted_losses: dict[Loss, None] = {}
-        """Losses that the log reports."""
+        """Losses in the log: those that occurred when the gateway read the agent's server."""
         self._encoder = MessageEncoder(view)
         self._unknown: JsonObject = {}
-        """Members of the run that only the agent's own ACP server defines."""
+        """Members of the run that ACP does not define, from the agent's own ACP server."""
         self._own_members: JsonObject = {}
-        """Members that an ACP run has no place for: `metadata`, `output` and `usage`."""
+        """Members that ACP does not define, from the gateway: `metadata`, `output` and `usage`."""
 
     @property
     def has_stopped(self) -> bool:
-        """True if sync calls return and streams close now."""
+        """True if the run waits for an answer or has ended. Then `sync` requests get their response, and streams
+        end."""
         return self.status == "awaiting" or self.status in w.TERMINAL
 
     @property
     def output(self) -> list[w.Message]:
-        """Complete messages."""
+        """Messages of the run that are complete."""
         return self._encoder.output
 
     @property
     def losses(self) -> Iterable[Loss]:
-        """Losses of the agent's own protocol, followed by those of ACP."""
+        """Losses of the run in its event stream: those in the log, then those of ACP."""
         return (*self._noted_losses, *self._encoder.losses)
 
     @property
     def run_losses(self) -> Iterable[Loss]:
-        """All losses, including those of features that only the events show."""
+        """Losses of the run in the run object: all `losses`, and features that only the event stream shows."""
         return (*self.losses, *self._encoder.streamed_losses)
 
     def run(self) -> w.Run:
-        """Return a snapshot of the run."""
+        """Return the run as of the last record that was written."""
         questions = tuple(self._questions.values()) if self.status == "awaiting" else ()
         run = w.Run(
             run_id=self.view.run_id,
@@ -115,18 +118,19 @@ class EventWriter:
         return run.model_copy(update=more) if more else run
 
     def answer(self) -> w.Run:
-        """Return the run as a response, not within an event."""
+        """Return the run for a response that is not a stream. A subclass adds the records of the Babelgate
+        extension."""
         return self.run()
 
     def write(self, record: Record) -> list[w.Event]:
-        """Add a record and return its events."""
+        """Apply a record, and return the wire events for it."""
         events: list[w.Event] = []
         self._encoder.events = events
         self._write(record)
         return events
 
     def apply(self, record: Record) -> None:
-        """Update the state by a record without creating the events of the record."""
+        """Apply a record without creating the wire events for it."""
         self._encoder.events = None
         self._write(record)
 
@@ -139,9 +143,9 @@ class EventWriter:
             write(self, record.event)
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> str | None:
-        """Add a passage: text that `record` and the records after it add to one part
-        (`babelgate.adapters.kit.server.passages`). Return the content type of its parts. Return None, and add nothing,
-        if its records must be written one by one."""
+        """Apply the records of a passage, which add `texts` to one part (`babelgate.adapters.kit.server.passages`).
+        `record` is the first of them. Return the content type of the parts. Return None, and change nothing, if each
+        record must be written separately."""
         if self.has_stopped or type(record.event) is not PartDelta:
             return None
         self._encoder.at, self._encoder.run_id = record.at, record.run_id
@@ -175,7 +179,8 @@ class EventWriter:
         self._own_members = {"metadata": self._own_members.get("metadata")}
 
     def _run_started(self, event: RunStarted) -> None:
-        """Remove the voided output of a run that starts again."""
+        """Remove the output that a restart of the run voids, and emit the run without it. Do nothing at a first
+        start."""
         if event.is_restart and self._encoder.start_over(event) and self.status == "in-progress":
             self._emit_run("run.in-progress")
 

@@ -1,7 +1,8 @@
-"""ACP sessions: the messages of a thread's completed runs, one resource per message.
+"""ACP sessions: the messages of a thread's completed runs. Each message is a resource with its own URL.
 
 "On completion", a server records the input messages of a run and then its output. Failed and cancelled runs leave no
-messages. A resource's id is a number within the task, or within the thread for messages that another server recorded.
+messages. The id of a resource is that of the task and a number within the task. For messages that another server
+recorded, it is that of the thread and a number within the thread.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,27 +30,27 @@ from babelgate.canonical.state import TERMINAL
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message of a session."""
+    """One message of a session, with its resource id."""
 
     resource_id: str
     url: str
-    """URL of the message. It is on another server if that server recorded the message."""
+    """URL of the message: on this gateway, or on the server that recorded the message."""
     message: w.Message
 
 
 @dataclass(slots=True)
 class _Group:
-    """The messages of one task."""
+    """Messages that one task contributes to a session: its inputs and its output."""
 
     view: EncodingContext
     writer: EventWriter
     messages: list[w.Message] = field(default_factory=list[w.Message])
     output: list[w.Message] = field(default_factory=list[w.Message])
-    """The messages of the agent."""
+    """Messages of the agent alone. They are also in `messages`."""
     removed: bool = False
 
     def write(self, record: Record) -> None:
-        """Add a record of the task."""
+        """Apply the next record of the task."""
         event = record.event
         if isinstance(event, RunCreated):
             self.messages.extend(encode_message(message, self.view, record.at) for message in event.messages)
@@ -68,16 +69,16 @@ class _Group:
 
     @classmethod
     def of(cls, view: EncodingContext) -> "_Group":
-        """Return an empty group."""
+        """Return a group without messages."""
         return cls(view, EventWriter(view))
 
     def complete(self) -> Sequence[w.Message]:
-        """Return the messages, if the task has completed."""
+        """Return the messages of the task if it has completed, and none otherwise."""
         # SDK 1.0.3 records messages on completion only: a failed or cancelled run is in no session.
         return () if self.removed or self.writer.status != "completed" else self.messages
 
     def entries(self) -> Iterable[Entry]:
-        """Yield the session's entries of the task."""
+        """Yield the messages of the task as entries of the session."""
         for number, message in enumerate(self.complete()):
             resource_id = f"{self.view.run_id}.{number}"
             # Absolute, because clients pass it to another server, which fetches it.
@@ -85,25 +86,26 @@ class _Group:
 
 
 class SessionUrls:
-    """URLs of a session's messages: a snapshot (`babelgate.canonical.hub.Snapshot`) that holds the number of messages,
-    but not the messages. Feed it all records of the thread, in order."""
+    """URLs of the messages of a session: a snapshot (`babelgate.canonical.hub.Snapshot`) that stores the number of
+    messages, but not the messages. All records of the thread must be applied in order."""
 
     def __init__(self, thread_id: str, advertised: Callable[[str], str]) -> None:
-        """Create the snapshot. `advertised` returns the name under which an agent is advertised."""
+        """Create the snapshot of a thread without records. `advertised` returns the name of an agent that ACP callers
+        see."""
         self.seq = 0
         self.size = 0
         self._thread_id = thread_id
         self._advertised = advertised
         self._entries: dict[str, int | str] = {}
-        """Entries in order: the number of messages by task id, or the URL by message id for a message of another
-        server. The URL is empty if unknown."""
+        """Contributions to the session, in order. For a task, the number of its messages by task id. For a message of
+        another server, its URL by message id; the URL is empty if it is unknown."""
         self._open: dict[str, list[Record]] = {}
-        """Records of unfinished tasks, by task id. Their messages are counted at the end of the task."""
+        """Records of tasks that have not ended, by task id. The messages are counted when the task ends."""
         self._open_sizes: dict[str, int] = {}
-        """Sizes of these records, by task id."""
+        """Estimated sizes of the records in `_open`, in bytes, by task id."""
 
     def copy(self) -> "SessionUrls":
-        """Return an independent copy."""
+        """Return an independent copy of the snapshot."""
         copied = SessionUrls(self._thread_id, self._advertised)
         copied.seq, copied.size, copied._entries = self.seq, self.size, dict(self._entries)
         copied._open = {task_id: list(records) for task_id, records in self._open.items()}
@@ -111,7 +113,7 @@ class SessionUrls:
         return copied
 
     def apply(self, record: Record) -> None:
-        """Add the next record."""
+        """Apply the next record of the thread."""
         self.seq = record.seq
         event, task_id = record.event, record.task_id
         if task_id is None:
@@ -135,7 +137,7 @@ class SessionUrls:
             self.size -= self._open_sizes.pop(task_id)
 
     def _import(self, message_id: str, event: MessageStarted | MessageEnded) -> None:
-        """Store the URL of a message of another server."""
+        """Store the URL of a message that another server has recorded. `event` starts or ends the message."""
         url = extra_of(event.extra).get("url")
         if isinstance(event, MessageStarted):
             self._entries[message_id] = url or ""
@@ -144,7 +146,8 @@ class SessionUrls:
             self._entries[message_id] = url
 
     def _count(self, task_id: str, records: Iterable[Record]) -> int:
-        """Return the number of messages in a completed task."""
+        """Return the number of messages that a task contributes to the session, from all records of the task. It is 0
+        unless the task has completed."""
         group: _Group | None = None
         for record in records:
             if isinstance(record.event, TaskCreated):
@@ -155,7 +158,7 @@ class SessionUrls:
         return 0 if group is None else len(group.complete())
 
     def urls(self, base_url: str) -> list[str]:
-        """Return the URLs, which equal those of a `SessionTranscript`."""
+        """Return the URLs of the session's messages, in order. They equal those of a `SessionTranscript`."""
         urls: list[str] = []
         number = 0
         for key, entry in self._entries.items():
@@ -168,11 +171,11 @@ class SessionUrls:
 
 
 _ENTRY_OVERHEAD: Final = 200
-"""Estimated size of a task, a message or a record, without its text, in bytes."""
+"""Memory that a task, a message or a record takes in addition to its text, in bytes. Estimated."""
 
 
 def _size_of(record: Record) -> int:
-    """Return the estimated size of a record, in bytes."""
+    """Return the estimated memory that a record takes, in bytes."""
     event = record.event
     match event:
         case PartDelta():
@@ -184,10 +187,10 @@ def _size_of(record: Record) -> int:
 
 
 class SessionTranscript:
-    """Messages of a session. Feed it the records of the thread, or of one of its tasks, in order."""
+    """Messages of a session. The records of the thread, or of one of its tasks, must be applied in order."""
 
     def __init__(self, thread_id: str, *, base_url: str, advertised: Callable[[str], str]) -> None:
-        """Create the transcript. `advertised` returns the name under which an agent is advertised."""
+        """Create a transcript without messages. `advertised` returns the name of an agent that ACP callers see."""
         self._thread_id = thread_id
         self._base_url = base_url
         self._advertised = advertised
@@ -196,7 +199,7 @@ class SessionTranscript:
         self._times: dict[str, int] = {}
 
     def apply(self, record: Record) -> None:
-        """Add the next record."""
+        """Apply the next record."""
         event = record.event
         if isinstance(event, TaskCreated):
             view = EncodingContext(
@@ -217,7 +220,7 @@ class SessionTranscript:
             group.write(record)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the session's entries in order."""
+        """Yield the messages of the session as entries, in order."""
         plain = EncodingContext(
             run_id=self._thread_id, session_id=self._thread_id, agent="agent", base_url=self._base_url
         )

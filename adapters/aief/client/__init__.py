@@ -29,22 +29,24 @@ from babelgate.canonical.value import JsonObject
 __all__ = ("Client", "discover")
 
 ACTIVATION: Final = "activation"
-"""Key of an upstream id: the run id on a gateway like this one, where `task` is the id of a thread."""
+"""Key of the id under which a run's upstream ids store the run of another Babelgate. The id `task` is the thread of
+that gateway."""
 MAX_STEPS: Final = 50
-"""Maximum number of steps in one run, because some agents mark none as the last one. Chosen, not measured."""
+"""Maximum number of steps in one run, because some agents mark none of their steps as the last one. Chosen, not
+measured."""
 MAX_SECONDS: Final = 3600.0
-"""Maximum duration of one run."""
+"""Maximum duration of one run, in seconds. Chosen."""
 FILE_LIMIT: Final = 64 * 1024 * 1024
-"""Maximum size of one file, in bytes."""
+"""Maximum size of one downloaded file, in bytes. Chosen."""
 
 _OVER: Final = frozenset({404, 410, 500, 501})
-"""Statuses with which a server refuses a task that accepts no more turns: the task is gone, or has no step left.
-Statuses of proxies are not included."""
+"""HTTP statuses with which a server refuses a step of a task that is gone or has no step left. Then a new task is
+created. Statuses of proxies, such as 502, are not included."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """Limits that the run of a task must not exceed."""
+    """Limits of one run: its steps, its duration, and the size of a file."""
 
     steps: int
     seconds: float
@@ -55,9 +57,9 @@ class _Limits:
 class Client(DrivenClient[HttpClient]):
     """Client of an AIEF server's agent. `agent` is not sent, because one server has one agent.
 
-    `steps` decides what a step means that is not the last one, unless the server reports it. With `continue`, the next
-    step is requested at once. With `ask`, the step is a question, whose answer is the input of the next step.
-    `extension` is `on` if the Babelgate extension is requested, which other servers ignore.
+    - `steps`: meaning of a step that is not marked as the last one, unless the server reports it. With `continue`, the
+      next step is requested at once. With `ask`, the step is a question, whose answer is the input of the next step.
+    - `extension`: `on` requests the Babelgate extension, which servers without it ignore.
     """
 
     def __init__(
@@ -77,14 +79,14 @@ class Client(DrivenClient[HttpClient]):
         self._limits = _Limits(max_steps, max_seconds, file_limit)
 
     def start(self, call: Invocation) -> UpstreamRun:
-        """Return the run of this call."""
+        """Return the object that executes a run for this invocation."""
         return _Run(
             self._http, StepReader(asks=self._asks_by_default, extended=self._http.extended), self._limits, call
         )
 
 
 class _Run(UpstreamRun):
-    """The steps of a task. A step cannot be cancelled."""
+    """One run: one or several steps of a task at the server. The protocol cannot cancel a step."""
 
     def __init__(self, http: HttpClient, reader: StepReader, limits: _Limits, call: Invocation) -> None:
         self._http = http
@@ -94,17 +96,19 @@ class _Run(UpstreamRun):
         until = asyncio.get_running_loop().time() + limits.seconds
         self._task = UpstreamTask(http, reader, until, limits.file_limit)
         self._latest: StepEvents | None = None
-        """Events of the latest step."""
+        """Events of the newest executed step. None: no step was executed."""
         self._previous_run = call.upstream.get(ACTIVATION)
-        """The task's latest run that the server reported before this one."""
+        """Id of the newest run that the server, another Babelgate, had on the task before this run. None: not known."""
 
     async def stages(self) -> AsyncGenerator[Stage]:
-        """Yield the stages of the run. Its first step belongs to the task that asked, to the earlier task of this
-        thread, or to a new task. Before any event, one call of the server has succeeded, so that a run whose server is
-        unreachable can be given to another server.
+        """Yield the parts of the run: its first step, the steps after it, and its end. The first step belongs to the
+        task that asked, to an earlier task of this thread, or to a new task.
 
-        The task's id is stored as `task`, for answers. Only after its last step is it also stored as `context`, for the
-        next turn: in a task that was left before, the next step would not be the next turn.
+        No event is yielded before the server has responded once. Until then, the gateway can give the run to another
+        server.
+
+        The task's id is stored as `task`, for answers. After a last step it is also stored as `context`, for the next
+        turn. An interrupted task gets no next turn, because its next step would continue the old one.
         """
         task_id = self._call.upstream.get("task" if self._call.answers else "context")
         if self._call.answers and not task_id:
@@ -117,7 +121,8 @@ class _Run(UpstreamRun):
         yield self._end()
 
     async def _resume_task(self, task_id: str) -> Stage:
-        """Execute the next step of a known task, if it accepts one."""
+        """Execute the next step of an existing task. If the server has no more steps for it, execute none, so that a
+        new task is created."""
         call, task = self._call, self._task
         past = await call.past()
         await task.resume(task_id)
@@ -153,8 +158,8 @@ class _Run(UpstreamRun):
     def _extend(
         self, body: JsonObject, messages: Sequence[Message], past: Sequence[Record] = ()
     ) -> tuple[JsonObject, Collection[str]]:
-        """Return a step's body with the parts of the call that AIEF has no field for, and their names. The body is
-        unchanged unless the server supports the extension."""
+        """Return a step's body with the Babelgate extension's part of the request, and the names of its members.
+        Without the extension, return the body unchanged and no names."""
         call = self._call
         if not self._http.answers_extended:
             return body, ()
@@ -167,8 +172,11 @@ class _Run(UpstreamRun):
         return {**body, "additional_input": {**(body.get("additional_input") or {}), URI: request}}, request.keys()
 
     def _start(self) -> JsonObject:
-        """Return the state from which the step starts. The text of a task repeats the history. A forked run gets
-        messages instead of it, except those with files, which are uploaded."""
+        """Return members of the extension's part that determine the state from which the run starts.
+
+        A forked run also gets its own messages there, because the text of a new task repeats the history. Messages with
+        files are left out, because files are uploaded.
+        """
         call = self._call
         if call.answers:
             return {}
@@ -179,14 +187,16 @@ class _Run(UpstreamRun):
         return {**start, "messages": own_messages["messages"]} if "messages" in own_messages else encode_start(call)
 
     def _begin(self, task_id: str, extended: Container[str]) -> Sequence[Event]:
-        """Return the losses of the input, and the ids of the task."""
+        """Return the losses of the input, and the binding to the task. `extended` has the names of members that the
+        extension carries."""
         losses = input_losses(self._call, extended)
         lost = [event for feature, how in losses for event in self._reader.note(feature, how)]
         unbound = {"context": ""} if self._call.upstream.get("context") else {}
         return [*lost, UpstreamBound(protocol="aief", ids={"task": task_id, **unbound})]
 
     async def _run_steps(self) -> Stage:
-        """Yield the events of the first step, and execute all steps after it until the run stops."""
+        """Yield the events of the first step, and then execute and yield further steps until the run stops. Raises
+        agent_failed after too many steps."""
         assert self._latest is not None
         step, count = self._latest, 1
         while True:
@@ -211,7 +221,7 @@ class _Run(UpstreamRun):
                 return
 
     async def _end(self) -> Stage:
-        """Yield the remaining files, and the end of the run."""
+        """Yield the files that no step reported, and the event that ends the run."""
         if self._reader.records.active:
             bound = {ACTIVATION: self._reader.records.run_id or ""}
             yield (UpstreamBound(protocol="aief", ids=bound),)
@@ -228,8 +238,9 @@ class _Run(UpstreamRun):
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
-    """Return the agent of an AIEF server, which is recognized by its list of tasks. Servers of v2 describe their agent;
-    `info.upstream_name` holds its own name. Raises agent_invalid."""
+    """Return the agent of an AIEF server, which is recognized by its list of tasks. Servers of the unreleased v2
+    describe their agent; `upstream_name` returns the name from there. Raises agent_invalid, and the fault of a failed
+    request."""
     client = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
     tasks = await client.get("/ap/v1/agent/tasks?current_page=1&page_size=1")
     # OpenAPI v1, TaskListResponse

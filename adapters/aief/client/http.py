@@ -17,37 +17,37 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 MESSAGE_LIMIT: Final = 500
-"""Maximum length of a message from an error response, in characters."""
+"""Maximum length of a server's error message in a fault, in characters. Chosen."""
 
 _JSON: Final = {"Accept": "application/json"}
 _KNOWN: Final = re.compile(r"/ap/v1(/agent(/tasks)?)?$")
-"""Path that an operator may append to the URL of the server."""
+"""Pattern for the end of a configured URL that is a path of the protocol."""
 
 
 def root_of(url: str) -> str:
-    """Return the part of the URL before `/ap/v1`. Operators configure the server, or any part of the path."""
+    """Return the URL without the path of the protocol, such as `/ap/v1/agent`, which operators may have included."""
     return _KNOWN.sub("", url.rstrip("/"))
 
 
 class HttpClient(Calls):
-    """Client of an AIEF server."""
+    """HTTP client of an AIEF server."""
 
     answers_extended = False
-    """True if the server supports the Babelgate extension, according to its latest response."""
+    """True if the newest response of the server confirmed the Babelgate extension."""
 
     def __init__(self, url: str, *, extended: bool = False, **connection: Unpack[Connection]) -> None:
         super().__init__(root_of(url), **connection)
         self.extended = extended
-        """True if the extension is requested."""
+        """True if requests ask for the Babelgate extension."""
         self._json = {**_JSON, HEADER: URI} if extended else _JSON
 
     async def get(
         self, path: str, deadline: float | None = None, limit: int | None = None, *, start: int | None = None
     ) -> Json:
-        """Return the JSON of a path.
+        """Return the JSON of a GET request.
 
-        `deadline` is a time on the loop's clock, and `limit` a size in bytes; None is the client's default. `start` is
-        the seq after which another gateway sends the records of a run.
+        `deadline` is a time of the event loop's clock, and `limit` a size in bytes; None means the client's default.
+        `start` is a seq: another Babelgate sends the records of a run after it.
         """
         headers = self._json if start is None else {**self._json, START_HEADER: str(start)}
         async with _time_limit(deadline), self.request("GET", path, headers) as response:
@@ -60,8 +60,8 @@ class HttpClient(Calls):
     async def post(
         self, path: str, body: JsonObject, deadline: float | None = None, *, start: int | None = None
     ) -> Json:
-        """Post JSON until `deadline`, a time on the loop's clock, and return the JSON of the response. `start` is the
-        seq after which another gateway sends the records of a run."""
+        """Post JSON and return the JSON of the response. `deadline` is a time of the event loop's clock. `start` is a
+        seq: another Babelgate sends the records of a run after it."""
         # The connection is not reused: the Python SDK's server closes it after a failed step.
         headers = {**self._json, "Connection": "close"}
         if start is not None:
@@ -74,15 +74,16 @@ class HttpClient(Calls):
     async def upload(
         self, path: str, name: str, content: bytes, media_type: str, deadline: float | None = None
     ) -> Json:
-        """Upload a file until `deadline`, a time on the loop's clock, and return the JSON of the response."""
+        """Upload a file as a form, and return the JSON of the response. `deadline` is a time of the event loop's
+        clock."""
         # OpenAPI v1, uploadAgentTaskArtifacts
         files = {"file": (name, content, media_type)}
         async with _time_limit(deadline), self.request("POST", path, _JSON, files=files) as response:
             return await self.json(response)
 
     async def download(self, path: str, limit: int, deadline: float | None = None) -> bytes:
-        """Return the bytes of a file, at most `limit`, downloaded until `deadline` on the loop's clock. Raises
-        too_large."""
+        """Return the bytes of a file. `deadline` is a time of the event loop's clock. Raises too_large if the file has
+        more than `limit` bytes."""
         async with _time_limit(deadline), self.request("GET", path, {**self._json, "Accept": "*/*"}) as response:
             return await read_bytes(response, limit, FaultCode.TOO_LARGE)
 
@@ -94,7 +95,8 @@ class HttpClient(Calls):
 
 @asynccontextmanager
 async def _time_limit(deadline: float | None) -> AsyncGenerator[None]:
-    """Limit a block to a deadline on the loop's clock; None is no limit. Raises agent_timeout."""
+    """Limit the block to a deadline on the event loop's clock; None is no limit. Raises agent_timeout at the
+    deadline."""
     bound = asyncio.timeout_at(deadline)
     try:
         async with bound:
@@ -104,8 +106,8 @@ async def _time_limit(deadline: float | None) -> AsyncGenerator[None]:
 
 
 def _message(answer: Json) -> str:
-    """Return the message of an error response: `message` in the document, `error` of the JavaScript SDK, or `detail` of
-    the Python SDK. Return an empty text for any other body, such as an HTML page."""
+    """Return the text in the body of an error response: `message` in the document, `error` of the JavaScript SDK, or
+    `detail` of the Python SDK. Return "" for any other body, such as an HTML page."""
     error = as_object(answer)
     for name in ("message", "error", "detail"):
         text: object = error.get(name)

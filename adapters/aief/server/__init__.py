@@ -1,4 +1,5 @@
-"""AIEF's endpoints. An AIEF task is a thread of the hub, and its steps are the runs of one agent on that thread."""
+"""Routes of AIEF's Agent Protocol. A task of AIEF is a thread of the hub, and its steps are the runs of one agent on
+that thread."""
 
 import asyncio
 import hashlib
@@ -76,15 +77,16 @@ __all__ = ("answer_fault", "routes")
 
 
 _INT32: Final = 2**31 - 1
-"""Largest number of a page, and largest page size."""
+"""Largest value of `current_page` and `page_size`."""
 _ATTEMPTS: Final = 4
-"""Maximum attempts of a POST to execute a step, while other requests change the task first."""
+"""Maximum number of times that a POST of a step reads the task again, because another request has changed it.
+Chosen."""
 _PAGE_MOST: Final = 1000
-"""Maximum size of a page."""
+"""Maximum number of items on a page; larger requests get this many. Chosen."""
 _INPUT_NOT_READ: Final = Loss(
     feature=Feature.STEP.value, how="the agent was already running and did not receive this input"
 )
-"""Loss of a step whose run was already running, so that the agent did not get the input."""
+"""Loss of a step's input if the run of the step was active already, so that the agent cannot receive it."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -109,13 +111,13 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    """Return a fault as a response of the protocol."""
+    """Return the error response for a fault."""
     status, error = encode_fault(fault)
     return _json(error, fault_headers(fault), status)
 
 
 def _json(value: BaseModel, headers: Mapping[str, str] | None = None, status: int = 200) -> Response[Any]:
-    """Return an AIEF message as a response with JSON."""
+    """Return a response with an AIEF message as JSON."""
     return json_response(value, headers, status=status)
 
 
@@ -125,13 +127,12 @@ class Server(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        """Locks of the tasks, by owner and thread, so that each task executes one POST of a step at a time. A lock
-        exists while a request holds or awaits it."""
+        """Lock of each task, by owner and thread id, so that the steps of a task are executed one after the other."""
 
     # The agent
 
     def _agent(self, who: Caller) -> str:
-        """Return the name of the addressed agent. Raises not_found."""
+        """Return the name of the agent that the URL of the request addresses. Raises not_found."""
         name = who.need_agent()
         try:
             return self._hub.agent(who.principal, name).name
@@ -141,11 +142,11 @@ class Server(Handlers):
             return name  # the agent is temporarily broken, but its tasks still exist
 
     async def get_versions(self) -> Response[Any]:
-        """Return the supported versions."""
+        """Return the versions of the protocol that the gateway supports."""
         return _json(w.Versions(versions=[VERSION]))
 
     async def get_info(self, request: AnyRequest) -> Response[Any]:
-        """Describe the agent."""
+        """Return the description of the agent, as in the unreleased v2."""
         who = caller(request)
         name = self._agent(who)
         info = next((info for info in self._hub.agents(who.principal) if info.name == name), AgentInfo(name=name))
@@ -162,7 +163,8 @@ class Server(Handlers):
     # Tasks
 
     async def create_task(self, request: AnyRequest) -> Response[Any]:
-        """Create a task."""
+        """Create a task, which starts no run. Raises invalid for a malformed body, and not_found for an unknown
+        agent."""
         who = caller(request)
         agent = self._agent(who)
         body = await _body(request)
@@ -173,7 +175,7 @@ class Server(Handlers):
         return _json(view.task_with_steps(), headers)
 
     async def list_tasks(self, request: AnyRequest) -> Response[Any]:
-        """List the agent's tasks."""
+        """Return a page of the agent's tasks, newest first. Raises invalid for wrong query parameters."""
         who = caller(request)
         agent = self._agent(who)
         page, size = _page_and_size(request)
@@ -185,7 +187,7 @@ class Server(Handlers):
         return await list_response(w.dump(shell), self._tasks(who, agent, threads), name="tasks")
 
     async def _tasks(self, who: Caller, agent: str, threads: Listed[ThreadView]) -> AsyncGenerator[bytes | LargeJson]:
-        """Yield the tasks of the threads. Threads that were deleted in the meantime are skipped."""
+        """Yield the JSON of each thread's task. Threads that were deleted in the meantime are skipped."""
         async with aclosing(aiter(threads)) as views:
             async for thread_view in views:
                 try:
@@ -197,13 +199,13 @@ class Server(Handlers):
                 yield encode(view.task())
 
     async def get_task(self, request: AnyRequest) -> Response[Any]:
-        """Return a task with its steps."""
+        """Return the task in the path, with its steps. Raises not_found."""
         view = await self._find(request)
         headers = {"Babelgate-Thread": view.thread_id, **confirm(active=is_activated(request))}
         return _json(view.task_with_steps(), headers)
 
     def _resolve_request(self, request: AnyRequest) -> tuple[Caller, str, str]:
-        """Return the caller, the thread and the agent of a request."""
+        """Return the caller, the thread id in the path, and the name of the addressed agent. Raises not_found."""
         who = caller(request)
         task_id: str = request.path_params["task_id"]
         if not is_uuid(task_id):
@@ -211,11 +213,12 @@ class Server(Handlers):
         return who, str(UUID(task_id)), self._agent(who)
 
     async def _find(self, request: AnyRequest) -> TaskView:
-        """Return the task of a request."""
+        """Return the view of the task in the path. Raises not_found."""
         return await self._view(*self._resolve_request(request))
 
     async def _view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
-        """Return the agent's task on a thread. Raises not_found."""
+        """Return the view of a thread as a task of the agent. Raises not_found, also for a thread that belongs to other
+        agents only."""
         with _as_missing_task(thread_id):
             view = await self._unchecked_view(who, thread_id, agent)
         if not view.is_visible:
@@ -223,14 +226,15 @@ class Server(Handlers):
         return view
 
     async def _unchecked_view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
-        """Return the agent's task on a thread, even if it is not visible to the agent's callers."""
+        """Return the view of a thread as a task of the agent, even if the thread belongs to other agents only."""
         name = (TaskView, agent)
         return await self._hub.reads.snapshot(who.principal, thread_id, name, partial(TaskView, thread_id, agent))
 
     # Steps
 
     async def list_steps(self, request: AnyRequest) -> Response[Any]:
-        """List the steps of a task."""
+        """Return a page of a task's steps. Raises invalid for wrong query parameters, and not_found for an unknown
+        task."""
         page, size = _page_and_size(request)
         view, places, total = await self._page_of_steps(request, (page - 1) * size, size)
         shell = w.TaskStepsListResponse(steps=[], pagination=page_of(total, page, size))
@@ -242,8 +246,11 @@ class Server(Handlers):
     async def _page_of_steps(
         self, request: AnyRequest, first: int, size: int
     ) -> tuple[TaskView, list[StepPosition], int]:
-        """Return a view with the steps of a page, the places of these steps, and the total number of steps. If no agent
-        has marked steps, each run is one step, and only the runs of the page are read."""
+        """Return a view that contains the steps on a page, the positions of these steps, and the total number of steps.
+        The page begins with the step number `first`.
+
+        If no agent has marked steps, each run is one step, and only the records of the page's runs are read.
+        """
         who, thread_id, agent = self._resolve_request(request)
         with _as_missing_task(thread_id):
             runs = await self._hub.reads.run_page(who.principal, thread_id, agent, limit=size, offset=first)
@@ -262,7 +269,7 @@ class Server(Handlers):
         )
 
     async def get_step(self, request: AnyRequest) -> Response[Any]:
-        """Return a step. Raises not_found."""
+        """Return the step in the path. Raises not_found."""
         view = await self._find(request)
         step_id: str = request.path_params["step_id"]
         place = next((place for place in view.places() if place.step_id == step_id.lower()), None)
@@ -281,12 +288,8 @@ class Server(Handlers):
         activation: "_Activation | None",
         *more: Loss,
     ) -> Response[Any]:
-        """Return a step. A step that was not begun has no `run_id` (None). A queued step has begun, although its status
-        is created.
-
-        With `activation` (the caller activated the Babelgate extension), the step contains its records. `more` are
-        losses of this request.
-        """
+        """Return the response with a step of the run `run_id`, which is None for a step that has not begun. With
+        `activation`, the step contains the run's records. `more` are losses of this request."""
         if run_id is None:
             return _json(step, {"Babelgate-Thread": view.thread_id, **confirm(active=activation is not None)})
         if activation is not None:
@@ -302,7 +305,8 @@ class Server(Handlers):
         return _json(step, {**run_headers(view.task_of(run_id), run_id), **loss_header(losses)})
 
     async def _records(self, who: Caller, thread_id: str, run_id: str, activation: "_Activation") -> JsonObject:
-        """Return the records of a run after `activation.start`, as a page of limited size."""
+        """Return an envelope of the Babelgate extension with the records of a run after `activation.start`, as many as
+        an envelope can hold."""
         page = Slice()
         log = self._hub.reads.log(who.principal, Scope(thread_id, "run", run_id), activation.start, inline=True)
         async with aclosing(complete_states(self._hub, who.principal, thread_id, log)) as batches:
@@ -314,7 +318,8 @@ class Server(Handlers):
         return page.envelope(EncodedList)
 
     async def execute_step(self, request: AnyRequest) -> Response[Any]:
-        """Execute the next step of a task. Raises conflict."""
+        """Execute the next step of a task, and return it when it is over. Raises invalid for a malformed body,
+        not_found for an unknown task, and conflict if another request changes the task at the same time."""
         body = await _body(request)
         activation = _Activation.of(request, body)
         who, thread_id, agent = self._resolve_request(request)
@@ -355,7 +360,8 @@ class Server(Handlers):
     async def _reveal(
         self, who: Caller, view: TaskView, step: tuple[str, int], body: w.RequestBody, activation: "_Activation | None"
     ) -> Response[Any]:
-        """Return a further step of a run that an earlier POST began. First, the request for the step is committed."""
+        """Return a further step of a run that an earlier POST started. The number of requested steps is committed
+        first."""
         run_id, number = step
         change = ThreadChange(extra={"aief": view.note(run_id, number + 1)})
         await self._hub.change_thread(who.principal, view.thread_id, change)
@@ -368,8 +374,8 @@ class Server(Handlers):
     async def _cut_short(
         self, who: Caller, view: TaskView, run_id: str, number: int, activation: "_Activation | None"
     ) -> Response[Any]:
-        """Return an unfinished step, because the gateway is shutting down. The step may be over when its caller
-        returns. The next POST then returns this step first, and starts no unrequested turn."""
+        """Return a step that is not over, because the gateway is shutting down. A note on the thread makes the next
+        POST without an input return this step again, instead of starting a new turn."""
         change = ThreadChange(extra={"aief": view.note(run_id, number + 1, cut=True)})
         await self._hub.change_thread(who.principal, view.thread_id, change)
         return await self._step(who, view, view.step(run_id, number), run_id, activation)
@@ -377,8 +383,8 @@ class Server(Handlers):
     async def _begin(
         self, who: Caller, view: TaskView, next_step: Next, body: w.RequestBody, activation: "_Activation | None"
     ) -> str:
-        """Start the run of a step, or answer the questions that it answers, and return the run's id. `activation` is
-        the request's Babelgate extension, if the caller activated it."""
+        """Start the run of a new turn, or answer the questions of a waiting task, as `next_step` says. Return the id of
+        the run. `activation` has the Babelgate extension's part of the request, or is None."""
         extension = ExtensionRequest() if activation is None else activation.extension
         if next_step.answer is not None:
             return await self._answer(who, view, next_step.answer, body, extension)
@@ -414,7 +420,7 @@ class Server(Handlers):
     async def _answer(
         self, who: Caller, view: TaskView, task: Task, body: w.RequestBody, extension: ExtensionRequest
     ) -> str:
-        """Submit the answers to a task's questions, and return the id of the run that continues."""
+        """Submit the answers to a task's questions. Return the id of the run that continues."""
         extension.start.check_absent()
         questions = view.fold.open_interrupts(task.task_id)
         value, message = decode_answer(body, questions[0].answer_schema if questions else None)
@@ -443,8 +449,8 @@ class Server(Handlers):
         return (await self._hub.answer(who.principal, answers)).run_id
 
     async def _decline_unfit(self, who: Caller, answers: Answers) -> Answers:
-        """Return the answers of a step without an input. If the question does not accept an empty text, it is declined:
-        drivers request steps until the last one, and do not know of questions (agbenchmark 0.0.10)."""
+        """Return the answers of a step without input, with the action `decline` if the question does not accept an
+        empty text. Drivers request steps until the last one, and do not know questions (agbenchmark 0.0.10)."""
         try:
             await self._hub.check_answers(who.principal, answers)
         except FaultError as error:
@@ -454,8 +460,8 @@ class Server(Handlers):
         return answers
 
     async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:
-        """Return the task when one of its steps is over, or when the gateway shuts down. Records that arrive meanwhile
-        are not held: the task is read again at the end."""
+        """Wait until a step of a run is over, or until the gateway shuts down. Return the task as it is then. `view` is
+        the task before."""
         progress = view.progress(run_id)
         async with aclosing(self._hub.reads.follow(who.principal, Scope(view.thread_id), view.seq)) as batches:
             while not progress.is_over(number):
@@ -472,7 +478,8 @@ class Server(Handlers):
     # Artifacts
 
     async def list_artifacts(self, request: AnyRequest) -> Response[Any]:
-        """List the artifacts of a task."""
+        """Return a page of a task's artifacts. Raises invalid for wrong query parameters, and not_found for an unknown
+        task."""
         page, size = _page_and_size(request)
         view = await self._find(request)
         artifacts = view.current_artifacts()
@@ -486,7 +493,8 @@ class Server(Handlers):
         )
 
     async def upload_artifact(self, request: AnyRequest) -> Response[Any]:
-        """Store an uploaded file."""
+        """Store an uploaded file as an artifact of the task. Raises invalid for a malformed form or key, not_found for
+        an unknown task, and too_large."""
         view = await self._find(request)
         key = decode_key(request.headers.get("idempotency-key"))
         raw = await read_bytes(request)
@@ -497,7 +505,7 @@ class Server(Handlers):
         return _json(encode_artifact(artifact), {"Babelgate-Thread": view.thread_id})
 
     async def download_artifact(self, request: AnyRequest) -> Response[Any]:
-        """Return the file of an artifact. Raises not_found."""
+        """Return the file of the artifact in the path. Raises not_found."""
         who = caller(request)
         view = await self._find(request)
         artifact_id: str = request.path_params["artifact_id"]
@@ -530,16 +538,17 @@ class Server(Handlers):
 
 @dataclass(frozen=True, slots=True)
 class _Activation:
-    """Activation of the Babelgate extension by a request."""
+    """Babelgate extension of one request, which the request activated."""
 
     extension: ExtensionRequest
     start: int = 0
-    """Seq after which the records of the run are sent."""
+    """Seq after which the records of the run are sent; from a header of the request."""
 
     @classmethod
     def of(cls, request: AnyRequest, body: w.RequestBody | None = None) -> "_Activation | None":
-        """Return None if the extension is not active. A member of the body also activates it, and is removed from the
-        body. Raises invalid."""
+        """Return the activation by a request, or None. It is activated by a header, or by its part in
+        `additional_input` of the body, which is removed from there. Raises invalid if the number in `START_HEADER` or
+        the part is malformed."""
         input_object = (body.additional_input if body is not None else None) or {}
         if URI in input_object:
             extension = decode_request(input_object.pop(URI))
@@ -553,7 +562,8 @@ class _Activation:
 
 
 async def _body(request: AnyRequest) -> w.RequestBody:
-    """Return the body of a request. Raises invalid, too_large."""
+    """Return the body of a request for a task or a step. A missing body counts as an empty one. Raises invalid for a
+    malformed body, and too_large."""
     body = await read_json(request)
     # Accepted are no body at all (`curl -X POST …/steps`), JSON without a Content-Type (the JavaScript SDK 1.0.5
     # responds with 415), and a Content-Type without a body (agbenchmark 0.0.10).
@@ -563,18 +573,18 @@ async def _body(request: AnyRequest) -> w.RequestBody:
 class _StepInput:
     """Input of a step, combined with the task's input if it is the task's first step.
 
-    `task_text` and `task_data` are the task's input and additional_input; None and {} for later steps. Many clients
-    repeat the task's input, or send only "y": the agent gets the task's input once.
+    `task_text` and `task_data` are the task's `input` and `additional_input`; None and {} for later steps. Many clients
+    repeat the task's input, or send only "y": the agent then gets the task's input once.
     """
 
     def __init__(self, task_text: str | None, task_data: JsonObject, body: w.RequestBody) -> None:
         step_data = body.additional_input or {}
         self.data: JsonObject = {**task_data, **step_data}
-        """Object that the agent gets."""
+        """Data for the agent: the objects of the task and the step, merged."""
         self.shown = task_text if body.input is None else body.input
-        """Input that the step shows."""
+        """Text that the step shows as its `input`, or None."""
         self.text = self.shown
-        """Text that the agent gets."""
+        """Text for the agent, or None."""
         self._first: JsonObject | None = None
         step_text = (self.shown or "").strip()
         if not task_text:
@@ -590,20 +600,21 @@ class _StepInput:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """Both inputs separately, for a step that shows its own, and for an AIEF server behind the gateway."""
+        """The `extra` of the run's input, with the input that the step shows. If the inputs of the task and the step
+        differ, it also has each of them separately, for an AIEF server behind the gateway."""
         extra = _input_extra(self.shown, self.data)
         return extra if self._first is None else {"aief": {**extra["aief"], "first": self._first}}
 
 
 def _input_extra(text: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the caller's `input` and `additional_input` for storage in the run. The member also marks a run whose
-    steps are revealed one by one."""
+    """Return the `extra` of a run's input that stores the caller's `input` and `additional_input`. It also marks the
+    run as started by a POST, so that further POSTs reveal its steps one by one."""
     return {"aief": {"input": text, "additional_input": dict(more)}}
 
 
 @contextmanager
 def _as_missing_task(thread_id: str) -> Generator[None]:
-    """Report a not_found fault of the block as a missing task."""
+    """Convert a fault not_found in the block into one that says that the task does not exist."""
     try:
         yield
     except FaultError as error:
@@ -611,8 +622,8 @@ def _as_missing_task(thread_id: str) -> Generator[None]:
 
 
 def _has_no_input(body: w.RequestBody, activation: _Activation | None) -> bool:
-    """Return True if the request has no input for the agent: neither text (an empty one and a go-ahead do not count),
-    nor additional input, nor input in the extension."""
+    """Return True if the request has no input for the agent: no additional input, nothing in the Babelgate extension,
+    and no text except an empty one or a go-ahead such as "y"."""
     if activation is not None and activation.extension != ExtensionRequest():
         return False
     return not body.additional_input and (not body.input or is_go_ahead(body.input))
@@ -623,14 +634,16 @@ def _not_found(what: str, wire_id: str) -> FaultError:
 
 
 def _page_and_size(request: AnyRequest) -> tuple[int, int]:
-    """Return the requested page and its size. Raises invalid."""
+    """Return the query parameters `current_page` and `page_size`, the latter limited to `_PAGE_MOST`. Raises invalid if
+    one is not a positive integer."""
     page, size = _number(request, "current_page", 1), _number(request, "page_size", PAGE_SIZE)
     # Larger sizes are not refused: OpenAPI v1 has a minimum page_size, but no maximum.
     return page, min(size, _PAGE_MOST)
 
 
 def _number(request: AnyRequest, name: str, default: int) -> int:
-    """Return a positive number from the query. Raises invalid."""
+    """Return the integer in the query parameter `name`, at least 1, or the default if it is missing. Raises invalid for
+    any other text."""
     text = request.query_params.get(name)
     if text is None:
         return default

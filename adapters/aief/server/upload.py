@@ -1,4 +1,4 @@
-"""File upload: multipart/form-data (RFC 7578), the one body that is not JSON."""
+"""File upload as multipart/form-data (RFC 7578), the only request whose body is not JSON."""
 
 import re
 from dataclasses import dataclass
@@ -13,30 +13,31 @@ from babelgate.adapters.aief.codec import clean_folder, clean_name
 from babelgate.canonical import FaultCode, FaultError, FilePart
 
 _FIELDS: Final = 16
-"""Maximum number of parts: more than the protocol has names."""
+"""Maximum number of parts of a form. Chosen: more than the protocol has names."""
 _TYPE_LENGTH: Final = 1024
-"""Maximum length of a Content-Type, in characters: parsing time grows with the square of the length."""
+"""Maximum length of a header `Content-Type`, in characters. Chosen, because parsing time grows with the square of the
+length."""
 _KEY: Final = 255
-"""Maximum length of an Idempotency-Key, in characters. Chosen, not measured."""
+"""Maximum length of an `Idempotency-Key`, in characters. Chosen, not measured."""
 _FIELD_BYTES: Final = 64 * 1024
-"""Maximum size of a field that is not a file, in bytes."""
+"""Maximum size of a form field that is not a file, in bytes. Chosen."""
 _BOUNDARY: Final = 70
 """Maximum length of a boundary, in characters (RFC 2046, section 5.1.1)."""
 _PIECE: Final = 64 * 1024
-"""Bytes that are parsed in one step, so that other threads get the interpreter lock in between."""
+"""Number of bytes that are parsed at once. Chosen, so that other threads get the interpreter lock in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An uploaded file, and the folder to which it belongs."""
+    """An uploaded file, and the folder that the caller names for it."""
 
     file: FilePart
     folder: str | None
 
 
 def decode_key(header: str | None) -> str | None:
-    """Return the key of an `Idempotency-Key` header (draft-ietf-httpapi-idempotency-key-header-07, section 2.1), quoted
-    or not. Return None without a header. Raises invalid."""
+    """Return the key in a header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header-07, section 2.1), with or
+    without quotes. Return None for None. Raises invalid for a key that is empty, too long or not printable ASCII."""
     key = None if header is None else header.strip().removeprefix('"').removesuffix('"')
     if key is not None and not (0 < len(key) <= _KEY and key.isascii() and key.isprintable()):
         raise _invalid(f"An Idempotency-Key has 1 to {_KEY} printable characters of ASCII.")
@@ -44,7 +45,8 @@ def decode_key(header: str | None) -> str | None:
 
 
 def decode_upload(content_type: str, raw: bytes) -> Upload:
-    """Return the file of a form. A large body takes a while, in small steps. Raises invalid."""
+    """Return the file in the body of a form. It may take long, so it runs in a thread, and releases the interpreter
+    lock regularly. Raises invalid for a malformed form, and for one without a file."""
     header = Headers()
     header["content-type"] = content_type[:_TYPE_LENGTH]
     boundary = header.get_boundary()
@@ -71,7 +73,7 @@ def decode_upload(content_type: str, raw: bytes) -> Upload:
 
 
 def _segments(boundary: str, raw: bytes) -> list[tuple[MultipartSegment, bytes]]:
-    """Return the parts of a form and their contents. Raises invalid."""
+    """Return the parts of a form, each with its content. Raises invalid for a malformed or incomplete body."""
     segments: list[tuple[MultipartSegment, bytes]] = []
     content: list[bytes] = []
     segment: MultipartSegment | None = None
@@ -91,8 +93,8 @@ def _segments(boundary: str, raw: bytes) -> list[tuple[MultipartSegment, bytes]]
 
 
 def _name(segment: MultipartSegment) -> str | None:
-    """Return the name of a file, or None if it has none. Some clients send names beyond ASCII only in the form that RFC
-    7578 forbids."""
+    """Return the file name in a part of a form, or None. Names that are not ASCII are also read in the form
+    `filename*=`, which RFC 7578 forbids but some clients send."""
     if segment.filename is not None:
         return segment.filename
     header = next((value for name, value in segment.headerlist if name == "Content-Disposition"), "")
@@ -101,7 +103,7 @@ def _name(segment: MultipartSegment) -> str | None:
 
 
 def _is_plain(media_type: str | None) -> bool:
-    """Return True if a media type can be part of a header."""
+    """Return True if a media type is safe to send in a header: printable ASCII of at most 200 characters."""
     return media_type is not None and len(media_type) <= 200 and media_type.isascii() and media_type.isprintable()
 
 

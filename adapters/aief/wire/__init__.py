@@ -1,1 +1,1 @@
-"""Messages of AIEF, as the gateway writes them and as it reads them."""
+"""Types of AIEF's messages: those that the gateway writes, and those that it reads from other servers."""

@@ -1,5 +1,5 @@
-"""Responses of other servers. Only the necessary members are required, because the servers of this protocol differ
-widely."""
+"""Responses of other servers. Only members that the gateway needs are required, because the servers of this protocol
+differ widely."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ class _Reply(BaseModel):
 
 
 class Artifact(_Reply):
-    """An artifact of a task."""
+    """An artifact of a task at another server."""
 
     artifact_id: Id
     file_name: str | None = None
@@ -22,7 +22,7 @@ class Artifact(_Reply):
 
 
 class Task(_Reply):
-    """A task."""
+    """A task at another server."""
 
     task_id: Id
     # null, {} or the object: the Python SDK 1.0.2 drops its members.
@@ -30,7 +30,7 @@ class Task(_Reply):
 
 
 class Step(_Reply):
-    """A step of a task."""
+    """A step of a task at another server."""
 
     step_id: str | None = None
     status: str | None = None

@@ -1,6 +1,7 @@
 """Messages of AIEF's Agent Protocol: OpenAPI v1, with the members that its servers and clients add.
 
-Names are verbatim. Members that the document calls nullable are written as null, and all others are always present.
+Names are those of the document. Members that the document calls nullable are written as null, and all others are always
+present.
 """
 
 from typing import Any, Final, Literal
@@ -8,10 +9,10 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 SPEC: Final = "https://github.com/agi-inc/agent-protocol/blob/1191f6c/schemas/openapi.yml"
-"""The document that comments cite as OpenAPI v1."""
+"""URL of the document that comments cite as OpenAPI v1."""
 
 STEP: Final = "step"
-"""Name of a `Native` event with the undocumented members of another server's step."""
+"""Name of a `Native` event with those members of another server's step that OpenAPI v1 does not define."""
 
 Status = Literal["created", "running", "completed"]
 Object = dict[str, Any]
@@ -22,16 +23,16 @@ class _Wire(BaseModel):
 
 
 def dump(value: BaseModel) -> bytes:
-    """Return the JSON of a message."""
+    """Return a message as JSON bytes."""
     return value.model_dump_json().encode()
 
 
 class RequestBody(_Wire):
-    """TaskRequestBody and StepRequestBody, which have the same members."""
+    """Body of the requests that create a task or execute a step. The document has two types with the same members."""
 
     input: str | None = None
     additional_input: Object | None = None
-    """The additional object. The document does not allow null, but clients send it."""
+    """Additional input as an object. The document does not allow null, but clients send it."""
 
 
 class Artifact(_Wire):
@@ -66,7 +67,8 @@ class Step(_Wire):
 
 
 class TaskWithSteps(Task):
-    """A task that was requested alone. The document has no `steps`, but its pages and the Python SDK do."""
+    """Task in the response to a request for one task. The document has no `steps`, but its pages and the Python SDK
+    do."""
 
     # Not in lists of tasks: the Python SDK 1.0.2 omits it there, too.
     steps: list[Step] = Field(default_factory=list[Step])
@@ -103,11 +105,11 @@ class Versions(_Wire):
 
 
 class Upload(_Wire):
-    """Form of an upload."""
+    """Form fields of an upload."""
 
     file: bytes
     relative_path: str | None = None
-    """Folder of the file."""
+    """Folder of the file, relative to the agent's workspace."""
 
 
 class AgentInfo(_Wire):

@@ -1,4 +1,5 @@
-"""Records of one run → the steps that the agent has marked in it."""
+"""Encoding of one run's records as AIEF steps. A run is one step, or several if its agent marks steps with
+`StepStarted` events."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -46,23 +47,25 @@ from babelgate.canonical.value import Json, JsonObject
 T = TypeVar("T")
 
 _ByMessage = list[tuple[str | None, T]]
-"""Items, each with the id of its message; None if it belongs to no message."""
+"""List of items, each with the id of the message that it belongs to. None: no message."""
 
 _AUTOGPT_MEMBERS: Final = {"reasoning": "thoughts", "tools": "last_action"}
-"""Members of AutoGPT's classic agent that contain the same as the gateway's. A step has only one of the two."""
+"""Member of AutoGPT's classic agent by the member of the gateway with the same content. If a step has AutoGPT's member,
+the gateway's is left out."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """Content of one step of a run: the output and the activity from its mark to the next one."""
+    """Content of one step: output and activity from its `StepStarted` to that of the next step."""
 
     at: int
-    """Start time, in microseconds."""
+    """Start time of the step, in microseconds since 1970."""
     name: str | None = None
     additional_output: JsonObject = field(default_factory=dict[str, Any])
-    """`additional_output` of the step at another AIEF server."""
+    """Member `additional_output` of the step at the agent's AIEF server."""
     unknown: JsonObject = field(default_factory=dict[str, Any])
-    """Members of that step that the document does not have (OpenAPI v1, components.schemas.Step)."""
+    """Members of the step at the agent's AIEF server that the document does not define (OpenAPI v1,
+    components.schemas.Step)."""
     _texts: _ByMessage[list[str]] = field(default_factory=_ByMessage[list[str]])
     _reasoning: _ByMessage[list[str]] = field(default_factory=_ByMessage[list[str]])
     _progress: _ByMessage[list[str]] = field(default_factory=_ByMessage[list[str]])
@@ -72,7 +75,7 @@ class Segment:
     _artifacts: _ByMessage[str] = field(default_factory=_ByMessage[str])
 
     def add_text(self, message_id: str, text: str) -> None:
-        """Add a piece of the answer's text."""
+        """Add a piece of the answer's text, which belongs to a message."""
         _add(self._texts, message_id, text)
 
     def add_reasoning(self, message_id: str, text: str) -> None:
@@ -84,23 +87,24 @@ class Segment:
         _add(self._progress, message_id, text)
 
     def add_data(self, message_id: str, data: Json) -> None:
-        """Add the data of a part."""
+        """Add the data of a message's `DataPart`."""
         self._data.append((message_id, data))
 
     def add_citation(self, message_id: str, citation: JsonObject) -> None:
-        """Add a citation."""
+        """Add a citation of a message, as a JSON object."""
         self._citations.append((message_id, citation))
 
     def add_tool(self, message_id: str | None, tool: JsonObject) -> None:
-        """Add a tool call of a message (None: of no message). Its object is completed later."""
+        """Add the object of a tool call. The caller updates the object when the result arrives. `message_id` is None
+        for a call outside of messages."""
         self._tools.append((message_id, tool))
 
     def add_artifact(self, message_id: str | None, artifact_id: str) -> None:
-        """Add an artifact of a message (None: of no message) by its id."""
+        """Add the id of an artifact. `message_id` is None for an artifact that is not a file of a message."""
         self._artifacts.append((message_id, artifact_id))
 
     def drop_voided(self, start: RunStarted) -> None:
-        """Remove the content that a restart of the run voids."""
+        """Remove the content of messages that a restart of the run voids."""
         self._texts = _without_voided(self._texts, start)
         self._reasoning = _without_voided(self._reasoning, start)
         self._progress = _without_voided(self._progress, start)
@@ -110,7 +114,7 @@ class Segment:
         self._artifacts = _without_voided(self._artifacts, start)
 
     def absorb(self, other: "Segment") -> None:
-        """Add the remaining content of a later step, after a restart that begins with this step."""
+        """Append the content of a later step, which a restart has merged into this one."""
         self._texts += other._texts
         self._reasoning += other._reasoning
         self._progress += other._progress
@@ -121,31 +125,31 @@ class Segment:
 
     @property
     def output(self) -> str:
-        """Text of the answer: one line for each message."""
+        """Text of the answer, with one line for each message."""
         return share("\n".join("".join(texts) for _, texts in self._texts))
 
     @property
     def data(self) -> list[Json]:
-        """Data of all parts that contain some."""
+        """Data of all data parts."""
         return [data for _, data in self._data]
 
     @property
     def tools(self) -> list[JsonObject]:
-        """Tool calls, with their results so far."""
+        """Tool calls as JSON objects, with their results so far."""
         return [tool for _, tool in self._tools]
 
     @property
     def artifacts(self) -> list[str]:
-        """Ids of the artifacts, as the agent has set them."""
+        """Ids of the artifacts, as the agent has chosen them."""
         return [artifact_id for _, artifact_id in self._artifacts]
 
     @property
     def data_text(self) -> str:
-        """Data as JSON text, for callers that read only the output; empty if there is no data."""
+        """Data as JSON text, for callers that read only the output; "" if there is no data."""
         return json_text(self.data[0] if len(self.data) == 1 else self.data) if self._data else ""
 
     def other_output(self) -> JsonObject:
-        """Return the content that is no text or artifact, as members of `additional_output`."""
+        """Return members of `additional_output` for all content except text and artifacts."""
         members: JsonObject = {
             "data": self.data,
             "reasoning": "".join(text for _, texts in self._reasoning for text in texts),
@@ -165,7 +169,7 @@ def _without_voided(items: _ByMessage[T], start: RunStarted) -> _ByMessage[T]:
 
 
 def _add(texts: _ByMessage[list[str]], message_id: str, text: str) -> None:
-    """Add a piece to the text of its message if that is the last one, or else as a new text."""
+    """Append a piece of text to the last item if that belongs to the same message; otherwise add an item."""
     if texts and texts[-1][0] == message_id:
         texts[-1][1].append(text)
     elif text:
@@ -174,18 +178,20 @@ def _add(texts: _ByMessage[list[str]], message_id: str, text: str) -> None:
 
 @dataclass(slots=True)
 class StepProgress:
-    """Progress of a run, without its content: sufficient for a caller that waits for a step."""
+    """Numbers of the steps of a run that have begun and ended, without their content. A caller that waits for a step
+    needs no more."""
 
     steps: int = 1
-    """Number of steps that have begun. Content before the first mark belongs to the first step."""
+    """Number of steps that have begun. It is 1 at the start, because content before the first `StepStarted` belongs to
+    the first step."""
     marked: bool = False
-    """True if the newest step has its mark."""
+    """True if the newest step has had its `StepStarted`."""
     ended: bool = False
     _open: dict[str | None, int] = field(default_factory=dict[str | None, int])
-    """Numbers of the steps that have not ended, from 1, by id."""
+    """Number of each step without its `StepEnded`, counted from 1, by the step's id."""
 
     def apply(self, event: Event) -> None:
-        """Add the next event of the run."""
+        """Update the numbers by the next event of the run."""
         match event:
             case RunStarted() if event.is_void(None):
                 self.steps, self.marked = 1, False
@@ -205,36 +211,37 @@ class StepProgress:
                 pass
 
     def copy(self) -> "StepProgress":
-        """Return an independent copy."""
+        """Return a copy that can be updated independently."""
         return StepProgress(self.steps, self.marked, self.ended, dict(self._open))
 
     def is_over(self, number: int) -> bool:
-        """Return True if a step has ended. Numbers count from 0."""
+        """Return True if the step with this number, counted from 0, has ended."""
         # Steps cannot fail (OpenAPI v1, Step.status): a step has completed as soon as the next one follows.
         return self.ended or number < self.steps - 1
 
 
 class RunSteps:
-    """Steps of one run. Feed it all records of the run, in order."""
+    """Steps of one run. It must receive all records of the run, in order."""
 
     def __init__(self, created: RunCreated, at: int) -> None:
         self.created = created
         self.segments = [Segment(at)]
         self.progress = StepProgress()
         self.questions: tuple[Interrupt, ...] = ()
-        """Questions that were open when the run paused."""
+        """Questions that were open when the run stopped for them."""
         self.losses: dict[Loss, None] = {}
         self._asides: set[str] = set()
-        """Ids of the messages that are progress reports."""
+        """Ids of the progress messages."""
         self._parts: dict[tuple[str, int], Part] = {}
-        """Parts as they began, by message id and index."""
+        """Parts in the state in which they were added, by message id and part index. A text delta needs the part's
+        type."""
         self._tools: dict[str, JsonObject] = {}
-        """Tool calls by id."""
+        """JSON object of each tool call, by call id."""
         if created.metadata:
             self._lose(Feature.METADATA)
 
     def apply(self, record: Record) -> None:
-        """Add the next record of the run."""
+        """Update the steps by the next record of the run."""
         event = record.event
         self.progress.apply(event)
         match event:
@@ -266,7 +273,7 @@ class RunSteps:
                 pass
 
     def _read_native(self, event: Native) -> None:
-        """Read the members of a step at another AIEF server."""
+        """Read the members of the step at the agent's AIEF server into the newest step."""
         segment = self.segments[-1]
         if event.event == STEP:
             segment.unknown = dict(event.data or {})
@@ -274,7 +281,8 @@ class RunSteps:
             segment.additional_output = as_object(event.data)
 
     def _start_over(self, start: RunStarted) -> None:
-        """Remove what a restart voids, and merge the steps that it begins again."""
+        """Remove the content that a restart voids. Steps that the restarted agent begins again are merged into the
+        first of them."""
         if start.is_void(None):
             del self.segments[1:]
             first = self.segments[0]
@@ -287,7 +295,7 @@ class RunSteps:
         del self.segments[self.progress.steps :]
 
     def _lose(self, feature: Feature) -> None:
-        """Record the loss of a feature, if AIEF loses it."""
+        """Note the loss of a feature, unless AIEF carries it whole."""
         if CARRIES[feature].is_lost():
             self.losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
 
@@ -316,7 +324,7 @@ class RunSteps:
             self._lose(Feature.METADATA)
 
     def _add(self, message_id: str, index: int, part: Part) -> None:
-        """Add the part of a message, at this index, to the newest step."""
+        """Add a part of a message to the newest step. `index` is the part's index in its message."""
         segment = self.segments[-1]
         if isinstance(part, RefusalPart):
             self._lose(Feature.REFUSAL)
@@ -339,7 +347,7 @@ class RunSteps:
                 segment.add_citation(message_id, citation)
 
     def _grow(self, message_id: str, part: Part, text: str) -> None:
-        """Add text to a part, in the newest step."""
+        """Add text of a part to the newest step: answer, progress, reasoning, or arguments of a tool call."""
         segment = self.segments[-1]
         match part:
             case TextPart() | RefusalPart():
@@ -358,8 +366,8 @@ class RunSteps:
     # Tools
 
     def _tool(self, call_id: str | None, name: str | None = None, message_id: str | None = None) -> JsonObject:
-        """Return the object of the tool call with this id. A new call gets the name and the message, and belongs to the
-        newest step."""
+        """Return the JSON object of the tool call with an id. If there is none, add one to the newest step, with the
+        name and the message id."""
         key = call_id or ""
         if key not in self._tools:
             self._tools[key] = {"name": name}

@@ -1,7 +1,7 @@
-"""Records of a thread → the AIEF task of one agent: its steps, and the effect of the next POST of a step.
+"""Encoding of a thread's records as the AIEF task of one agent: its steps, and the effect of the next POST of a step.
 
-A step is a run, or one of the steps that the agent marked in it. A step with the status created is not stored: it
-follows from the end of the earlier runs, and so does its id.
+A step is a run, or one of several that its agent has marked. A step with the status `created` is not stored: it follows
+from the end of the earlier runs, and its id is derived from their ids.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,66 +34,68 @@ from babelgate.canonical.thread import Loss, Thread, losses_by_feature, next_run
 from babelgate.canonical.value import Extra, JsonObject
 
 _CANCELLED: Final[JsonObject] = {"code": "cancelled", "message": "The step was cancelled."}
-"""Error of a cancelled step."""
+"""Member `error` of a cancelled step."""
 
 
 def extra_of(extra: Extra) -> JsonObject:
-    """Return the members that this protocol stores in a thread or a run."""
+    """Return the members that this adapter has stored in the `extra` of a thread or a run's input."""
     return dict(extra.get("aief") or {})
 
 
 def step_id(run_id: str, number: int) -> str:
-    """Return the id of a run's step by its number, which counts from 0."""
+    """Return the id of a step, from the id of its run and its number in the run, counted from 0."""
     return run_id if number == 0 else str(uuid5(UUID(run_id), str(number)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
-    """Effect of the next POST of a step. If no field is set, it begins a new turn."""
+    """Effect of the next POST of a step on a task. Without `reveal` and `answer`, it starts a new turn."""
 
     reveal: tuple[str, int] | None = None
-    """Run that an earlier POST began, and the number of its step to show."""
+    """Id of a run that an earlier POST started, and the number of its step to return. None: no such step."""
     answer: Task | None = None
-    """Task that waits for an answer."""
+    """Task of the hub whose questions the POST answers. None: no task waits."""
     run_id: str | None = None
-    """Id of the run to start, if a created step already has that id."""
+    """Id of the run to start, because callers have seen it as the id of a `created` step. None: a new id."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPosition:
-    """Position of a step: in a run that was begun, or in one that a POST would create."""
+    """Position of a step in a task: in a run, or as the start of a run that a POST would create."""
 
     step_id: str
     run_id: str | None = None
-    """Run that has the step; None if it does not exist yet."""
+    """Id of the run that the step belongs to. None: the step has not begun."""
     number: int = 0
-    """Number of the step in its run, from 0."""
+    """Number of the step in its run, counted from 0."""
     after: str | None = None
-    """Run whose question the step answers, if the step does not exist yet; None for the first step of all."""
+    """Id of the run whose questions the step would answer, for a step that has not begun. None: it would be the first
+    step of the task."""
 
 
 class TaskView:
-    """View of a thread as an AIEF task. Feed it all records of the thread, in order."""
+    """View of a thread as an AIEF task of one agent. It must receive all records of the thread, in order, or those of
+    some runs."""
 
     def __init__(self, thread_id: str, agent: str, records: Iterable[Record] = ()) -> None:
         self.thread_id = thread_id
         self.agent = agent
         self.fold = Fold(thread_id)
         self._run_steps: dict[str, RunSteps] = {}
-        """Steps of this agent's runs, by run id, in the order of the runs' creation."""
+        """Steps of each run of the agent, by run id, oldest run first."""
         self._runs: dict[str, list[str]] = {}
-        """Ids of this agent's runs, by task id, in the order of their creation."""
+        """Ids of the agent's runs, by task id, oldest first."""
         self._artifacts: dict[tuple[str, str], Artifact] = {}
-        """Artifacts by run id and artifact id, because an agent may reuse an id in its next run. Uploads have an empty
-        run id."""
+        """Artifacts by run id and artifact id, because an agent may reuse an id in another run. Uploads have the run id
+        ""."""
         self._files: dict[tuple[str, str], str] = {}
-        """Id of the message that each artifact comes from, by run id and artifact id. Only file parts of messages have
-        an entry. A restart uses it to remove the files of voided messages."""
+        """Id of the message to which a file belongs, by run id and artifact id. Only files in messages have an entry.
+        With it, a restart removes the files of voided messages."""
         for record in records:
             self.apply(record)
 
     def copy(self) -> "TaskView":
-        """Return an independent copy."""
+        """Return a copy that can be updated independently. The steps of ended runs are shared."""
         copied = TaskView(self.thread_id, self.agent)
         copied.fold = self.fold.copy()
         copied._run_steps = {
@@ -104,7 +106,7 @@ class TaskView:
         return copied
 
     def apply(self, record: Record) -> None:
-        """Add the next record."""
+        """Update the view by the next record."""
         self.fold.apply(record)
         event, run_id = record.event, record.run_id or ""
         if isinstance(event, RunCreated) and self.fold.runs[event.run_id].agent == self.agent:
@@ -130,7 +132,7 @@ class TaskView:
                 pass
 
     def _add_file(self, message_id: str, index: int, part: FilePart, record: Record) -> None:
-        """Add the file of a message as an artifact, because the protocol has files only in artifacts."""
+        """Add a file in a message as an artifact, because the protocol has files only in artifacts."""
         name = f"{message_id}/{index}"
         key = (record.run_id or "", name)
         self._files[key] = message_id
@@ -147,23 +149,24 @@ class TaskView:
 
     @property
     def seq(self) -> int:
-        """Number of the newest record."""
+        """Seq of the newest record."""
         return self.fold.seq
 
     @property
     def size(self) -> int:
-        """Estimated size, in bytes."""
+        """Estimated size in memory, in bytes."""
         return 2 * self.fold.size  # the steps hold the texts again
 
     @property
     def thread(self) -> Thread:
-        """Thread as of the newest record. Requires the record that created it."""
+        """The thread as of the newest record. The record that created the thread must have been read."""
         assert self.fold.thread is not None
         return self.fold.thread
 
     @property
     def is_visible(self) -> bool:
-        """True if the thread belongs to this agent: it was created for the agent, or has a task of the agent."""
+        """True if callers of the agent can see the thread as a task: it was created for the agent, or the agent has a
+        task on it."""
         if self.fold.thread is None:
             return False
         return extra_of(self.thread.extra).get("agent") == self.agent or any(
@@ -172,12 +175,13 @@ class TaskView:
 
     @property
     def last_task(self) -> Task | None:
-        """Newest task of the agent; None before the first one."""
+        """Newest task of the hub on the thread that belongs to the agent; None before the first one."""
         tasks = [task for task in self.fold.tasks.values() if task.agent == self.agent]
         return tasks[-1] if tasks else None
 
     def input(self) -> tuple[str | None, JsonObject]:
-        """Return the task's input and additional_input."""
+        """Return the `input` and `additional_input` of the task. For a thread of another protocol, they come from the
+        agent's first run."""
         stored = extra_of(self.thread.extra)
         if stored.get("agent") == self.agent:
             return stored.get("input"), stored.get("additional_input") or {}
@@ -186,7 +190,7 @@ class TaskView:
         return (None, {}) if first is None else input_of(first[1].created.messages, first[1].created.data)
 
     def task(self) -> w.Task:
-        """Return the task in its wire form."""
+        """Return the task in AIEF's form, without steps."""
         text, more = self.input()
         return w.Task(
             task_id=self.thread_id,
@@ -197,13 +201,13 @@ class TaskView:
         )
 
     def task_with_steps(self) -> w.TaskWithSteps:
-        """Return the task with its steps, in its wire form."""
+        """Return the task in AIEF's form, with its steps."""
         return w.TaskWithSteps(**dict(self.task()), steps=self.steps())
 
     # Artifacts
 
     def _current_artifacts(self) -> dict[str, Artifact]:
-        """Return the artifacts of the runs that were not removed, by wire id."""
+        """Return uploads, and artifacts of runs that were not removed, by the id that callers use."""
         artifacts: dict[str, Artifact] = {}
         for (run_id, _), artifact in self._artifacts.items():
             if not run_id or not self.fold.runs[run_id].removed:
@@ -211,15 +215,15 @@ class TaskView:
         return artifacts
 
     def current_artifacts(self) -> list[Artifact]:
-        """Return the artifacts of the runs that were not removed."""
+        """Return uploads, and artifacts of runs that were not removed."""
         return list(self._current_artifacts().values())
 
     def artifacts(self) -> list[w.Artifact]:
-        """Return the artifacts of the runs that were not removed, in their wire form."""
+        """Return the current artifacts in AIEF's form."""
         return [encode_artifact(artifact) for artifact in self._current_artifacts().values()]
 
     def artifact(self, wire_id: str) -> Artifact | None:
-        """Return an artifact by its wire id, or None if there is no such artifact."""
+        """Return a current artifact by the id that callers use, or None."""
         return self._current_artifacts().get(wire_id)
 
     # The next step
@@ -241,20 +245,21 @@ class TaskView:
         return None
 
     def _find_note(self, run_id: str) -> JsonObject:
-        """Return the stored note about the revealed steps of a run, or an empty object."""
+        """Return the note that `note` has stored on the thread for a run, or {}."""
         notes: JsonObject = extra_of(self.thread.extra).get("revealed") or {}
         own_note: Any = notes.get(self.agent) or {}
         return own_note if own_note.get("run_id") == run_id else {}
 
     def revealed_steps(self, run_id: str) -> int:
-        """Return how many steps of a run were requested. The POST that began the run requested the first one."""
+        """Return the number of steps of a run that callers have requested. The POST that started the run requested the
+        first step. Runs of other protocols show all steps."""
         if run_id != self._stepped_run_id():
             return len(self._run_steps[run_id].segments)
         return self._find_note(run_id).get("steps", 1)
 
     def note(self, run_id: str, steps: int, *, cut: bool = False) -> JsonObject:
-        """Return the members to store in the thread when `steps` steps of a run are revealed. `cut` is True if the last
-        of them was returned unfinished, because the gateway was shutting down."""
+        """Return the members to store in the thread's `extra` when callers have requested `steps` steps of a run.
+        `cut`: the last of them was returned before it was over, because the gateway was shutting down."""
         stored = extra_of(self.thread.extra)
         own_note: JsonObject = {"run_id": run_id, "steps": steps, **({"cut": True} if cut else {})}
         return {**stored, "revealed": {**(stored.get("revealed") or {}), self.agent: own_note}}
@@ -275,16 +280,16 @@ class TaskView:
         return (later[-1], 0) if later else None
 
     def is_over(self, run_id: str, number: int) -> bool:
-        """Return True if a step has ended."""
+        """Return True if a step, given by run id and number from 0, has ended."""
         return run_id in self._run_steps and self._run_steps[run_id].progress.is_over(number)
 
     def progress(self, run_id: str) -> StepProgress:
-        """Return the progress of a run, as a copy to continue."""
+        """Return a copy of a run's progress, to which the caller can apply later events."""
         return self._run_steps[run_id].progress.copy() if run_id in self._run_steps else StepProgress()
 
     def unfinished_step(self) -> tuple[str, int] | None:
-        """Return the run id and the number of the step that a POST requested and that is still running, or None. After
-        a restart, the gateway finds the step with this method."""
+        """Return the run id and the number of the step that was requested and is still running, or None. A POST waits
+        for this step first, for example after a restart of the gateway."""
         run_id = self._stepped_run_id()
         if run_id is None:
             return None
@@ -292,7 +297,12 @@ class TaskView:
         return None if self.is_over(run_id, number) else (run_id, number)
 
     def next(self) -> Next:
-        """Return the effect of the next POST of a step."""
+        """Return the effect of the next POST of a step. The first effect that is possible applies:
+
+        - return the next step that the last started run has already produced (`reveal`),
+        - answer the task that has waited longest for an answer (`answer`),
+        - start a run.
+        """
         stepped = self._stepped_run_id()
         if stepped is not None and self.revealed_steps(stepped) < len(self._run_steps[stepped].segments):
             return Next(reveal=(stepped, self.revealed_steps(stepped)))
@@ -302,15 +312,16 @@ class TaskView:
         return Next(run_id=self._first_id() if next(self._visible_runs(), None) is None else None)
 
     def _first_id(self) -> str:
-        """Return the id of the first run to start."""
+        """Return the id that the first run of the thread will have. It is derived from the thread's id, so that callers
+        can see it before."""
         run_id = next_run_id(self.thread_id)
         while run_id in self.fold.runs:  # that run was removed
             run_id = next_run_id(run_id)
         return run_id
 
     def _waiting_tasks(self) -> list[tuple[Run, Task]]:
-        """Return the tasks that wait for an answer, each with its last paused run. The longest waiting task is
-        first."""
+        """Return the hub's tasks of the agent that wait for an answer, each with the run that stopped for the
+        questions. The task that has waited longest is first."""
         newest: dict[str, Run] = {}
         for run, _ in self._visible_runs():
             if run.status is RunStatus.PAUSED and self.fold.tasks[run.task_id].is_waiting:
@@ -321,8 +332,8 @@ class TaskView:
     # Steps
 
     def places(self) -> list[StepPosition]:
-        """Return the positions of the steps that were begun, in the order of their runs, followed by those that a POST
-        can create."""
+        """Return the positions of all steps: those that have begun, oldest run first, and then those that a POST can
+        start."""
         places = [
             StepPosition(step_id(run.run_id, number), run.run_id, number)
             for run, work in self._visible_runs()
@@ -333,11 +344,11 @@ class TaskView:
         return [*places, *self.answer_places()]
 
     def answer_places(self) -> list[StepPosition]:
-        """Return the positions of the steps that would answer waiting tasks."""
+        """Return the positions of the steps with which a POST would answer a waiting task."""
         return [StepPosition(next_run_id(run.run_id), after=run.run_id) for run, _ in self._waiting_tasks()]
 
     def at(self, place: StepPosition) -> w.Step:
-        """Return the step at a position, in its wire form."""
+        """Return the step at a position, in AIEF's form."""
         if place.run_id is not None:
             return self.step(place.run_id, place.number)
         if place.after is not None:
@@ -345,7 +356,7 @@ class TaskView:
         return self._create_step(place.step_id, self.thread.created_at, *self.input())
 
     def steps(self) -> list[w.Step]:
-        """Return all steps in their wire form."""
+        """Return all steps in AIEF's form."""
         return [self.at(place) for place in self.places()]
 
     def _create_step(self, run_id: str, at: int, text: str | None = None, more: JsonObject | None = None) -> w.Step:
@@ -359,7 +370,8 @@ class TaskView:
         )
 
     def step(self, run_id: str, number: int) -> w.Step:
-        """Return a step of a run in its wire form."""
+        """Return a step of a run in AIEF's form. Its number counts from 0; a step that was not requested yet has the
+        status `created`."""
         run, run_steps = self.fold.runs[run_id], self._run_steps[run_id]
         number = min(number, len(run_steps.segments) - 1)
         segment = run_steps.segments[number]
@@ -384,7 +396,8 @@ class TaskView:
         return step
 
     def _about(self, run: Run) -> JsonObject:
-        """Return the member `babelgate` of `additional_output`: the ids and losses of the run."""
+        """Return the member `babelgate` of a step's `additional_output`, as an object: the ids and losses of the
+        run."""
         ids: JsonObject = {"thread_id": self.thread_id, "task_id": run.task_id, "run_id": run.run_id}
         losses = self.losses(run.run_id)
         if losses:
@@ -392,7 +405,7 @@ class TaskView:
         return {"babelgate": ids}
 
     def _write_run_end(self, step: w.Step, run: Run, run_steps: RunSteps) -> None:
-        """Add the end of a run to the last of its steps."""
+        """Add what the end of a run contains to its last step: output, usage, questions and error."""
         more: JsonObject = {}
         last = run_steps.segments[-1]
         if run.output is not None and not (
@@ -421,15 +434,15 @@ class TaskView:
         step.additional_output = {**output, **more}
 
     def _is_last(self, run: Run) -> bool:
-        """Return True if the run is the last one of its task. A question that can no longer be answered is also a last
-        step."""
+        """Return True if the run ends its task, which makes its last step the last one for callers. That includes a run
+        with a question that can no longer be answered."""
         if not self.fold.tasks[run.task_id].is_terminal:
             return False
         of_task = (self.fold.runs[run_id] for run_id in reversed(self._runs[run.task_id]))
         return next((each for each in of_task if not each.removed), None) is run
 
     def _error(self, run: Run) -> JsonObject | None:
-        """Return the error of a run's last step, or None if it has none."""
+        """Return the member `error` of a run's last step, or None if the run has not failed."""
         task = self.fold.tasks[run.task_id]
         unanswered = run.status is RunStatus.PAUSED and self._is_last(run)
         fault = run.fault or (task.fault if unanswered else None)
@@ -443,17 +456,17 @@ class TaskView:
         return None
 
     def task_of(self, run_id: str) -> Task:
-        """Return the task of a run."""
+        """Return the hub's task of a run."""
         return self.fold.tasks[self.fold.runs[run_id].task_id]
 
     def losses(self, run_id: str) -> tuple[Loss, ...]:
-        """Return the losses of a run: those of the run itself, and those of this protocol."""
+        """Return the losses of a run: those that its log reports, and those of AIEF's form of a step."""
         return (*self.fold.runs[run_id].loss, *self._run_steps[run_id].losses)
 
 
 def _input(created: RunCreated) -> tuple[str | None, JsonObject]:
-    """Return the input of a run as its AIEF caller sent it, or the equivalent input for a caller of another
-    protocol."""
+    """Return the `input` and `additional_input` of a run: as its AIEF caller sent them, or derived from the input of
+    another protocol."""
     stored = extra_of(created.extra)
     if stored:
         return stored.get("input"), stored.get("additional_input") or {}
@@ -461,7 +474,7 @@ def _input(created: RunCreated) -> tuple[str | None, JsonObject]:
 
 
 def _encode_questions(questions: tuple[Interrupt, ...]) -> JsonObject:
-    """Return the members of `additional_output` for a step that asks questions."""
+    """Return the members of a step's `additional_output` that report questions: `status` and `questions`."""
     auth = all(question.ask == "auth" for question in questions)
     return {
         "status": "auth-required" if auth else "input-required",

@@ -19,34 +19,36 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
-"""Maximum size of one response, and of one stream event, in bytes."""
+"""Maximum size of one response, and of one stream event, in bytes. Chosen: the default limit of a request's body."""
 LISTING_LIMIT: Final = 4 * 1024 * 1024
-"""Maximum size of a response that describes or lists a server's agents, in bytes. Several of these are requested
-concurrently."""
+"""Maximum size of a response that describes or lists a server's agents, in bytes. Chosen: lower than `ANSWER_LIMIT`,
+because several of these responses are requested concurrently."""
 ANSWER_VALUES: Final = 500_000
-"""Maximum number of JSON values in a response. It is higher than for a request, because a server lists all events of a
-run in one response."""
+"""Maximum number of JSON values in a response. Chosen: five times the limit of a request, because a server lists all
+events of a run in one response."""
 ERROR_RESPONSE_LIMIT: Final = 64 * 1024
-"""Maximum size of an error response, in bytes."""
+"""Maximum size of an error response, in bytes. Chosen."""
 
 READ: Final = "babelgate.read"
-"""Key of a response extension: function that returns the next chunk of the body as received, or b"" at the end.
+"""Key in `httpx.Response.extensions`: function that returns the next chunk of the body as received, or b"" at the end.
 
-It replaces the three generators through which httpx passes each chunk.
+`HttpTransport` sets it. Reading through it is faster than through httpx, which passes each chunk through three
+generators.
 """
 EXCERPT: Final = "babelgate.excerpt"
-"""Key of a response extension: the first bytes of an error response's body, as far as they were read."""
+"""Key in `httpx.Response.extensions`: the first bytes of an error response's body, as far as they were read."""
 _EXCERPT_LENGTH: Final = 4096
-"""Maximum length of that excerpt, in bytes."""
+"""Maximum length of the excerpt under `EXCERPT`, in bytes. Chosen."""
 
 _PIECE: Final = 256 * 1024
-"""Maximum bytes per decompression step: 1 KiB of gzip can hold 1 MiB, and other encodings can hold 1 GiB."""
+"""Maximum number of bytes that one decompression step returns. Without a limit, 1 KiB of gzip can become 1 MiB, and 1
+KiB of other encodings 1 GiB."""
 _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """Supported content encodings, as `wbits` of zlib. The gateway requests none, but servers may use them."""
 
 
 class Body:
-    """Body of a response, decompressed. Call `aclose` at the end."""
+    """Reader that yields the body of a response, decompressed if necessary. Call `aclose` at the end."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._response = response
@@ -58,9 +60,9 @@ class Body:
         self._compressed = b""
 
     async def read(self) -> bytes:
-        """Return the next chunk, or b"" at the end.
+        """Return the next chunk of the decompressed body, or b"" at the end.
 
-        Raises agent_invalid for a body that cannot be decompressed, and httpx.TransportError.
+        Raises agent_invalid if the body cannot be decompressed, and httpx.TransportError if the connection fails.
         """
         if not self._encoding:
             return await self._read()
@@ -101,7 +103,8 @@ class Body:
 async def read_bytes(
     response: httpx.Response, limit: int = ANSWER_LIMIT, code: FaultCode = FaultCode.AGENT_INVALID
 ) -> bytes:
-    """Return the whole body. Raises `code` as soon as it is longer than `limit`."""
+    """Return the whole body of a response, decompressed. Raises a fault with `code` as soon as it is longer than
+    `limit` bytes."""
     body = bytearray()  # not a list, because a chunk may be a single byte
     try:
         async with aclosing(Body(response)) as content:
@@ -117,12 +120,14 @@ async def read_bytes(
 
 
 async def read_answer(response: httpx.Response, limit: int = ANSWER_LIMIT) -> Json:
-    """Return the whole body as JSON. Raises agent_invalid."""
+    """Return the whole body of a response as JSON. Raises agent_invalid if it is not JSON, or exceeds `limit` bytes or
+    `ANSWER_VALUES` values."""
     return await parse_whole(await read_bytes(response, limit))
 
 
 async def parse_whole(raw: bytes) -> Json:
-    """Parse the body of a whole response as JSON. Raises agent_invalid."""
+    """Parse the body of a whole response as JSON. Raises agent_invalid if it is not JSON, or has more than
+    `ANSWER_VALUES` values."""
     try:
         return await parse(raw, ANSWER_VALUES)
     except FaultError as error:
@@ -133,7 +138,8 @@ async def parse_whole(raw: bytes) -> Json:
 
 
 async def parse_answer(raw: bytes) -> Json:
-    """Parse one event of a stream as JSON. Raises agent_invalid."""
+    """Parse the data of one stream event as JSON. Raises agent_invalid if it is not JSON, or has more than
+    `ANSWER_VALUES` values."""
     try:
         return await parse(raw, ANSWER_VALUES)
     except FaultError as error:

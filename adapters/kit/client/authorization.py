@@ -1,4 +1,4 @@
-"""Tokens of requests to an agent's server: an HTTP client that adds them in every protocol."""
+"""Bearer tokens of requests to an agent's server: an HTTP client that adds them to the requests of every protocol."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
@@ -9,7 +9,8 @@ _REFUSED: Final = (401, 403)
 
 
 class AuthorizationNeeded(Exception):
-    """The call needs an authorization by the user. The gateway then asks for it, and calls the agent again."""
+    """Raised if a call of an agent needs an authorization by the user. The gateway then asks the user for it, and calls
+    the agent again."""
 
     def __init__(self, scopes: Sequence[str] = ()) -> None:
         """Create the exception. `scopes` are those that the agent's server requires, if it has named any."""
@@ -18,36 +19,42 @@ class AuthorizationNeeded(Exception):
 
 
 class TokenSource(Protocol):
-    """Source of the tokens for the server of one agent. It knows from the context on whose behalf a request is made."""
+    """Source of the tokens for the servers of one agent. The user on whose behalf a request is made is in a context
+    variable."""
 
     async def get(self) -> str | None:
-        """Return the token for the next request, or None if it needs none. Raises the reason why there is no token."""
+        """Return the token for the next request, or None if the request is sent without one. If no token can be
+        obtained, raises an exception with the reason."""
         ...
 
     async def replace(self, refused: str) -> str | None:
-        """Return another token than one that the server has refused. Raises the reason why there is none."""
+        """Return a new token after the server has answered 401 to the token `refused`, or None if there is none. If no
+        token can be obtained, raises an exception with the reason."""
         ...
 
     def handle_refusal(self, response: httpx.Response) -> None:
-        """Handle a response that refuses a fresh token. May raise what keeps the call from failing with it."""
+        """Handle a response with status 401 or 403 to a request with a token. Raises AuthorizationNeeded if the user
+        can be asked for an authorization. Otherwise the caller gets the response as an error."""
         ...
 
 
 class AuthorizedClient(httpx.AsyncClient):
     """HTTP client that sends a bearer token to the origins of an agent's servers, and to no other.
 
-    If a server answers 401, the client repeats the request one time with another token. Nothing has begun by then: the
-    head of the response is the first that the caller sees.
+    If a server answers 401, the client repeats the request once with another token. The repetition is safe, because the
+    server has refused the first request before it began any work.
     """
 
     def __init__(self, tokens: TokenSource, urls: Iterable[str], **options: Any) -> None:
-        """Create the client. `urls` are those of the agent's servers, and `options` those of HTTPX."""
+        """Create the client. `urls` are the URLs of the agent's servers, and `options` the arguments of
+        `httpx.AsyncClient`."""
         super().__init__(**options)
         self._tokens = tokens
         self._origins = frozenset(_origin(httpx.URL(url)) for url in urls)
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
-        """Send a request with a token. Raises the exceptions of the source and of HTTPX."""
+        """Send a request, with a token if it goes to one of the agent's servers. Raises the exceptions of the token
+        source and of HTTPX."""
         token = await self._tokens.get() if _origin(request.url) in self._origins else None
         if token is None:
             return await super().send(request, **options)
@@ -69,7 +76,8 @@ class AuthorizedClient(httpx.AsyncClient):
         return await super().send(request, **options)
 
     async def _replace(self, token: str, request: httpx.Request, response: httpx.Response) -> str | None:
-        """Return another token, or None if the request cannot be repeated or there is no other one."""
+        """Return another token after `response` has refused `token`, and close the response. Return None if the body of
+        the request cannot be sent a second time, or if there is no other token."""
         try:
             other = await self._tokens.replace(token)
         except BaseException:

@@ -9,14 +9,14 @@ from babelgate.adapters.kit.client.status import is_gone, is_retryable
 from babelgate.canonical import FaultCode, FaultError
 
 FIRST_WAIT: Final = 0.1
-"""First delay between two polls of a run that is not streamed, in seconds."""
+"""First delay between two polls of a run that is not streamed, in seconds. Chosen."""
 LAST_WAIT: Final = 2.0
-"""Longest delay between two polls, in seconds. Most agents take longer than this, and none needs to be polled more
-often."""
+"""Longest delay between two polls, in seconds. Chosen: most agents take longer than this, and none needs to be polled
+more often."""
 POLL_TIMEOUT: Final = 30.0
-"""Timeout of one poll, in seconds."""
+"""Timeout of one poll, in seconds. Chosen."""
 MAX_FAILURES: Final = 5
-"""Number of consecutive polls that may fail before the agent counts as unreachable."""
+"""Number of consecutive polls that may fail before the agent counts as unreachable. Chosen."""
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Backoff:
         """Number of consecutive failures."""
 
     def reset(self) -> None:
-        """Restart at the shortest delay, because the server sent something new."""
+        """Return to the shortest delay and forget earlier failures, because the server sent something new."""
         self._next = self._first
         self.failures = 0
 
@@ -49,8 +49,8 @@ class Backoff:
         await asyncio.sleep(pause)
 
     async def poll(self, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """Poll once and return the server's response. Return None if the server is temporarily unreachable or too slow.
-        Raises the fault of any other error response, and the last fault after too many failures."""
+        """Poll the server once with `ask` and return its response. Return None if the server is temporarily unreachable
+        or too slow. Raises the fault of any other error response, and the last fault after too many failures."""
         try:
             answer = await ask()
         except FaultError as error:

@@ -15,8 +15,8 @@ M = TypeVar("M", bound=BaseModel)
 
 @contextmanager
 def blaming_the_agent() -> Generator[None]:
-    """Raise invalid faults of the block as agent_invalid, because the agent's server breaks the protocol, not the
-    caller. Other faults pass unchanged."""
+    """Convert faults with the code `invalid` that the block raises into `agent_invalid`, because the agent's server
+    breaks the protocol, not the caller. Other faults pass unchanged."""
     try:
         yield
     except FaultError as error:
@@ -26,6 +26,7 @@ def blaming_the_agent() -> Generator[None]:
 
 
 def decode_reply(model: type[M], value: Json) -> M:
-    """Return a server's response as a message of its protocol. Raises agent_invalid."""
+    """Return a server's response as the message type `model` of its protocol. Raises agent_invalid if it does not
+    match."""
     with blaming_the_agent():
         return validate(model, value)

@@ -1,4 +1,4 @@
-"""Files that records of the Babelgate extension reference by hash: they are downloaded from the server that sent the
+"""Download of the files that records of the Babelgate extension reference by hash, from the server that sent the
 records."""
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,8 +16,8 @@ NO_FILE: Final = LossNoted(
 
 
 async def with_files(events: Sequence[Event], fetch: Callable[[str], Awaitable[bytes]]) -> Sequence[Event]:
-    """Return the events with the bytes of their files. A `NO_FILE` loss precedes an event whose file is not available.
-    Raises agent_unreachable, agent_timeout."""
+    """Return the events with the bytes of their files, which `fetch` downloads by hash. If a file is not available, a
+    `NO_FILE` loss precedes its event. Raises agent_unreachable or agent_timeout if the server does not respond."""
     filled: list[Event] = []
     for event in events:
         files: dict[str, bytes | None] = {}
@@ -31,7 +31,8 @@ async def with_files(events: Sequence[Event], fetch: Callable[[str], Awaitable[b
 
 
 async def _try(fetch: Callable[[str], Awaitable[bytes]], blob: str) -> bytes | None:
-    """Download a file. Return None if the server refuses or fails. Raises agent_unreachable, agent_timeout."""
+    """Download the file with the hash `blob`. Return None if the server refuses or fails. Raises agent_unreachable or
+    agent_timeout if the server does not respond."""
     try:
         return await fetch(blob)
     except FaultError as error:

@@ -32,9 +32,10 @@ _LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=64
 moment is lost."""
 
 Hook = Callable[[Any], Awaitable[None]]
-"""Event hook of httpx: receives a request or a response."""
+"""Event hook of httpx: a coroutine function that receives a request or a response."""
 EVENT_HOOKS: Final[ContextVar[Mapping[str, Sequence[Hook]]]] = ContextVar("event_hooks", default=MappingProxyType({}))
-"""Event hooks of httpx for the connections that are opened in this context. They receive every request and response."""
+"""Event hooks that `open_http` gives to the HTTP clients which it opens in this context, by httpx's names `request` and
+`response`."""
 
 
 _REDIRECTS: Final = 3
@@ -42,12 +43,12 @@ _REDIRECTS: Final = 3
 _KEEP_METHOD: Final = (307, 308)
 """Statuses of redirects after which every method is repeated (RFC 9110, sections 15.4.8 and 15.4.9)."""
 _REPEAT_GET: Final = (301, 302, 303, *_KEEP_METHOD)
-"""Statuses of redirects after which a GET is repeated."""
+"""Statuses of redirects after which a GET is repeated at the new URL."""
 
 
 def _redirect_target(method: str, target: str, response: httpx.Response) -> str | None:
-    """Return the target of a redirect within the same origin. Return None if it must not be followed (RFC 9110, section
-    15.4)."""
+    """Return the URL that a redirect names, if it has the origin of `target`. Return None if the redirect must not be
+    followed (RFC 9110, section 15.4)."""
     location = response.headers.get("location")
     if location is None or response.status_code not in (_REPEAT_GET if method == "GET" else _KEEP_METHOD):
         return None
@@ -69,7 +70,7 @@ class Connection(TypedDict, total=False):
     timeout: httpx.Timeout | float | None
     """Timeout of httpx, or seconds; None = `DEFAULT_TIMEOUT`."""
     http: httpx.AsyncClient | None
-    """HTTP client whose connections are used; None = separate connections."""
+    """HTTP client whose connections are shared; None = the client of the protocol opens its own."""
 
 
 def open_http(
@@ -80,10 +81,13 @@ def open_http(
     tls: ClientTls | None = None,
     make: Callable[..., httpx.AsyncClient] = httpx.AsyncClient,
 ) -> httpx.AsyncClient:
-    """Return an HTTP client for calls to agents' servers. `check_address` refuses addresses; then no proxy is used,
-    because the proxy would resolve the names. `tls` has the certificates for https; the default trusts those of the
-    system. `make` creates the client. Raises OSError if the files of `tls` cannot be used through a proxy of the
-    environment."""
+    """Return an HTTP client for calls to agents' servers. Raises OSError if the files of `tls` cannot be used through a
+    proxy of the environment.
+
+    - `check_address` refuses addresses. With it no proxy is used, because the proxy would resolve the names.
+    - `tls` has the certificates for https. By default the CAs of the system are trusted.
+    - `make` creates the client.
+    """
     from babelgate.adapters.kit.client.transport import HttpTransport
 
     # httpx itself must handle a proxy of the environment.
@@ -104,8 +108,8 @@ def _verification(tls: ClientTls | None) -> ssl.SSLContext:
 
 
 class Calls:
-    """Base class of the HTTP calls to one server. It opens connections with the first call, unless it uses those of
-    `http`."""
+    """Base class of the HTTP calls to one server. It opens connections with the first call, unless it was given the
+    shared HTTP client `http`."""
 
     answer_limit: int = ANSWER_LIMIT
     """Maximum size of one response, in bytes."""
@@ -232,7 +236,7 @@ class Calls:
 
     async def _read_redacted_error(self, response: httpx.Response) -> FaultError:
         """Return the fault of an error response, without the credentials of the request. Its details get the beginning
-        of the `body`, because frameworks put the reason there."""
+        of the response as `body`, because frameworks put the reason there."""
         error = await self.read_error_response(response)
         token = response.request.headers.get("authorization", "")
         secrets = secrets_in((*self._headers.values(), *FORWARDED.get().values(), token))
@@ -250,11 +254,11 @@ class Calls:
         return response_error(self.decode_error_body(response.status_code, answer), response)
 
     def decode_error_body(self, status: int, answer: Json) -> Fault:
-        """Return the fault in the body of an error response, as the protocol defines it. `answer` is None if the body
-        is no JSON. This base class knows only the status."""
+        """Return the fault that the body of an error response describes, as the protocol defines it. `answer` is the
+        body as JSON, or None if it is not JSON. This base class derives the fault from the status alone."""
         return Fault(code=fault_code(status), message=f"The agent's server answered {status}")
 
     async def json(self, response: httpx.Response, limit: int | None = None) -> Json:
-        """Return the body of a response as JSON. `limit` is its maximum size in bytes; the default is that of the
-        client. Raises agent_invalid."""
+        """Return the body of a response as JSON. `limit` is its maximum size in bytes; the default is `answer_limit`.
+        Raises agent_invalid for a body that is too large or not JSON."""
         return await read_answer(response, self.answer_limit if limit is None else limit)

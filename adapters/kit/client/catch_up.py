@@ -1,5 +1,5 @@
-"""Resume of a broken stream from a gateway with the Babelgate extension: the missed records of a run, then the new
-ones."""
+"""Resume of a broken stream: the rest of a run is read from a gateway that offers the Babelgate extension, first the
+records that were missed, then the new ones."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -13,7 +13,7 @@ from babelgate.canonical import Event, FaultCode, FaultError
 
 _AT_ONCE: Final = LAST_WAIT
 """Minimum duration of a healthy connection, in seconds. A connection that ends earlier without a new record counts as
-failed. A longer one may be cut by a proxy any number of times while the agent is silent."""
+failed. A longer connection may end any number of times, because proxies cut streams while the agent is silent."""
 
 
 async def catch_up(
@@ -21,9 +21,11 @@ async def catch_up(
     open_stage: Callable[[int], AsyncGenerator[Sequence[Event]]],
     has_stopped: Callable[[], bool],
 ) -> AsyncGenerator[Sequence[Event]]:
-    """Reconnect until the run has stopped, and yield its events: a stage of `babelgate.adapters.kit.client.driver`.
-    `open_stage` opens one connection, which yields the events of the records after a seq. It ends with the stream, when
-    a record is missing (`records.behind`), or when the run has stopped.
+    """Reconnect until the run has stopped, and yield its events in batches. The result is a `Stage` of
+    `babelgate.adapters.kit.client.driver`.
+
+    `open_stage` opens one connection, which yields the events of the records after a seq. The connection ends with the
+    stream, when a record is missing (`records.behind`), or when the run has stopped.
 
     Raises agent_invalid if the server omits records, agent_unreachable if several connections in a row yield nothing
     new, and the fault of an error response.

@@ -1,5 +1,5 @@
-"""Detection of approval in a caller's answer. Each framework expects its own form; callers of other protocols send
-words."""
+"""Detection of approval in a caller's answer to a question. Each framework expects its own form of approval, but
+callers of other protocols send words such as `yes`."""
 
 from typing import Final
 
@@ -18,11 +18,11 @@ _DECISIONS: Final = ("confirmed", "approved", "approve", "decision", "action", "
 _YES: Final = frozenset(
     ("yes", "y", "true", "ok", "okay", "approve", "approved", "accept", "accepted", "confirm", "confirmed", "allow")
 ) | {"proceed_once", "proceed_always"}
-"""Words that approve, and the approving outcomes of gemini-cli 0.25.2."""
+"""Words that approve, and the outcomes of gemini-cli 0.25.2 that approve a tool call."""
 
 
 def is_yes(value: Json) -> bool:
-    """Return True if the answer approves. Anything that is not a clear yes counts as a no."""
+    """Return True if the caller's answer approves. Every answer that is not a clear yes counts as a no."""
     if isinstance(value, dict):
         answer: JsonObject = value
         return any(is_yes(answer[name]) for name in _DECISIONS if name in answer)

@@ -21,29 +21,32 @@ from babelgate.canonical.agent import DETACH
 log = logging.getLogger("babelgate.upstream")
 
 CANCEL_TIMEOUT: Final = 3.0
-"""Seconds that the request to cancel a run may take."""
+"""Maximum duration of the request that cancels a run, in seconds. Chosen."""
 
 C = TypeVar("C", bound=Calls)
 
 Stage = AsyncGenerator[Sequence[Event]]
-"""Events that the server sends, in batches as they arrive. An error of a stage ends the run."""
+"""Generator that reads one source of a run, and yields its events in batches as they arrive. An exception of a stage
+ends the run."""
 
 
 class UpstreamRun(ABC):
-    """One activation of an agent, in the protocol of its server."""
+    """One activation of an agent on its server: the requests to send in the server's protocol, and how to cancel it."""
 
     @abstractmethod
     def stages(self) -> AsyncGenerator[Stage]:
-        """Yield the stages to read, in order. The generator continues after the previous stage was read to its end."""
+        """Yield the stages of the run, in order. `drive` reads each stage to its end before it requests the next
+        one."""
         ...
 
     @property
     def is_cancellable(self) -> bool:
-        """True if the server has active work that it does not stop on disconnect."""
+        """True if the server is working on the run, and continues even if the gateway closes the connection."""
         return False
 
     async def cancel(self) -> None:
-        """Ask the server to stop that work. Raises FaultError."""
+        """Ask the server to stop the run. Called only if `is_cancellable`. Raises FaultError if the server refuses or
+        does not respond."""
         raise NotImplementedError
 
 
@@ -79,7 +82,8 @@ async def _cancel(run: UpstreamRun) -> None:
 
 
 class DrivenClient(ABC, Generic[C]):
-    """Base class of clients for agents behind a URL (`babelgate.adapters.kit.upstream.Client`)."""
+    """Base class of clients for agents behind a URL (`babelgate.adapters.kit.upstream.Client`). A subclass implements
+    `start` for its protocol."""
 
     def __init__(self, http: C) -> None:
         self._http = http
@@ -90,11 +94,11 @@ class DrivenClient(ABC, Generic[C]):
 
     @abstractmethod
     def start(self, call: Invocation) -> UpstreamRun:
-        """Return the run of this call. It sends nothing before its first stage is read."""
+        """Return the run that executes this call. The run sends no request before its first stage is read."""
         ...
 
     def run(self, call: Invocation) -> AsyncGenerator[Event]:
-        """Yield the events of one run."""
+        """Start a run on the server for this call, and yield its events."""
         return drive(self.start(call))
 
 
@@ -104,9 +108,12 @@ class ReattachableClient(DrivenClient[C]):
 
     @abstractmethod
     def find(self, call: Invocation) -> UpstreamRun:
-        """Return the run that the server already has for this call. It sends nothing before its first stage is read."""
+        """Return the run that the server already has for this call. The run sends no request before its first stage is
+        read."""
         ...
 
     def reattach(self, call: Invocation) -> AsyncGenerator[Event]:
-        """Yield the events of this activation from its start: repeated by the server, or as the log has them."""
+        """Find the run that the server already has for this call, and yield all its events from the start of the
+        activation. Those that the gateway has logged before come from the server, or, if it does not repeat them, from
+        the log."""
         return drive(self.find(call))

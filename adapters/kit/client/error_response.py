@@ -17,7 +17,8 @@ from babelgate.canonical.printable import printable
 from babelgate.canonical.value import JsonObject
 
 LONGEST: Final = 24 * 60 * 60
-"""Longest time that callers are asked to wait, in seconds."""
+"""Longest delay that is taken from a server's `Retry-After`, in seconds; longer ones are reduced to it. Chosen: a
+day."""
 
 _BODY_LENGTH: Final = 2048
 """Maximum characters of a response body in a fault. Chosen: enough for the list of invalid fields of a framework, and a
@@ -38,7 +39,8 @@ def response_error(fault: Fault, response: httpx.Response) -> FaultError:
 
 
 def read_excerpt(response: httpx.Response, secrets: Sequence[str]) -> str:
-    """Return the beginning of an error response's body on one line, without the secrets. Return "" if there is none."""
+    """Return the beginning of an error response's body on one line, with `***` in place of the secrets. Return "" if
+    the body is empty, or may quote a part of the API key."""
     if response.status_code in _KEYS_REFUSED:
         return ""
     body = response.extensions.get(EXCERPT, b"").decode(errors="replace").strip()
@@ -47,8 +49,8 @@ def read_excerpt(response: httpx.Response, secrets: Sequence[str]) -> str:
 
 
 def retry_after(value: str, now: float) -> int | None:
-    """Return the seconds of a `Retry-After`, which holds a number or a date (RFC 9110, section 10.2.3). Return None if
-    it is invalid. `now` is a Unix time."""
+    """Return the number of seconds until the time of a `Retry-After` header, which holds seconds or a date (RFC 9110,
+    section 10.2.3). Return None if the header is invalid. `now` is a Unix time."""
     value = value.strip()
     if _SECONDS.fullmatch(value):
         return min(int(value), LONGEST)

@@ -1,8 +1,8 @@
-"""Recording of the HTTP exchanges of one run with the server of its agent.
+"""Recording of the HTTP exchanges (requests and responses) of one run with the server of its agent.
 
 `HttpTransport` records the exchanges of a context whose `RECORDER` is set. While a run is active, its exchanges are
-stored as they passed. Secrets are removed when the run has ended and its exchanges are kept, and from what is read
-earlier. So a run whose exchanges are dropped does not pay for the redaction.
+stored unchanged, and secrets are removed whenever they are read. When the run has ended and its exchanges are kept, the
+secrets are removed from the stored copy. So a run whose exchanges are dropped costs no redaction.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -13,26 +13,30 @@ from typing import Any, Final
 from babelgate.adapters.kit.client.redact import hide_headers, hide_texts, hide_url, is_secret_header, secrets_in
 
 BODY_LIMIT: Final = 256 * 1024
-"""Maximum number of stored bytes of one body. Chosen: more than any answer in the tests of the protocols."""
+"""Maximum number of stored bytes of one body. Chosen: more than any response in the tests of the protocols."""
 _MAX_EXCHANGES: Final = 1000
-"""Maximum number of exchanges per run. Chosen: a run that polls its server each second for a quarter of an hour."""
+"""Maximum number of exchanges per run. Chosen: enough for a run that polls its server each second for a quarter of an
+hour."""
 _MAX_PIECES: Final = 4096
-"""Maximum number of stored pieces of one body. Chosen: three times as many as tokens of 200 bytes fill it with."""
+"""Maximum number of stored pieces of one body. Chosen: three times the number of pieces of 200 bytes that `BODY_LIMIT`
+admits."""
 _PIECE_OVERHEAD: Final = 144
-"""Size of a piece without its bytes: a tuple, a float, and the head of a bytes object."""
+"""Memory that a stored piece takes in addition to its bytes, in bytes: a tuple, a float, and the head of a bytes
+object."""
 _HEADER_OVERHEAD: Final = 168
-"""Size of a header without its name and value: a tuple, the heads of two strings, and its place in the list."""
+"""Memory that a stored header takes in addition to its name and value, in bytes: a tuple, the heads of two strings, and
+its place in the list."""
 OVERHEAD: Final = 2048
-"""Estimated size of an exchange without its URL, headers, error and bodies, in bytes."""
+"""Estimated memory that an exchange takes in addition to its URL, headers, error and bodies, in bytes."""
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 PublicHeaders = list[tuple[str, str]]
 Pieces = list[tuple[float, bytes]]
-"""Seconds since the request, and bytes."""
+"""Stored pieces of a body: for each, the seconds since the request began, and its bytes."""
 
 
 class RecordedBody:
-    """Body of a request or response: its first bytes as they passed, with the time of each piece."""
+    """Body of a request or response: its bytes as they were sent, up to the limits, with the time of each piece."""
 
     __slots__ = ("_size_kept", "pieces", "size")
 
@@ -44,11 +48,12 @@ class RecordedBody:
 
     @property
     def is_cut(self) -> bool:
-        """True if the body was larger than what is stored."""
+        """True if the body has more bytes than are stored."""
         return self.size > self._size_kept
 
     def add(self, seconds: float, piece: bytes) -> int:
-        """Store a piece as far as the limits permit, and return the size that it takes in memory, in bytes."""
+        """Store a piece, or its beginning, as far as the limits permit. `seconds` is the time since the request. Return
+        the memory that it takes, in bytes; 0 if nothing was stored."""
         size, room = len(piece), BODY_LIMIT - self._size_kept
         self.size += size
         if size > room:
@@ -88,7 +93,8 @@ class RecordedExchange:
         self._headers = headers
         self._response_headers: RawHeaders = ()
         self._public_headers: tuple[PublicHeaders, PublicHeaders] | None = None
-        """Headers of the request and of the response without secrets, if the exchange has none anywhere."""
+        """Headers of the request and of the response after `redact` has removed the secrets. None before that: then
+        each property removes the secrets when it is read."""
         self._error = ""
         self.number = number
         """Position among the exchanges of the run, from 1."""
@@ -98,14 +104,14 @@ class RecordedExchange:
         self.request = RecordedBody()
         self.response = RecordedBody()
         self.status: int | None = None
-        """Status of the response. None until it arrives, or if none does."""
+        """HTTP status of the response. None while there is no response."""
         self.seconds = 0.0
-        """Time until the last byte of the response."""
+        """Time from the request to the last byte of the response that has arrived, in seconds."""
         self.has_ended = False
 
     @property
     def has_failed(self) -> bool:
-        """True if the response is missing, incomplete or an error."""
+        """True if the exchange ended with an exception, or if the status of the response is 400 or higher."""
         return bool(self._error) or (self.status is not None and self.status >= 400)
 
     @property
@@ -130,20 +136,20 @@ class RecordedExchange:
         return hide_texts(self._error, self._secrets()) if has_secrets else self._error
 
     def bodies(self) -> tuple[Pieces, Pieces]:
-        """Return the pieces of the request and of the response, without secrets."""
+        """Return the stored pieces of the request's body and of the response's body, without secrets."""
         if self._public_headers is not None:
             return self.request.pieces, self.response.pieces
         secrets = self._secrets()
         return _hide_pieces(self.request.pieces, secrets), _hide_pieces(self.response.pieces, secrets)
 
     async def send(self, pieces: Any) -> AsyncGenerator[bytes]:
-        """Yield the pieces of the request's body, and store them."""
+        """Yield the pieces of the request's body unchanged, and store them."""
         async for piece in pieces:
             self._store(self.request, piece)
             yield piece
 
     def note_head(self, status: int, headers: RawHeaders) -> None:
-        """Store the head of the response."""
+        """Store the status and the headers of the response."""
         self.seconds = monotonic() - self._began
         self.status = status
         if not self._recorder.is_dropped:
@@ -155,7 +161,7 @@ class RecordedExchange:
         self._store(self.response, piece)
 
     def note_end(self, error: BaseException | None = None) -> None:
-        """End the exchange. Nothing is stored afterwards."""
+        """Mark the exchange as ended. `error` is the exception that ended it, if any. Nothing is stored afterwards."""
         if self.has_ended:
             return
         self.has_ended = True
@@ -167,7 +173,7 @@ class RecordedExchange:
             self.redact()
 
     def redact(self) -> None:
-        """Remove the secrets from an exchange that has ended."""
+        """Remove the secrets from the stored URL, headers, error and bodies of an exchange that has ended."""
         if self._public_headers is None:
             self._url, self._error = self.url, self.error
             self.request.pieces, self.response.pieces = self.bodies()
@@ -175,7 +181,8 @@ class RecordedExchange:
             self._headers = self._response_headers = ()
 
     def drop(self) -> None:
-        """Remove what is stored of the exchange. A stream that is still open holds the exchange itself."""
+        """Release the stored URL, headers, error and bodies. The object itself may live longer, because a stream that
+        is still open refers to it."""
         self._url = self._error = ""
         self._headers = self._response_headers = ()
         self._public_headers = None
@@ -200,7 +207,8 @@ def _size_of(headers: RawHeaders) -> int:
 
 
 def _hide_pieces(pieces: Pieces, secrets: list[str]) -> Pieces:
-    """Return the pieces without secrets. A secret may be in two pieces, and then both become one."""
+    """Return the pieces of a body with `***` in place of the secrets. If a secret crosses the border of two pieces,
+    return the whole body as one piece."""
     if not secrets:
         return pieces
     whole = b"".join(piece for _, piece in pieces)
@@ -214,24 +222,26 @@ def _hide_pieces(pieces: Pieces, secrets: list[str]) -> Pieces:
 
 
 class ExchangeRecorder:
-    """Exchanges of one run."""
+    """Recorder of the exchanges of one run."""
 
     def __init__(self, now: Callable[[], int], account: Callable[["ExchangeRecorder", int], None]) -> None:
-        """Create a recorder. `now` returns the time in microseconds; `account` is called with each stored size."""
+        """Create a recorder. `now` returns the time in microseconds since 1970. `account` is called with the recorder
+        and the number of bytes whenever something is stored."""
         self.now = now
         self.exchanges: list[RecordedExchange] = []
         self.omitted = 0
-        """Number of exchanges beyond the maximum, which are not stored."""
+        """Number of exchanges that were not stored, because the run already had the maximum."""
         self.size = 0
-        """Stored bytes."""
+        """Memory that the exchanges take, in bytes."""
         self.is_dropped = False
-        """True if the exchanges were removed from memory. Nothing more is stored."""
+        """True if `drop` has released the exchanges. Nothing is stored any longer."""
         self.is_kept = False
         """True if the run has ended, and its exchanges are kept. A later attempt of the run sets it to False."""
         self._account = account
 
     def begin(self, method: str, url: str, headers: RawHeaders) -> RecordedExchange | None:
-        """Return a new exchange, or None if it is not stored."""
+        """Add an exchange for a request that is about to be sent, and return it. Return None if the recorder was
+        dropped, or has the maximum of exchanges."""
         if self.is_dropped:
             return None
         if len(self.exchanges) >= _MAX_EXCHANGES:
@@ -243,7 +253,7 @@ class ExchangeRecorder:
         return exchange
 
     def account(self, size: int) -> None:
-        """Count stored bytes."""
+        """Add a number of stored bytes to `size`, and report it to the callback."""
         self.size += size
         self._account(self, size)
 
@@ -255,7 +265,7 @@ class ExchangeRecorder:
                 exchange.redact()
 
     def drop(self) -> None:
-        """Remove all exchanges, also those that are still open."""
+        """Release all exchanges, including those that are still open, and store nothing afterwards."""
         self.is_dropped = True
         for exchange in self.exchanges:
             exchange.drop()
@@ -263,4 +273,4 @@ class ExchangeRecorder:
 
 
 RECORDER: Final[ContextVar[ExchangeRecorder | None]] = ContextVar("recorder", default=None)
-"""Recorder of the requests in this context."""
+"""Recorder of the requests that are sent in this context. None if they are not recorded."""

@@ -14,10 +14,10 @@ from babelgate.adapters.kit.headers import media_type_of
 from babelgate.canonical import FaultError
 
 DRAIN: Final = 0.2
-"""Seconds that a server has to end its stream after the run has stopped."""
+"""Seconds that a server has to end its stream after the run has stopped. Chosen."""
 
 _SLICE: Final = 16 * 1024
-"""Bytes that are split into lines in one step."""
+"""Number of bytes that are split into lines in one step, before other tasks of the event loop run. Chosen."""
 
 
 def is_stream(response: httpx.Response) -> bool:
@@ -26,26 +26,27 @@ def is_stream(response: httpx.Response) -> bool:
 
 
 class FrameStream:
-    """Frames of one response. A lost connection ends the stream, and `broken` holds its error. Call `aclose` at the
-    end.
+    """Reader of the frames of one event stream. A lost connection ends the stream without an exception, and `broken`
+    holds the error. Call `aclose` at the end.
 
     Iteration raises the errors of `read`.
     """
 
     def __init__(self, response: httpx.Response, *, limit: int = ANSWER_LIMIT) -> None:
         self.broken: httpx.TransportError | None = None
-        """The error of a lost connection."""
+        """Error of the connection, if it was lost before the stream ended. None otherwise."""
         self._body = Body(response)
         self._frames = Frames(limit)
         self._ready: Iterator[Frame] = iter(())
         self._failed: FaultError | None = None
-        """Fault of a frame, to raise after the frames before it were returned."""
+        """Fault of an invalid frame. It is raised by the next `read`, after the frames before it were returned."""
         self._chunk = b""
         self._at = 0
-        """Position of the next slice in the chunk."""
+        """Number of bytes of the current chunk that were already split into lines."""
 
     async def read(self) -> Sequence[Frame]:
-        """Return the frames that have arrived, and wait for one if there are none. Return none at the end.
+        """Return the frames that have arrived, and wait for one if there are none. Return an empty sequence at the end
+        of the stream.
 
         Raises agent_invalid for a frame that is larger than `limit` bytes, and httpx.TimeoutException.
         """
@@ -95,5 +96,5 @@ class FrameStream:
                     pass
 
     async def aclose(self) -> None:
-        """Stop reading the response."""
+        """Stop reading the response. Its connection is not closed here."""
         await self._body.aclose()

@@ -1,4 +1,5 @@
-"""Redaction of credentials: nothing that an agent's server sends may repeat the credentials that the gateway sent."""
+"""Redaction of credentials. An agent's server may quote the credentials that the gateway sent; they must not reach
+callers or logs."""
 
 import json
 import re
@@ -11,23 +12,26 @@ from babelgate.canonical.value import JsonObject
 
 _MIN_SECRET: Final = 8
 """Minimum length of a secret, in characters. Shorter header values are not secrets, and removing them would garble
-messages."""
+messages. Chosen."""
 _CREDENTIALS: Final = re.compile(
     r"\b(bearer|basic|token)( {1,3})(?=\S{0,200}[0-9])[A-Za-z0-9._~+/=-]{16,}", re.IGNORECASE
 )
-"""Credentials of an Authorization header (RFC 9110, section 11.4) that a server quotes."""
+"""Pattern of credentials of an `Authorization` header (RFC 9110, section 11.4), such as `Bearer eyJhbGci…`, in a
+text."""
 _HIDDEN: Final = "***"
 
 
 def secrets_in(headers: Iterable[str]) -> list[str]:
-    """Return the header values, and the last word of each, that must not be repeated. The longest comes first."""
+    """Return the texts to redact for these header values: each value, its last word (the token after `Bearer`), and
+    their escaped forms. The longest comes first."""
     values = {word for value in headers for word in (value, value.rpartition(" ")[2])}
     values |= {form for value in values for form in _escape(value)}
     return sorted(values, key=len, reverse=True)
 
 
 def _escape(value: str) -> tuple[str, ...]:
-    """Return the forms of a value in JSON, in JSON of PHP, and in a URL."""
+    """Return the forms in which a server may quote a value: escaped in JSON, escaped in the JSON of PHP, and
+    percent-encoded."""
     in_json = json.dumps(value)[1:-1]
     return in_json, in_json.replace("/", "\\/"), quote(value, safe=""), quote(value)
 
@@ -46,18 +50,18 @@ _HARMLESS_PREFIXES: Final = ("babelgate-", "mcp-", "ratelimit-", "x-ratelimit-",
 _SECRET_NAME: Final = re.compile(
     r"auth|token|secret|passw|key|cookie|session|signature|credential|^sig$", re.IGNORECASE
 )
-"""Substrings that mark headers and URL parameters as secret, by their names."""
+"""Pattern of the names of URL parameters whose values are secrets, such as `api_key`."""
 
 
 def is_secret_header(name: str) -> bool:
-    """Return True if the value of a request's header may be a secret. Headers that the operator has configured are
-    secrets, so each one is that is not known to be harmless."""
+    """Return True if the value of a header with this name may be a secret. Operators can configure headers with any
+    name, so every header may be secret, except those that are known to be harmless."""
     lower = name.lower()
     return lower not in _HARMLESS and not lower.startswith(_HARMLESS_PREFIXES)
 
 
 def hide_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return headers with `***` in place of values that may be secrets."""
+    """Return the headers, as pairs of name and value, with `***` in place of values that may be secrets."""
     return [(name, _hide_value(name, value)) for name, value in headers]
 
 
@@ -68,7 +72,8 @@ def _hide_value(name: str, value: str) -> str:
 
 
 def hide_url(url: str) -> str:
-    """Return a URL without its credentials: user name, password, and parameters with the names of secrets."""
+    """Return a URL without credentials and without its fragment: the user name and password are removed, and `***`
+    replaces the values of parameters with names such as `api_key`."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -84,12 +89,13 @@ def _hide_parameter(parameter: str) -> str:
 
 
 def hide_texts(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with `***` in place of the secrets and of other credentials."""
+    """Return a text with `***` in place of the secrets, and of other credentials that have the form `Bearer …`."""
     return _redact_text(text, _select_long(secrets))
 
 
 def redact_fault(fault: Fault, secrets: Iterable[str]) -> Fault:
-    """Return the fault with `***` in place of the secrets and of other credentials."""
+    """Return the fault with `***` in place of the secrets in its message and details, and of other credentials that
+    have the form `Bearer …`."""
     hidden = _select_long(secrets)
 
     def redact(value: Any) -> Any:
@@ -106,7 +112,8 @@ def redact_fault(fault: Fault, secrets: Iterable[str]) -> Fault:
 
 
 def redact_excerpt(text: str, secrets: Iterable[str]) -> str:
-    """Return the beginning of a longer text with `***` in place of the secrets, also of one that was cut at the end."""
+    """Return the beginning of a longer text with `***` in place of the secrets. This includes a secret of which the end
+    is missing, because the text was cut there."""
     hidden = _select_long(secrets)
     text = _redact_text(text, hidden)
     for secret in hidden:

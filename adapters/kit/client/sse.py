@@ -9,7 +9,7 @@ from babelgate.canonical import FaultCode, FaultError
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One event of a stream (HTML, section 9.2.6)."""
+    """One event of an event stream, with the fields of the specification (HTML, section 9.2.6)."""
 
     data: bytes
     event: str = "message"
@@ -18,7 +18,7 @@ class Frame:
 
 
 class LineSplitter:
-    """Converter from bytes, cut anywhere, to whole lines. LF, CRLF and CR end a line."""
+    """Converter from chunks of bytes to whole lines. LF, CRLF and CR end a line. A chunk may end within a line."""
 
     def __init__(self, limit: int = ANSWER_LIMIT) -> None:
         self._limit = limit
@@ -46,8 +46,8 @@ class LineSplitter:
 
 
 class Frames:
-    """Converter from bytes to frames. An incomplete frame at the end of the stream is dropped, as the specification
-    requires."""
+    """Converter from chunks of bytes to frames. An incomplete frame at the end of the stream is dropped, as the
+    specification requires."""
 
     def __init__(self, limit: int = ANSWER_LIMIT) -> None:
         self._lines = LineSplitter(limit)

@@ -1,4 +1,4 @@
-"""HTTP status → fault code: one table for the clients of all protocols."""
+"""Fault code for each HTTP status: one table for the clients of all protocols."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,7 +22,7 @@ a proxy, or the server accepts no more requests now."""
 
 
 def fault_code(status: int) -> FaultCode:
-    """Return the fault code of a response's status, for statuses that the protocol does not define itself."""
+    """Return the fault code for the HTTP status of an error response, unless the protocol itself defines the status."""
     return _CODES.get(status, FaultCode.AGENT_FAILED)
 
 

@@ -17,7 +17,7 @@ ClientFiles = tuple[Path, Path | None]
 CLIENT_FILES: Final[ContextVar[ClientFiles | None]] = ContextVar("client_files", default=None)
 """Client certificate of the connections that are opened in this context, unless an agent has another one."""
 _UNTRUSTED: Final = frozenset({2, 18, 19, 20, 21, 27})
-"""Results of the verification of a certificate without a trusted issuer (`X509_V_ERR_…` of OpenSSL)."""
+"""Error codes of OpenSSL (`X509_V_ERR_…`) for a certificate that no trusted CA has signed."""
 _EXPIRED: Final = 10
 _NOT_YET: Final = 9
 _WRONG_NAME: Final = frozenset({62, 64})
@@ -31,7 +31,7 @@ _REFUSED: Final = {
     "WRONG_VERSION_NUMBER": "does not speak TLS: its URL may begin with http://",
     "RECORD_LAYER_FAILURE": "does not speak TLS: its URL may begin with http://",
 }
-"""Words for the operator, by the reason of an error of OpenSSL."""
+"""Explanations of a failed handshake for the operator, by the reason that OpenSSL reports."""
 _ATTRIBUTES: Final = ("certificate_error", "os_error")
 
 
@@ -40,16 +40,16 @@ class ClientTls:
     """Files for the connections to one agent's servers, in PEM form."""
 
     ca: Path | None = None
-    """CAs that sign the certificates of the servers. By default those of the system."""
+    """File with the CAs that sign the certificates of the servers. None: the CAs of the system."""
     cert: Path | None = None
-    """Client certificate."""
+    """File with the client certificate. None: no client certificate is presented."""
     key: Path | None = None
-    """Private key of the client certificate."""
+    """File with the private key of the client certificate."""
     digests: tuple[tuple[str, bytes], ...] = ()
-    """Digests of the files. So files with another content are not equal."""
+    """Digests of the files' contents. Because of them, two values are unequal if a file has changed between them."""
 
     def open_context(self) -> ssl.SSLContext:
-        """Return a context with these files. Raises OSError if one cannot be used, among them ssl.SSLError."""
+        """Return a TLS context with these files. Raises OSError (ssl.SSLError is one) if a file cannot be used."""
         context = default_context() if self.ca is None else ssl.create_default_context(cafile=self.ca)
         if self.ca is not None:
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -116,18 +116,19 @@ def explain_failure(
 
 
 def has_dropped_client(error: BaseException) -> bool:
-    """Return True if a server ended a connection without a response. With TLS 1.3, this is all that a client sees whose
-    certificate is missing: its handshake has ended before the server looks at it (RFC 8446, section 4.4.2.4)."""
+    """Return True if the server closed a connection without a response. With TLS 1.3, a client whose certificate is
+    missing sees only this: its handshake ends before the server checks the certificate (RFC 8446, section 4.4.2.4)."""
     return any(isinstance(each, (httpx.RemoteProtocolError, httpx.ReadError)) for each in _causes(error))
 
 
 def _is_of_openssl(error: BaseException) -> bool:
-    """Return True for an error of OpenSSL itself. Those of aiohttp that contain one have its type, but no reason."""
+    """Return True for an error that OpenSSL itself raised. Return False for an error of aiohttp that only wraps one: it
+    has the same type, but no reason."""
     return isinstance(error, ssl.SSLError) and not any(hasattr(error, name) for name in _ATTRIBUTES)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, each once."""
+    """Yield an error, and all errors that caused it, each once."""
     visited_ids, left = set[int](), [error]
     while left:
         each = left.pop()

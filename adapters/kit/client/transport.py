@@ -22,17 +22,19 @@ from babelgate.adapters.kit.client.exchanges import RECORDER, RecordedExchange
 from babelgate.adapters.kit.client.tls import ClientTls, default_context
 
 HEADER_LIMIT: Final = 64 * 1024
-"""Maximum size of one line of a response's head, in bytes."""
+"""Maximum size of one line of a response's head, in bytes. Chosen."""
 CheckAddress = Callable[[str], None]
 """Function that raises OSError for an address to which no connection may be opened."""
 _ERRORS: Final = (aiohttp.ClientError, OSError)
 
 
 class HttpTransport(httpx.AsyncBaseTransport):
-    """HTTP/1.1 transport for one event loop, without a proxy and without a limit on concurrent connections. `limits`
-    says how many idle connections stay open, and for how long. `check_address` gets the address of each server before
-    a connection to it is opened, and raises OSError to refuse it. `tls` has the certificates for https; the default
-    trusts those of the system."""
+    """HTTP/1.1 transport for one event loop, without a proxy and without a limit on concurrent connections.
+
+    - `limits` says how many idle connections stay open, and for how many seconds.
+    - `check_address` gets the address of each server before a connection is opened, and raises OSError to refuse it.
+    - `tls` has the certificates for https. By default the CAs of the system are trusted.
+    """
 
     def __init__(
         self, limits: httpx.Limits, check_address: CheckAddress | None = None, tls: ClientTls | None = None
@@ -60,7 +62,8 @@ class HttpTransport(httpx.AsyncBaseTransport):
             raise
 
     async def _send(self, request: httpx.Request, pieces: Any, exchange: RecordedExchange | None) -> httpx.Response:
-        """Send a request with a body of these pieces. Raises httpx.TransportError."""
+        """Send a request whose body consists of `pieces`, and record it in `exchange` if that is not None. Raises
+        httpx.TransportError."""
         timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
         try:
             response = await self._open_session().request(
@@ -111,7 +114,8 @@ class HttpTransport(httpx.AsyncBaseTransport):
         return self._session
 
     def _tls_context(self) -> ssl.SSLContext:
-        """Return the context of all connections, which is created for the first one. Raises httpx.ConnectError."""
+        """Return the TLS context that all connections share. It is created on the first call. Raises
+        httpx.ConnectError."""
         if self._tls is None:
             try:
                 self._tls = default_context() if self._tls_files is None else self._tls_files.open_context()
@@ -121,7 +125,8 @@ class HttpTransport(httpx.AsyncBaseTransport):
 
 
 class _Protocol(ResponseHandler):
-    """One connection. It reports how a response ended in the cases where aiohttp does not notify the reader."""
+    """One HTTP connection of aiohttp. If it breaks within a body, it passes the error to the body's reader in two cases
+    where aiohttp itself does not."""
 
     def connection_lost(self, exc: BaseException | None) -> None:
         body = self._payload
@@ -148,7 +153,8 @@ class _Connector(aiohttp.TCPConnector):
         self._max_idle = limits.max_keepalive_connections
 
     async def _get(self, key: ConnectionKey, traces: Any) -> Connection | None:
-        """Return an idle connection of the pool that is not stale, or None if there is none."""
+        """Return an idle connection of the pool that is not stale, or None if there is no such connection. Stale
+        connections are closed."""
         while (connection := await super()._get(key, traces)) is not None and _is_stale(connection):
             connection.close()
         return connection
@@ -167,15 +173,16 @@ class _Connector(aiohttp.TCPConnector):
 
 
 def _open_socket(check_address: CheckAddress, address: Any) -> socket.socket:
-    """Return a socket for a connection to an address of `getaddrinfo`. Raises OSError for one that is refused."""
+    """Return a socket for a connection to `address`, an entry of `getaddrinfo`. Raises OSError if `check_address`
+    refuses it."""
     family, kind, protocol, _, place = address
     check_address(str(place[0]))
     return socket.socket(family, kind, protocol)
 
 
 def _is_stale(connection: Connection) -> bool:
-    """Return True if an idle connection has data to read: its end, which the loop has not reported yet, or an
-    unsolicited response."""
+    """Return True if an idle connection cannot be reused, because data has arrived on it: the server has closed it,
+    which the event loop has not reported yet, or has sent an unsolicited response."""
     assert connection.protocol is not None and connection.transport is not None
     poll = select.poll()
     poll.register(connection.transport.get_extra_info("socket"), select.POLLIN)
@@ -183,7 +190,8 @@ def _is_stale(connection: Connection) -> bool:
 
 
 class _Body(aiohttp.Payload):
-    """Body of a request. `timeout` is the number of seconds in which the server must accept each piece."""
+    """Body of a request, sent piece by piece. `timeout` is the number of seconds in which the server must accept each
+    piece."""
 
     def __init__(self, pieces: Any, timeout: float | None) -> None:
         super().__init__(pieces)
@@ -202,7 +210,7 @@ class _Body(aiohttp.Payload):
 
 
 class _Stream(httpx.AsyncByteStream):
-    """Body of a response, as it arrives. `timeout` is the maximum silence in seconds while the body is being read."""
+    """Body of a response, read as it arrives. `timeout` is the maximum time that one `read` waits, in seconds."""
 
     def __init__(self, answer: aiohttp.ClientResponse, timeout: float | None) -> None:
         self._answer = answer
@@ -263,8 +271,8 @@ class _RecordedStream(_Stream):
 
 
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Send a request once, and raise the errors of httpx. After an aiohttp error, aiohttp would repeat a request that
-    it considers idempotent."""
+    """Send a request once, and raise the errors of httpx instead of those of aiohttp. An aiohttp error would make
+    aiohttp repeat a request that it considers idempotent."""
     try:
         return await send(request)
     except _ERRORS as error:

@@ -15,51 +15,53 @@ from babelgate.canonical.thread import Loss, losses_by_feature
 
 
 class Issuer(msgspec.Struct, frozen=True):
-    """An issuer of tokens that the gateway accepts."""
+    """An issuer whose tokens the gateway accepts, such as an OpenID provider."""
 
     name: str
     url: str
     discovery_url: str
-    """URL of its discovery document (OpenID Connect Discovery 1.0)."""
+    """URL of the issuer's discovery document (OpenID Connect Discovery 1.0)."""
     audiences: tuple[str, ...] = ()
-    """Audiences of accepted tokens."""
+    """Audiences (`aud` claims) of which an accepted token must have one."""
 
 
 class Authentication(msgspec.Struct, frozen=True):
-    """The credentials that the gateway accepts. By default it needs none."""
+    """The kinds of credentials that the gateway accepts from callers. By default it requires none."""
 
     accepts_keys: bool = False
     issuers: tuple[Issuer, ...] = ()
     scopes: tuple[str, ...] = ()
-    """Scopes that a token may need."""
+    """Names of all scopes that an operation may require of a token, for metadata that lists them."""
 
     @property
     def is_required(self) -> bool:
-        """True if every caller is authenticated."""
+        """True if the gateway refuses callers without a credential."""
         return self.accepts_keys or bool(self.issuers)
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The caller of one request."""
+    """The caller of one request, as the middleware has authenticated it, with what it addressed."""
 
     principal: Principal
     base_url: str
     """Base URL that the caller addressed, without a trailing slash: the public URL, or `…/agent/<name>` below it."""
     agent: str | None
-    """The agent of requests that name none."""
+    """Name of the agent for requests that name none: the agent in the path, or the default agent. None if there is no
+    such agent."""
     headers: Mapping[str, str] = {}
     """Headers of the request that may be forwarded to agents' servers, by lower-case name."""
     authentication: Authentication = Authentication()
-    """The credentials that the gateway accepts. If it needs one, extended cards are declared."""
+    """Kinds of credentials that the gateway accepts. If it requires one, the agents' A2A cards declare an extended
+    card."""
     signer: PayloadSigner | None = None
     """Signer of the agents' cards. None if they are not signed."""
     reads_only: bool = False
-    """True for a HEAD request, and for a request that a page of another site may have caused in a browser. A GET then
-    changes nothing, even if its parameters request a change."""
+    """True for a HEAD request, and for a request that a page of another site may have caused in a browser. Handlers
+    must then change nothing, even if the parameters of a GET request a change."""
 
     @property
     def owner(self) -> str:
-        """Owner of the data that the caller works on. Empty if the path needs no API key and none was sent."""
+        """Name of the owner whose data the caller works on. Empty if the path needs no API key and none was sent."""
         return self.principal.owner
 
     @property
@@ -71,7 +73,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def has_single_agent(self) -> bool:
-        """True if the caller addressed a single agent. It then sees only that one."""
+        """True if the caller addressed a single agent, such as `/agent/echo`. It then sees no other agent."""
         return self.agent_path != ""
 
     @property
@@ -80,7 +82,7 @@ class Caller(msgspec.Struct, frozen=True):
         return self.base_url.removesuffix(self.agent_path)
 
     def need_agent(self) -> str:
-        """Return the agent of requests that name none. Raises not_found if there is no such agent."""
+        """Return the name of the agent for requests that name none. Raises not_found if there is no such agent."""
         if self.agent is None:
             raise FaultError(FaultCode.NOT_FOUND, "No default agent: set default_agent, or name an agent in the path.")
         return self.agent
@@ -102,7 +104,7 @@ def authentication(connection: ASGIConnection[Any, Any, Any, Any]) -> Authentica
 
 
 OPERATION: Final = "operation"
-"""Key of the operation's name in the state of a request."""
+"""Key in the state of a request under which `note_operation` stores the name of the operation."""
 
 
 def note_operation(connection: ASGIConnection[Any, Any, Any, Any], name: str) -> None:
@@ -112,14 +114,14 @@ def note_operation(connection: ASGIConnection[Any, Any, Any, Any], name: str) ->
 
 
 def has_siblings(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
-    """Return True if the caller's next request may reach another process, which does not have the state that is held
-    here."""
+    """Return True if the next request of the caller may reach another process of the gateway. Then a session must not
+    be held in the memory of this process."""
     return connection.scope["state"].get("has_siblings", False)
 
 
 def run_headers(target: Receipt | Task, run_id: str | None = None) -> dict[str, str]:
-    """Return the headers with the gateway's ids of a task and its run. The ids identify the same run in every protocol.
-    A receipt contains the run; for a task, `run_id` names it, and None omits its header."""
+    """Return the response headers with the gateway's ids of a thread, a task and its run, which are the same in every
+    protocol. The id of the run is that of the receipt, or `run_id` for a task; None omits its header."""
     headers = {"Babelgate-Thread": target.thread_id, "Babelgate-Task": target.task_id}
     if isinstance(target, Receipt):
         run_id = target.run_id
@@ -129,18 +131,18 @@ def run_headers(target: Receipt | Task, run_id: str | None = None) -> dict[str, 
 
 
 _LETTERS: Final = re.compile(r"[^a-z0-9_.*-]")
-"""Characters that the key of an RFC 8941 dictionary must not contain."""
+"""Pattern of characters that the key of an RFC 8941 dictionary must not contain."""
 _FIRST: Final = re.compile(r"[a-z*]")
-"""First character of such a key."""
+"""Pattern of the first character of a key in an RFC 8941 dictionary."""
 _NAME_LENGTH: Final = 64
 """Maximum length of a feature's name, in characters. Chosen: the longest built-in name has 17."""
 _LOSS_LENGTH: Final = 1024
 """Maximum length of one feature's losses, in characters. Chosen: all losses of a run in ACP take about 500."""
 _HEADER_LENGTH: Final = 4096
-"""Maximum length of the header, in characters. Chosen: nginx and Node.js reject responses whose headers exceed 4 to 16
-KiB."""
+"""Maximum length of the header `Babelgate-Loss`, in characters. Chosen: nginx and Node.js reject responses whose
+headers exceed 4 to 16 KiB."""
 _MORE: Final = "others"
-"""Key that holds the number of omitted features."""
+"""Key in the header `Babelgate-Loss` for the number of features that did not fit."""
 
 
 def loss_header(losses: Iterable[Loss]) -> dict[str, str]:
@@ -164,13 +166,14 @@ def loss_header(losses: Iterable[Loss]) -> dict[str, str]:
 
 
 def _key(feature: str) -> str:
-    """Return the key of a feature. RFC 8941, section 3.2: a key is lower-case ASCII and begins with a letter or an
-    asterisk."""
+    """Return the name of a feature as the key of an RFC 8941 dictionary (section 3.2): lower-case ASCII that begins
+    with a letter or an asterisk."""
     key = _LETTERS.sub("_", feature[:_NAME_LENGTH].lower())
     return key if _FIRST.match(key) else f"*{key}"
 
 
 def _quote(text: str) -> str:
-    """Return a quoted string. RFC 8941, section 3.3.3: it is printable ASCII, with escaped quotes and backslashes."""
+    """Return a text as a string of RFC 8941 (section 3.3.3), with escaped quotes and backslashes. The text must be
+    printable ASCII."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -13,12 +13,13 @@ T = TypeVar("T")
 R = TypeVar("R", bound="Receipt | None")
 
 _detached: Final[set["asyncio.Future[Any]"]] = set()
-"""Background cancels. The event loop itself holds only weak references to them."""
+"""Tasks that cancel runs in the background. They are held here, because the event loop has only weak references to
+them."""
 
 
 class DisconnectNotifier:
-    """Frames, or pieces of a body. If they are closed before their end, because the reader disconnected,
-    `on_disconnect` is called."""
+    """Iterator over the pieces of a response's body. It calls `on_disconnect` if it is closed before the last piece,
+    because the reader has disconnected."""
 
     def __init__(self, pieces: AsyncGenerator[bytes], on_disconnect: Callable[[], None]) -> None:
         self._pieces = pieces
@@ -45,8 +46,8 @@ class DisconnectNotifier:
 
 
 def canceller(hub: Hub, principal: Principal, run_id: str, cancels: bool) -> Callable[[], None]:
-    """Return the callback for a disconnected reader of a run (`on_disconnect`, `cancel_on_disconnect`). If `cancels`,
-    it cancels the run in the background, so that the end of the request cannot interrupt the cancel."""
+    """Return the function to call when the reader of a run disconnects. If `cancels` is True, it cancels the run;
+    otherwise it does nothing. The cancel is a background task, so that the end of the request does not interrupt it."""
 
     def cancel_run() -> None:
         if cancels:
@@ -65,8 +66,8 @@ async def _cancel(hub: Hub, principal: Principal, run_id: str) -> None:
 
 
 def task_canceller(hub: Hub, principal: Principal, task_id: str) -> Callable[[], None]:
-    """Return the callback for a disconnected caller that waits for the end of a task. It cancels the task, even if the
-    task has stopped for a question."""
+    """Return the function to call when a caller that waits for the end of a task disconnects. It cancels the task, even
+    if the task has stopped for a question."""
 
     def cancel_task() -> None:
         _detach(_cancel_task(hub, principal, task_id))
@@ -84,8 +85,8 @@ async def _cancel_task(hub: Hub, principal: Principal, task_id: str) -> None:
 
 
 async def accept(hub: Hub, principal: Principal, work: Coroutine[Any, Any, R]) -> R:
-    """Await `work`, which submits or answers, and return its receipt. If the caller disconnects meanwhile, the work is
-    still completed, and its task is then cancelled."""
+    """Await `work`, which submits an input or an answer to the hub, and return its receipt. If the caller disconnects
+    meanwhile, `work` is completed nevertheless, and then its task is cancelled."""
 
     async def cancel(receipt: R) -> None:
         if receipt is not None:
@@ -95,8 +96,8 @@ async def accept(hub: Hub, principal: Principal, work: Coroutine[Any, Any, R]) -
 
 
 async def finish(work: Coroutine[Any, Any, T], on_disconnect: Callable[[T], Coroutine[Any, Any, None]]) -> T:
-    """Await `work` and return its result. If the caller disconnects meanwhile, the work is still completed, and
-    `on_disconnect` is then called with the result."""
+    """Await `work` and return its result. If the caller disconnects meanwhile, `work` is completed in the background,
+    and `on_disconnect` is then awaited with its result."""
     working = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(working)
@@ -106,7 +107,7 @@ async def finish(work: Coroutine[Any, Any, T], on_disconnect: Callable[[T], Coro
 
 
 async def _complete(working: "asyncio.Future[T]", on_disconnect: Callable[[T], Coroutine[Any, Any, None]]) -> None:
-    """Await `working`, and then call `on_disconnect` with its result, unless it fails."""
+    """Await `working`, and then `on_disconnect` with its result. Do nothing more if `working` raises a fault."""
     try:
         result = await working
     except FaultError as error:
@@ -125,8 +126,8 @@ def _detach(work: Coroutine[Any, Any, None]) -> None:
 async def end_or_leave(
     work: Coroutine[Any, Any, T], receive: Callable[[], Awaitable[Any]], on_disconnect: Callable[[], None]
 ) -> T:
-    """Await `work` and return its result. If the caller disconnects before, `on_disconnect` is called, and the work
-    continues to its end."""
+    """Await `work` and return its result. Call `on_disconnect` if the caller disconnects before; `work` continues to
+    its end. `receive` is the ASGI function that reports the disconnect."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:

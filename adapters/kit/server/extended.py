@@ -16,7 +16,7 @@ from babelgate.adapters.kit.server.listed import Pieces
 from babelgate.canonical import FaultCode, FaultError, Hub
 
 _BLOB: Final = re.compile(r"[0-9a-f]{64}\Z")
-"""Pattern of a file's id: the SHA-256 hash of its bytes, in lower-case hexadecimal digits."""
+"""Pattern of the hash of a file in a URL: the SHA-256 of its bytes, in lower-case hexadecimal digits."""
 _NAME_LENGTH: Final = 255
 """Maximum length of a file's name, in characters. No file system holds longer names."""
 _TYPE_LENGTH: Final = 255
@@ -24,18 +24,19 @@ _TYPE_LENGTH: Final = 255
 
 
 def is_activated(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
-    """Return True if the request activates the extension."""
+    """Return True if the request's header `Babelgate-Extensions` activates the extension."""
     return is_named(connection.headers.get(HEADER))
 
 
 def confirm(*, active: bool) -> Mapping[str, str]:
-    """Return the response header that confirms the extension, if it is active."""
+    """Return the response header that confirms the extension, or no header if the extension is not active."""
     return {HEADER: URI} if active else {}
 
 
 async def answer_file(hub: Hub, request: AnyRequest, blob: str) -> Response[Any]:
-    """Return a response with a file by its hash. An agent or a caller supplied the file, so a browser must not show it
-    as content of the gateway. Raises not_found if there is no such file."""
+    """Return a response with the bytes of the file whose hash is `blob`. It is always a download, because a browser
+    must not show a file of an agent or a caller as content of the gateway. Raises not_found if there is no such
+    file."""
     if not _BLOB.match(blob):
         raise FaultError(FaultCode.NOT_FOUND, "No such file.")
     part, pieces = await hub.reads.file_pieces(caller(request).principal, blob)
@@ -51,7 +52,7 @@ async def answer_file(hub: Hub, request: AnyRequest, blob: str) -> Response[Any]
 
 
 def _media_type(declared: str | None) -> str:
-    """Return the media type that the agent or caller declared, if a header can hold it, and the generic type
-    otherwise."""
+    """Return the media type that the agent or caller has declared for a file, if it can be sent in a header. Return the
+    generic type `application/octet-stream` otherwise."""
     is_fit = declared is not None and declared.isascii() and declared.isprintable() and len(declared) <= _TYPE_LENGTH
     return declared if declared and is_fit else "application/octet-stream"

@@ -1,9 +1,9 @@
 """Fan-out cache: the records of a task are encoded once for all readers of the same view.
 
 Every reader is a separate cursor on the log, so a slow reader delays no other. The encoding of a record depends on the
-earlier records and on the view, but not on the reader. So readers share a line: the first reader of a record encodes
-it, and the others get the cached bytes. A line keeps only the newest records. A reader that has fallen behind encodes
-for itself until it has caught up. A line exists as long as it has a reader.
+earlier records and on the view, but not on the reader. So the readers of a view share a line: an encoder, and the
+encoded form of the newest records. The first reader of a record encodes it, and the others get the cached bytes. A
+reader that has fallen behind encodes for itself until it has caught up. A line exists as long as it has a reader.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -18,50 +18,51 @@ from babelgate.adapters.kit.server.passages import split_passages
 from babelgate.canonical import Record
 
 AHEAD: Final = 256
-"""Default of `FanoutLimits.ahead`."""
+"""Default of `FanoutLimits.ahead`. Chosen."""
 PAST_RECORDS: Final = AHEAD + 1
-"""Number of the newest past records that a reader needs when it joins a line."""
+"""Number of the newest past records that a caller of `FanoutCache.join` must pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class FanoutLimits:
-    """Limits of one line."""
+    """Limits of one line: the records that it caches for its readers. Chosen."""
 
     records: int = 1024
-    """Maximum number of encoded records."""
+    """Maximum number of encoded records that a line caches."""
     bytes: int = 4 * 1024 * 1024
-    """Maximum size of the encoded records, in bytes."""
+    """Maximum size of the encoded records that a line caches, in bytes."""
     single_reader_bytes: int = 32 * 1024
-    """Maximum size while only the caller that started the run follows it, in bytes. Chosen: such a run rarely has a
-    second follower, and each of them would otherwise hold up to `bytes`."""
+    """Maximum size while the caller that started the run is the only reader of the line, in bytes. Chosen: most runs
+    never get a second reader, and each would otherwise hold up to `bytes`."""
     ahead: int = AHEAD
-    """Maximum number of records by which a line may be behind a joining reader. If it is further behind, a new line
-    begins."""
+    """Maximum number of records that a line encodes to reach the position of a reader that joins. If it is further
+    behind, a new line begins."""
 
 
 class EncodedRecord(msgspec.Struct, frozen=True):
-    """The encoded form of one record."""
+    """The encoded form of one record, or of the records of one passage, in one view."""
 
     frames: Sequence[Any]
-    """Bytes, or objects whose `len` is their size in bytes."""
+    """Frames to send, in order: bytes, or objects whose `len` is their size in bytes."""
     stopped: bool = False
-    """True if the record ends what the view shows, temporarily or permanently."""
+    """True if the stream of the view ends with this record, because its run or task has ended or waits."""
 
 
 class Encoder(Protocol):
-    """Encoder of a task's records, which must be fed in order: the earlier records determine the result."""
+    """Encoder of a task's records for one view. The records must be passed in order, because the earlier ones determine
+    the result."""
 
     def write(self, record: Record, /) -> EncodedRecord:
         """Return the encoded form of the next record."""
         ...
 
     def write_passage(self, passage: Sequence[Record], texts: Sequence[str], /) -> Sequence[bytes] | None:
-        """Return one frame for each record of a passage. Return None, and change nothing, if they must be encoded one
-        by one."""
+        """Return one frame for each record of a passage: consecutive text deltas of one part, whose texts are `texts`.
+        Return None, and change nothing, if these records must be encoded one by one."""
 
 
 class _Line:
-    """Encoded records of one view, and the encoder that continues them."""
+    """Cache of the encoded records of one view, with the encoder that continues them."""
 
     __slots__ = ("__weakref__", "_cached", "_encoder", "_records", "_size", "most", "seq")
 
@@ -73,7 +74,7 @@ class _Line:
         self._encoder = encoder
         self._records = records
         self._cached: dict[int, EncodedRecord | bytes] = {}
-        """Encoded records by seq; for a record of a passage, its frame."""
+        """Encoded records by seq. For a record of a passage (consecutive text deltas), the value is its frame."""
         self._size = 0
 
     @property
@@ -82,8 +83,8 @@ class _Line:
         return next(iter(self._cached), self.seq + 1)
 
     def get(self, record: Record) -> EncodedRecord | None:
-        """Return an encoded record, and encode it first if it is the next one. Return None if it is no longer cached.
-        The caller must have read all earlier records."""
+        """Return a record's encoded form from the cache, or encode the record if it is newer than all before. Return
+        None if it is no longer cached. All earlier records must have been requested."""
         if record.seq <= self.seq:
             cached = self._cached.get(record.seq)
             return EncodedRecord((cached,)) if isinstance(cached, bytes) else cached
@@ -95,7 +96,8 @@ class _Line:
         return encoded
 
     def get_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
-        """Return the frames of a passage. Return None if its records must be requested one by one."""
+        """Return the frames of a passage (consecutive text deltas), from the cache or newly encoded. Return None if its
+        records must be requested one by one with `get`."""
         if passage[0].seq <= self.seq:
             cached = [self._cached.get(record.seq) for record in passage]
             frames = [frame for frame in cached if isinstance(frame, bytes)]
@@ -119,17 +121,17 @@ class _Line:
 
 
 class Follower:
-    """One reader of a line. It must request every record in order."""
+    """One reader of a line, at its own position. It must request every record in order."""
 
     def __init__(self, line: _Line, encoder: Encoder | None, rebuild: Callable[[int], Awaitable[Encoder]]) -> None:
         self._line = line
         self._encoder = encoder
-        """Encoder of this reader alone, used while the line does not reach back to the reader's position."""
+        """Encoder for this reader alone, used while the reader is older than the oldest record that the line caches."""
         self._rebuild = rebuild
 
     async def write_all(self, records: Sequence[Record]) -> list[tuple[Sequence[Record], EncodedRecord]]:
-        """Return the records in order, each with its encoded form. The records of a passage are returned together, with
-        one encoded form."""
+        """Return the records in order, each with its encoded form. The records of a passage (consecutive text deltas)
+        are one group, with one encoded form."""
         encoded: list[tuple[Sequence[Record], EncodedRecord]] = []
         for passage, texts in split_passages(records):
             frames = self._line.get_passage(passage, texts) if texts else None
@@ -144,7 +146,7 @@ class Follower:
         return encoded
 
     async def write_record(self, record: Record) -> EncodedRecord:
-        """Return one encoded record."""
+        """Return the encoded form of the next record."""
         encoded = self._line.get(record)
         if encoded is not None:
             self._encoder = None
@@ -155,7 +157,7 @@ class Follower:
 
 
 class FanoutCache:
-    """The lines that have readers."""
+    """Registry of the lines that have readers, by view."""
 
     def __init__(self, limits: FanoutLimits | None = None) -> None:
         self._limits = limits or FanoutLimits()
@@ -171,9 +173,12 @@ class FanoutCache:
         begins: int = 0,
         started_run: bool = False,
     ) -> Follower:
-        """Follow a view from the position of `encoder`, which has read the records `past`. These begin after the seq
-        `begins`, which is the same for all readers of the view. `rebuild` returns an encoder that has read everything
-        before a seq. `started_run` is True if the stream is the response to the request that started the run."""
+        """Return a follower of a view that continues after the records `past`, which `encoder` has read.
+
+        - `past` begins after the seq `begins`, which is the same for all readers of the view.
+        - `rebuild` returns an encoder that has read all records before a seq.
+        - `started_run` is True if the stream is the response to the request that started the run.
+        """
         seq = past[-1].seq if past else begins
         line = self._lines.get(view)
         if line is not None and line.seq < seq:

@@ -1,11 +1,12 @@
-"""Headers of error responses in all protocols: the time of a retry, and how to authenticate."""
+"""Headers of error responses in all protocols: when to retry, and how to authenticate."""
 
 from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.fault import INSUFFICIENT_SCOPE, INVALID_TOKEN
 
 
 def fault_headers(fault: Fault) -> dict[str, str]:
-    """Return the headers `Retry-After` and `WWW-Authenticate`, if they apply to a fault."""
+    """Return the headers `Retry-After`, if the fault has a time of retry, and `WWW-Authenticate`, if the credential is
+    missing, is invalid, or lacks a scope."""
     headers: dict[str, str] = {}
     if isinstance(fault.details.get("retry_after"), int):
         headers["Retry-After"] = str(fault.details["retry_after"])

@@ -7,13 +7,13 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 SEND_TIMEOUT: Final = 60.0
-"""Seconds for which a reader may fail to accept one chunk before it is disconnected."""
+"""Seconds for which a reader may fail to accept one chunk before it is disconnected. Chosen."""
 _PERIOD: Final = 1.0
-"""Maximum seconds between two checks of all streams."""
+"""Maximum time between two checks of all streams, in seconds. Chosen."""
 
 
 class Monitor:
-    """Monitor of one open stream. It must be notified of every send."""
+    """Monitor of one open stream. The stream calls `begin_send` and `end_send` around every send."""
 
     __slots__ = ("_beat", "_beaten_at", "_cut", "_sending_since", "interval")
 
@@ -37,15 +37,16 @@ class Monitor:
         _timer().remove(self)
 
     def begin_send(self) -> None:
-        """Record that a send has begun."""
+        """Record that the stream has begun to send a chunk."""
         self._sending_since = _timer().now
 
     def end_send(self) -> None:
-        """Record that a send has ended."""
+        """Record that the reader has accepted the chunk."""
         self._sending_since, self._beaten_at = None, _timer().now
 
     def check(self, now: float) -> None:
-        """End the stream if a send takes too long, or send a heartbeat if one is due."""
+        """End the stream if a send takes longer than `SEND_TIMEOUT`, or send a heartbeat if one is due. `now` is the
+        time of the event loop, in seconds."""
         if self._sending_since is not None:
             if now - self._sending_since >= SEND_TIMEOUT:
                 self._cut()

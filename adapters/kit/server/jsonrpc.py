@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 requests → methods. The only importer of jsonrpcserver.
+"""Dispatch of JSON-RPC 2.0 requests to methods. The only importer of jsonrpcserver.
 
 The library dispatches: it finds the method, binds the params and calls it. Three of its other functions are replaced:
 
@@ -30,13 +30,14 @@ INVALID_PARAMS: Final = -32602
 RequestId = str | int | float | None
 
 Method = Callable[[Any, JsonObject], Awaitable[Any]]
-"""(context, params by name) → result. Raises FaultError."""
+"""Function that implements a JSON-RPC method: (context, params by name) → result. Raises FaultError."""
 Table = dict[str, Callable[..., Any]]
 """Methods by name, in the form that the library calls."""
 
 
 class JsonRpcReply(msgspec.Struct, frozen=True):
-    """The response to a request: a result or a fault. `code` is set if JSON-RPC itself defines the error."""
+    """Response to one JSON-RPC request: a result or a fault. `code` is set if JSON-RPC itself defines the error, such
+    as -32601."""
 
     id: RequestId = None
     method: str = ""
@@ -76,8 +77,8 @@ def _invalid(reply_id: RequestId, method: str, message: str) -> JsonRpcReply:
 
 
 def _check_request(request: Json) -> JsonRpcReply | dict[str, Any]:
-    """Return the request in the form that the library accepts, or a reply that describes the error. The reply has the
-    id whenever it can be read."""
+    """Return the request in the form that the library accepts. Return an error reply if it is invalid, with the id of
+    the request if that can be read."""
     # JSON-RPC 2.0, section 6, defines batches; A2A does not use them (a2a-sdk 1.3.0 also responds with -32600).
     if isinstance(request, list):
         return _invalid(None, "", "Batches are not supported.")
@@ -106,7 +107,7 @@ def _check_request(request: Json) -> JsonRpcReply | dict[str, Any]:
 
 
 def note_method(connection: ASGIConnection[Any, Any, Any, Any], request: object, methods: Container[str]) -> None:
-    """Store the method of a request as its operation, if it is one of `methods`."""
+    """Store the method of a JSON-RPC request as the operation for logs and metrics, if it is one of `methods`."""
     name = cast("JsonObject", request).get("method") if isinstance(request, dict) else None
     if isinstance(name, str) and name in methods:
         note_operation(connection, name)
@@ -114,7 +115,7 @@ def note_method(connection: ASGIConnection[Any, Any, Any, Any], request: object,
 
 async def dispatch(request: Json, methods: Table, context: Any) -> JsonRpcReply | None:
     """Call the method that the request names, and return its reply. Return None for a notification, which is executed
-    and gets no response."""
+    but gets no response."""
     checked = _check_request(request)
     if isinstance(checked, JsonRpcReply):
         return checked

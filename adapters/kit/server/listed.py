@@ -1,4 +1,4 @@
-"""Streamed JSON lists: each entry is created and sent before the next one. Together, the entries may exceed the memory,
+"""Streamed JSON lists: each item is created and sent before the next one. Together, the items may exceed the memory,
 and encoding them all at once would block the event loop."""
 
 import asyncio
@@ -12,16 +12,16 @@ from litestar import Response
 from babelgate.adapters.kit.aside import TimeSlice
 
 _WHOLE: Final = 64 * 1024
-"""Maximum size of a response that is sent whole, with its length, in bytes."""
+"""Maximum size of a response that is sent at once, with its length, in bytes. Chosen."""
 _PIECE: Final = 32 * 1024
-"""Minimum bytes per chunk. A client that reads nothing holds three times as much in memory."""
+"""Minimum size of a chunk, in bytes. Chosen: a client that reads nothing holds three times as much in memory."""
 
 
 class Large(Protocol):
-    """An entry that is encoded while it is sent."""
+    """Interface of an item that is encoded piece by piece while it is sent."""
 
     def pieces(self) -> AsyncGenerator[bytes]:
-        """Yield the JSON in pieces."""
+        """Yield the JSON of the item in pieces."""
         ...
 
 
@@ -34,10 +34,11 @@ async def list_response(
     more_headers: Callable[[], Awaitable[Mapping[str, str]]] | None = None,
     media_type: str = "application/json",
 ) -> Response[Any]:
-    """Return a response with a JSON list of `items`, each of which is JSON.
+    """Return a response with a JSON list of `items`, each of which is JSON. If an item within the first 64 KiB raises
+    an exception, it is raised here.
 
-    `shell` is the response without items: `[]`, or an object whose member `name` is `[]`. An error of the first items
-    is raised here. `more_headers` is called after the first items, and its headers are added to `headers`.
+    `shell` is the response without items: `[]`, or an object whose member `name` is `[]`. `more_headers` is called
+    after the first items, and its headers are added to `headers`.
     """
     head, empty, tail = shell.partition(b"[]" if name is None else b'"%b":[]' % name.encode())
     assert empty, shell
@@ -60,7 +61,7 @@ async def list_response(
 
 
 async def each(items: Iterable[bytes | Large]) -> AsyncGenerator[bytes | Large]:
-    """Yield items that are already in memory, for `list_response`."""
+    """Yield the items of a list in memory, as the asynchronous generator that `list_response` takes."""
     for item in items:
         yield item
 
@@ -95,7 +96,7 @@ async def _pieces(
 
 
 async def _after(first_pieces: list[bytes], rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Yield the pieces that are already there, then the rest."""
+    """Yield the pieces `first_pieces`, which were read in advance, and then those of `rest`."""
     async with aclosing(rest):
         while first_pieces:
             yield first_pieces.pop(0)  # released while the rest is sent

@@ -1,4 +1,5 @@
-"""Resolution of file URLs whose bytes are already here: URLs of the gateway itself, and `data:` URLs."""
+"""Resolution of file URLs whose bytes need no download: URLs of files that the gateway itself stores, and `data:`
+URLs."""
 
 import re
 from collections.abc import Iterable
@@ -13,8 +14,9 @@ _HASH: Final = re.compile(r"/([0-9a-f]{64})")
 
 
 async def resolve_own_files(hub: Hub, caller: Caller, messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the messages with their files resolved. A URL of a stored file of the caller is replaced by its blob, and
-    a `data:` URL by its bytes. Other URLs remain, including those of another owner's files."""
+    """Return the messages of a caller with their files resolved. The URL of a file that the gateway stores for the
+    caller is replaced by the file's hash, and a `data:` URL by its bytes. Other URLs remain, including those of another
+    owner's files."""
     return tuple([await _message(hub, caller, message) for message in messages])
 
 
@@ -44,8 +46,8 @@ async def _part(hub: Hub, caller: Caller, part: Part) -> Part:
 
 
 def _own_blob(caller: Caller, url: str) -> str | None:
-    """Return the hash at the end of this gateway's file URL, or None for any other URL. All servers name files by hash,
-    each below its own path."""
+    """Return the hash at the end of a file's URL on this gateway, or None for any other URL. The servers of all
+    protocols name files by hash, each below its own path."""
     try:
         target, gateway = urlsplit(url), urlsplit(caller.base_url)
     except ValueError:

@@ -1,5 +1,8 @@
-"""Coalescing of text deltas (batching): consecutive deltas that only add text to one part form a passage. Most of a
-long response consists of passages, whose frames differ in their text only. So streams encode a passage at once."""
+"""Coalescing of text deltas (batching): consecutive records that only add text to the same part form a passage.
+
+Most of a long response consists of passages, whose frames differ in their text only. So streams encode a passage at
+once.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -9,8 +12,8 @@ from babelgate.canonical.event import PartDelta
 
 
 def split_passages(records: Sequence[Record]) -> Iterator[tuple[Sequence[Record], Sequence[str]]]:
-    """Yield the records in order, grouped: the records of a passage together with the text of each, and every other
-    record alone, without texts. A single delta is also a passage."""
+    """Yield the records in order, in groups. A group is a passage with the text of each record, or any other record
+    alone, without texts. A single text delta is also a passage."""
     place = 0
     while place < len(records):
         record = records[place]

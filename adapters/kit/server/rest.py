@@ -25,7 +25,8 @@ class RestOperation:
     media_type: str = "application/json"
     """Media type of the response."""
     streams: Any = None
-    """Data type of each server-sent event, if the operation can respond with a stream. `Any` means any JSON."""
+    """Type of the data of each server-sent event, if the operation can respond with a stream. None means that it
+    cannot, and `Any` that the data is any JSON."""
     is_stream_only: bool = False
     """True if a successful response is always a stream."""
     other: Mapping[int, Any] = field(default_factory=dict[int, Any])
@@ -35,8 +36,8 @@ class RestOperation:
     headers: Mapping[str, JsonType] = field(default_factory=dict[str, JsonType])
     """Request headers that the operation reads, with the type of their values. All of them are optional."""
     within: Mapping[str, "RestOperation"] = field(default_factory=dict[str, Any])
-    """Operations of a route that reads more than an id from the last segment of its path. Keys have the method and that
-    segment: `post {task_id}:cancel`."""
+    """Operations that share one route, because the last segment of its path holds more than an id. Each key has the
+    method and that segment, such as `post {task_id}:cancel`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""Structural sharing in JSON responses: if several values share most of one long list, such as the states of a
-conversation with all its messages, the shared items are encoded once."""
+"""Structural sharing in JSON responses. If several values share most of one long list, such as the states of a
+conversation with all its messages, the items that they share are encoded once."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -17,26 +17,28 @@ from babelgate.adapters.kit.server.encoding import LargeJson, encode
 T = TypeVar("T")
 
 MARK: Final = uuid4().hex
-"""Placeholder for the list in a value."""
+"""Placeholder that a value contains where `with_list` inserts the list. It is random, so it occurs nowhere else."""
 _PIECE: Final = 32 * 1024
-"""Minimum bytes per chunk."""
+"""Minimum size of a chunk, in bytes. Chosen."""
 _TOGETHER: Final = 128
-"""Items that are joined in one step, unless they exceed `_MOST_BYTES`."""
+"""Maximum number of items that are joined in one step. Chosen."""
 _MOST_BYTES: Final = 64 * 1024
-"""Maximum size of items that are joined in one step, in bytes."""
+"""Maximum size of items that are joined in one step, in bytes. Chosen."""
 
 
 class SharedList(Generic[T]):
-    """Encoded items of the list that was encoded last. The next list probably begins with the same objects."""
+    """Cache of the encoded items of the list that was encoded last. The next list probably begins with the same
+    objects, and only its other items are encoded."""
 
     def __init__(self, convert: Callable[[T], Any]) -> None:
-        """Create the cache. `convert` returns the JSON value of an item."""
+        """Create an empty cache. `convert` returns the JSON value of an item."""
         self._convert = convert
         self._items: Sequence[T] = ()
         self._encoded: list[bytes | LargeJson] = []
 
     async def encode(self, items: Sequence[T]) -> "Sequence[bytes | LargeJson]":
-        """Return each item as JSON. Other tasks run in between."""
+        """Return the items of a list, each as JSON. Items at the beginning that the last list also had come from the
+        cache. Other tasks run in between."""
         same = sum(takewhile(bool, map(is_, items, self._items)))
         if same < len(items):
             time_slice, convert = TimeSlice(), self._convert
@@ -50,8 +52,8 @@ class SharedList(Generic[T]):
 
 
 def with_list(value: Any, items: "Sequence[bytes | LargeJson]") -> "bytes | ValueWithList | None":
-    """Return the JSON of a value with the items in place of its `MARK`, or of the value alone if it has no `MARK`.
-    Return None if the value is large even without the items."""
+    """Return the JSON of a value with the list of `items` where the value contains `MARK`. Return the JSON of the value
+    alone if it has no `MARK`, and None if the value is large even without the items."""
     shell = encode(value)
     if isinstance(shell, LargeJson):
         return None

@@ -22,20 +22,20 @@ from babelgate.canonical.printable import printable
 HEARTBEAT: Final = b": heartbeat\n\n"
 """Comment that is sent on a silent stream."""
 _PIECE: Final = 32 * 1024
-"""Minimum bytes of frames per chunk, if enough frames are ready."""
+"""Minimum size of a chunk of joined frames, in bytes, if enough frames are ready. Chosen."""
 _FIELD_LENGTH: Final = 4096
 """Maximum length of an event's name or id, in characters. An agent may set them. Chosen: LangGraph's names hold the
 path of a subgraph, about 50 characters per level."""
 
 
 class _Source:
-    """ASGI response: the head of the library's response, then the frames, sent by one task in addition to the
-    handler's.
+    """ASGI response with the head of the library's response and then the frames. One task sends them, in addition to
+    the handler's task.
 
-    The library's own response uses four tasks per stream, in groups, and a cancel scope per chunk: an idle stream of
-    A2A took 70 kB, and takes 46 kB here. It would also poll permanently for the shutdown of uvicorn, and then cut
-    streams at once. Here, the hub ends every subscription at shutdown, so streams end by themselves, with a last frame
-    if the protocol has one.
+    The library's own response uses four tasks per stream, in groups, and a cancel scope per chunk. Measured: an idle
+    stream of A2A takes 46 kB here, and 70 kB there. It would also poll permanently for the shutdown of uvicorn, and
+    then cut streams at once. Here, the hub ends every subscription at shutdown, so streams end by themselves, with a
+    last frame if the protocol has one.
     """
 
     __slots__ = ("_begin", "_frames", "_ping")
@@ -86,11 +86,12 @@ class _Sending:
     def __init__(self, task: "asyncio.Task[Any] | None", send: Any, ping: float | None) -> None:
         self.task = task
         self.is_over = False
-        """True if the stream has no reader any longer."""
+        """True if the reader has disconnected, or was disconnected because it received nothing for too long."""
         self.monitor = Monitor(ping, self._beat, self._stop)
         self._send = send
         self._is_within = False
-        """True while a frame is sent in pieces: a heartbeat would become part of the frame."""
+        """True while a frame is being sent in pieces. No heartbeat may be sent then, because it would become part of
+        the frame."""
         self._beating: asyncio.Task[None] | None = None
 
     async def send(self, data: bytes) -> None:
@@ -150,7 +151,7 @@ def event_stream(
 
 
 _ESCAPES: Final = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
-"""U+0085, U+2028 and U+2029: their UTF-8 bytes, and their JSON escapes."""
+"""Line breaks U+0085, U+2028 and U+2029: for each, its UTF-8 bytes, and its JSON escape."""
 
 
 def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> bytes:
@@ -171,24 +172,25 @@ def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> by
 
 
 def frames(data: Iterable[bytes], *, before: bytes = b"", after: bytes = b"") -> bytes:
-    """Return one frame for each of `data`, joined. Each is JSON on one line, as this gateway encodes it, and is placed
-    between `before` and `after`."""
+    """Return one frame for each JSON text in `data`, joined. Each text must be on one line, as this gateway encodes
+    JSON. `before` and `after` are added around each text."""
     between = after + b"\n\ndata: " + before
     return _escape(b"data: " + before + between.join(data) + after + b"\n\n")
 
 
 class TextFrames:
-    """Frames of values that differ in one text only, such as the tokens of a response."""
+    """Encoder of frames whose values differ in one text only, such as the tokens of a response."""
 
     __slots__ = ("_template",)
 
     def __init__(self, make: Callable[[str], Any]) -> None:
-        """Create the template. `make` is as for `TextTemplate`."""
+        """Create the template. `make` returns the value or the pydantic model for a text, and must contain the text
+        exactly once."""
         self._template = TextTemplate(make)
 
     def write(self, texts: Sequence[str], *, ids: Iterable[str] | None = None, event: str | None = None) -> list[bytes]:
-        """Return one frame for each text, with the id of the same position in `ids` and with the field `event`, unless
-        these are None."""
+        """Return one frame for each text. The id of a frame is that at the same position of `ids`, and its event is
+        `event`; None omits the field."""
         heads = repeat(_head(None, event)) if ids is None else [_head(id, event) for id in ids]
         before, after = self._template.before, self._template.after + b"\n\n"
         encoded = [head + before + encode_text(text) + after for head, text in zip(heads, texts, strict=False)]
@@ -217,12 +219,13 @@ class LargeFrame:
 
 
 def frame_of(data: bytes | LargeJson, *, id: str | None = None, event: str | None = None) -> bytes | LargeFrame:
-    """Return one frame of JSON that may be large, with an `id` and an `event` field, unless these are None."""
+    """Return a frame with the JSON `data`, as bytes, or as a `LargeFrame` if the JSON is large. Its fields `id` and
+    `event` are omitted if they are None."""
     return LargeFrame(_head(id, event), data) if isinstance(data, LargeJson) else frame(data, id=id, event=event)
 
 
 async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[bytes]:
-    """Yield the bytes of some frames. Small frames are joined."""
+    """Yield the bytes of the frames. Small frames are joined to chunks."""
     time_slice = TimeSlice()
     ready: list[bytes] = []
     size = 0
@@ -250,7 +253,7 @@ async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[byte
 
 
 def _head(id: str | None, event: str | None) -> bytes:
-    """Return the beginning of a frame, up to its data, with an `id` and an `event` field, unless these are None."""
+    """Return the first lines of a frame, up to its data. The fields `id` and `event` are omitted if they are None."""
     head = b""
     if event is not None:
         head += b"event: " + _one_line(event) + b"\n"
@@ -260,7 +263,7 @@ def _head(id: str | None, event: str | None) -> bytes:
 
 
 def _escape(data: bytes) -> bytes:
-    """Return the JSON with all line breaks of `_ESCAPES` escaped."""
+    """Return the JSON with the line breaks in `_ESCAPES` replaced by their escapes."""
     if data.isascii():
         return data
     for raw, escaped in _ESCAPES:
@@ -270,5 +273,5 @@ def _escape(data: bytes) -> bytes:
 
 
 def _one_line(text: str) -> bytes:
-    """Return a name or an id as one printable line."""
+    """Return the name or id of an event as one printable line of limited length."""
     return printable(text, _FIELD_LENGTH).encode()

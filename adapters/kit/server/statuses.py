@@ -1,4 +1,4 @@
-"""Fault code → HTTP status: the defaults of all protocols. A protocol documents where it differs, and why."""
+"""HTTP status for each fault code: the defaults of all protocols. A protocol documents where it differs, and why."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -33,5 +33,5 @@ STATUSES: Final[Mapping[FaultCode, int]] = MappingProxyType(
         FaultCode.INTERNAL: 500,
     }
 )
-"""HTTP status of each fault code. The failure of an agent ends its run, but does not set the status of the request. It
-is the status only if no run could be created."""
+"""HTTP status of each fault code. A fault of the agent ends its run, but the request that started the run has
+succeeded. So the status of such a code is used only if no run could be created."""

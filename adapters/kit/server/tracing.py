@@ -9,17 +9,18 @@ from babelgate.adapters.kit.tracing import TracedOperation
 
 
 class OperationTracer(Protocol):
-    """Span of a request, as servers of protocols see it."""
+    """Interface by which the server of a protocol adds to the trace of a request."""
 
     def start_operation(self, operation: TracedOperation, context: Mapping[str, object]) -> None:
         """Start the span of the operation that the request calls. It ends with the response.
 
-        `context` has the caller's `traceparent`, if the protocol has a place for it in the body.
+        `context` is the part of the body that may hold the caller's `traceparent`, such as the metadata of a message.
         """
         ...
 
     def note_failure(self, code: str) -> None:
-        """Report the error of an operation whose response may have a status of success."""
+        """Report that the operation has failed, with the code of its error. The response may nevertheless have a status
+        of success."""
         ...
 
 
@@ -33,7 +34,8 @@ def find_tracer(connection: ASGIConnection[Any, Any, Any, Any]) -> OperationTrac
 
 
 def note_failure(scope: Mapping[str, Any], code: str) -> None:
-    """Report the error of an operation whose response may have a status of success. `scope` is that of the request."""
+    """Report to the tracer of a request that its operation has failed, with the code of its error. The response may
+    nevertheless have a status of success. `scope` is the ASGI scope of the request."""
     tracer: OperationTracer | None = scope["state"].get(TRACER)
     if tracer is not None:
         tracer.note_failure(code)

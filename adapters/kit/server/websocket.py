@@ -9,7 +9,7 @@ from litestar.exceptions import WebSocketDisconnect
 POLICY: Final = 1008
 GOING_AWAY: Final = 1001
 FAILED: Final = 1011
-"""Close codes of RFC 6455, section 7.4.1."""
+"""Close code for an internal error. It is defined in RFC 6455, section 7.4.1, as are `POLICY` and `GOING_AWAY`."""
 RESTART: Final = 1012
 """Close code for a restart (IANA registry of WebSocket close codes). A server that shuts down sends it to idle sockets
 (uvicorn 0.54)."""
@@ -21,8 +21,8 @@ class Disconnected(Exception):
 
 @contextmanager
 def detect_disconnect() -> Generator[None]:
-    """Translate the errors with which Litestar and the ASGI server report a disconnected caller. Raises
-    Disconnected."""
+    """Raise `Disconnected` instead of the errors with which Litestar and the ASGI server report that the caller has
+    disconnected."""
     try:
         yield
     except (WebSocketDisconnect, OSError, RuntimeError) as error:

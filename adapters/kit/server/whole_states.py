@@ -1,5 +1,7 @@
-"""Delta decoding of states, for readers that may not have the earlier records of a run. If a state is stored as a
-difference to a revision that the reader does not have, the whole state is sent."""
+"""Delta decoding of states, for readers that may not have the earlier records of a run.
+
+If a state is stored as a difference to a revision that the reader does not have, the whole state is sent.
+"""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -12,8 +14,9 @@ from babelgate.canonical.event import Event, Native, StateSaved, StepStarted
 async def complete_states(
     hub: Hub, principal: Principal, thread_id: str, batches: AsyncGenerator[Sequence[Record]]
 ) -> AsyncGenerator[Sequence[Record]]:
-    """Yield the batches with such states replaced by whole ones. `batches` begin at the first record that the readers
-    have, and are closed at the end."""
+    """Yield the batches of records. A state that is stored as a difference is replaced by the whole state if the
+    readers lack the revision to which it refers. `batches` begin at the first record that the readers have, and are
+    closed at the end."""
     sent: set[str] = set()
     history: StateHistory | None = None
     async with aclosing(batches):

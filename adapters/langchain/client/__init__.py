@@ -24,9 +24,9 @@ __all__ = ("Client", "describe", "discover")
 class Client(ReattachableClient[HttpClient]):
     """Client for one agent of a server.
 
-    `agent` is the server's own name of the agent: the id of a graph or an assistant, or the `agent_id`. `dialect` is
-    the server's; None means LangGraph if the server has assistants. `extension` tells whether to activate the Babelgate
-    extension on servers that have it.
+    - `agent`: the server's name of the agent: the id of a graph or an assistant, or the `agent_id`.
+    - `dialect`: the server's dialect. None: LangGraph if the server has assistants, else the Agent Protocol.
+    - `extension`: `on` activates the Babelgate extension on servers that have it.
     """
 
     def __init__(

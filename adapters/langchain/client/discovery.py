@@ -18,17 +18,17 @@ from babelgate.canonical import AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject, is_uuid
 
 PAGE: Final = 100
-"""Number of agents in a page of the listing."""
+"""Number of agents to request in one page of a listing. Chosen."""
 MAX_AGENTS: Final = 1000
-"""Maximum number of listed agents per server."""
+"""Number of agents of one server at which a listing stops requesting pages. Chosen."""
 MAX_DESCRIBED: Final = 50
-"""Maximum number of agents whose schemas are fetched."""
+"""Maximum number of graphs per server whose schemas are fetched during a listing. Chosen."""
 MAX_CONCURRENT: Final = 8
-"""Maximum number of schemas that are fetched at the same time."""
+"""Maximum number of schemas that one listing fetches at the same time. Chosen."""
 SCHEMAS_TIMEOUT: Final = 2.0
 """Seconds that a listing waits for schemas. Chosen: an agent can be called without them."""
 SCHEMAS_LIMIT: Final = 512 * 1024
-"""Maximum size of one agent's schemas, in bytes."""
+"""Maximum size of the response with one agent's schemas, in bytes. Chosen."""
 
 
 async def discover(
@@ -38,9 +38,9 @@ async def discover(
     *,
     dialect: Dialect | None = None,
 ) -> list[AgentInfo]:
-    """Return the agents of a server: the graphs of a LangGraph server, or else the agents of the Agent Protocol. With
-    `dialect`, only this one of the two APIs is tried. `upstream_name` of the description is the server's own name of an
-    agent."""
+    """Return the agents of a server: its LangGraph graphs or, if it has no LangGraph API, its Agent Protocol agents.
+    `dialect` restricts the search to one of the two APIs. Raises agent_invalid for a malformed list, else the fault of
+    the request."""
     client = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
     if dialect != "agent-protocol":
         try:
@@ -85,7 +85,8 @@ async def _graphs(http: HttpClient) -> list[AgentInfo]:
 async def describe(
     url: str, http: httpx.AsyncClient, headers: Mapping[str, str], info: AgentInfo
 ) -> Mapping[str, JsonObject]:
-    """Fetch the schemas of a graph. Raises the fault of the server's error response."""
+    """Fetch the JSON Schemas of a graph; the keys are those of `decode_schemas`. Raises the fault of the server's error
+    response, and invalid."""
     client = HttpClient(url, headers=headers, http=http, timeout=http.timeout).within(SCHEMAS_LIMIT)
     name = upstream_name(info)
     return decode_schemas(await client.get(f"/assistants/{name if is_uuid(name) else assistant_id(name)}/schemas"))
@@ -98,7 +99,8 @@ async def _agents(http: HttpClient) -> list[AgentInfo]:
 
 
 async def _pages(http: HttpClient, path: str, where: JsonObject) -> list[Any]:
-    """Return all items of a paged search, up to `MAX_AGENTS`."""
+    """Return the items of all pages of a search until a page is not full or `MAX_AGENTS` is reached. `where` is the
+    body of the search. Raises agent_invalid if a page is not a list."""
     items: list[Any] = []
     while len(items) < MAX_AGENTS:
         page = await http.post(path, {**where, "limit": PAGE, "offset": len(items)})
@@ -112,7 +114,7 @@ async def _pages(http: HttpClient, path: str, where: JsonObject) -> list[Any]:
 
 @contextmanager
 def _check_listing(what: str) -> Generator[None]:
-    """Turn a fault of decoding a list into agent_invalid."""
+    """Convert a fault that is raised in the block into agent_invalid. `what` names the expected list in the message."""
     try:
         yield
     except FaultError as error:

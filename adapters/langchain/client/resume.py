@@ -1,8 +1,8 @@
 """Resumable SSE streams (reconnect, Last-Event-ID): the frames of one run, each exactly once, over several connections.
 
-A stream that breaks is resumed after the last event received. Ids of events may repeat: langgraph-api 0.16.7 in memory
-counts them by the millisecond. So the client requests the events after the last but one id, and skips as many events as
-it already received with the last id.
+A stream that breaks is resumed after the last event received. Several events may have the same id: langgraph-api 0.16.7
+in memory counts ids by the millisecond. So the client requests the events after the previous, different id, and skips
+as many events as it already received with the last id.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,9 +25,10 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 
 MAX_FAILURES: Final = 6
-"""Number of consecutive connections without a new event after which the agent counts as unreachable."""
+"""Number of consecutive connections without a new event after which the stream fails with agent_unreachable or
+agent_invalid. Chosen."""
 FIRST_WAIT: Final = 0.5
-"""Wait after the first such connection, in seconds. Chosen, not measured."""
+"""Wait after the first connection without a new event, in seconds. Chosen, not measured."""
 LAST_WAIT: Final = 5.0
 """Longest wait between connections, in seconds.
 
@@ -35,42 +36,46 @@ Chosen, not measured. The waits are longer than those of `babelgate.adapters.kit
 continues without readers, and each connection starts where the last one ended.
 """
 START: Final = "-1"
-"""Id of an event before all others. langgraph-api 0.16.7 compares ids as text, and a Babelgate recognizes it."""
+"""Last-Event-ID that requests a stream from its first event. langgraph-api 0.16.7 compares ids as text, so `-1` is
+smaller than all; Babelgate servers accept it, too."""
 ACTIVE: Final = frozenset({"pending", "running"})
 """Statuses of a run that has not stopped."""
 _MAX_ID_LENGTH: Final = 1024
-"""Maximum length of an id, in characters. Chosen: the ids of langgraph-api 0.16.7 have 15, and servers refuse headers
-of 8 KiB."""
+"""Maximum length of an event id that the client sends as Last-Event-ID, in characters. Chosen: the ids of langgraph-api
+0.16.7 have 15, and servers refuse headers of 8 KiB."""
 NOT_THERE: Final = frozenset({404, 405, 501})
-"""Statuses of the response for a path that a server does not have."""
+"""HTTP statuses with which servers respond to a path that they do not have."""
 
 
 class _Cursor:
-    """Position in a stream: the events that were received."""
+    """Position in a stream of events with possibly repeated ids. After a reconnect it recognizes events that were
+    received before."""
 
     def __init__(self) -> None:
         self.total = 0
-        """Number of events received."""
+        """Number of different events received over all connections."""
         self._previous_id = START
-        """The last but one id."""
+        """Newest received id that differs from `_last_id`, or `START`. Each reconnect requests the events after this
+        id."""
         self._last_id = ""
         self._count = 0
-        """Number of events received with the last id."""
+        """Number of events received with `_last_id`."""
         self._skip = 0
         """Number of repeated events still to skip after a reconnect."""
 
     @property
     def is_resumable(self) -> bool:
-        """True if the server gives its events ids."""
+        """True if the last new event had an id, so that the server can resume the stream."""
         return self._last_id != ""
 
     def rewind(self) -> str:
-        """Prepare for a new connection, and return the id to send as Last-Event-ID."""
+        """Prepare to skip the events that the next connection will repeat. Return the id to send as Last-Event-ID."""
         self._skip = self.total if self._previous_id == START else self._count
         return self._previous_id
 
     def takes(self, frame: Frame) -> bool:
-        """Return True if the event is new."""
+        """Advance by one received event. Return True if the event is new, or False if it repeats one from before the
+        reconnect."""
         event_id = frame.id if _fits_header(frame.id) else ""
         if self._skip > 0 and (self._previous_id == START or event_id == self._last_id):
             self._skip -= 1
@@ -90,8 +95,11 @@ def _fits_header(event_id: str) -> bool:
 
 
 class ResumableStream:
-    """Frames of a run, over all connections. `ended` returns True if the frames show that no more will come. `complete`
-    returns True if the frames of a successful run are complete."""
+    """Frames of one run, over all connections to its server.
+
+    `ended` returns True if the frames show that no more will come. `complete` returns True if no output is missing from
+    the frames of a successful run.
+    """
 
     def __init__(
         self,
@@ -104,9 +112,11 @@ class ResumableStream:
         self._headers = headers
         self.route = route
         self.run: w.Run | None = None
-        """The run as it was after its last frame, if the server reports runs."""
+        """Last description of the run that the server sent after the run had stopped. None: the server does not report
+        single runs, or was not asked."""
         self.missed = False
-        """True if some output of the run may not have been received."""
+        """True if some output of the run may be missing from the frames, so that the client must read it from the
+        thread's state."""
         self._http = http
         self._has_ended = ended
         self._is_complete = complete
@@ -119,7 +129,7 @@ class ResumableStream:
         self._can_join = True
         """True unless the server has no stream for existing runs."""
         self._earlier_frames = 0
-        """Number of frames received on earlier connections."""
+        """Number of new frames received before the current connection."""
         self._is_accepted = False
         """True if the server has accepted the request of this connection."""
         self._has_frame = False
@@ -131,8 +141,8 @@ class ResumableStream:
         return self._is_cut
 
     def connect(self, body: JsonObject | None) -> AbstractAsyncContextManager[httpx.Response]:
-        """Open the next connection: to a new run that the body creates or, if it is None, to the existing run from the
-        last position."""
+        """Return a context manager that opens the next connection. `body` is the request that creates the run; None
+        joins the existing run after the last received event."""
         self._earlier_frames, self._is_accepted, self._has_frame = self._cursor.total, False, False
         if body is not None:
             return self._http.open_response("POST", self.route.create, body, headers=self._headers, streams=True)
@@ -151,15 +161,16 @@ class ResumableStream:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server did not answer with a stream of events")
 
     def takes(self, frame: Frame) -> bool:
-        """Return True if the frame is new."""
+        """Return True if the frame is new, and False if it repeats a frame from before a reconnect."""
         self._has_frame = True
         return self._cursor.takes(frame)
 
     def end(self, error: FaultError | None, *, creates: bool) -> None:
-        """Finish a connection. `creates`: the connection was to create the run.
+        """Finish a connection. `error` is the reason why it broke, or None. `creates` is True if the connection was to
+        create the run.
 
-        A broken connection to an existing run is not an error, because the stream is resumed. Raises the error
-        otherwise, or if too many consecutive connections brought nothing new.
+        A broken connection to an existing run is not an error, because the stream is resumed. Raises `error` otherwise,
+        or a fault after `MAX_FAILURES` consecutive connections without a new frame.
         """
         if error is not None:
             is_known = self.route.run_id is not None and (self._is_accepted or not creates)
@@ -177,7 +188,9 @@ class ResumableStream:
             self._backoff.count_failure(error or no_progress)
 
     async def should_reconnect(self) -> bool:
-        """Return True if the run has more frames to read. Waits before a retry."""
+        """Return True if the caller should join the run again to receive more frames. Waits first if the last
+        connection brought nothing new. Sets `run` and `missed` if the run has stopped. Raises the fault of a failed
+        request."""
         if self._has_ended() or self.route.run_id is None:
             return False
         can_join = self._can_join and self._cursor.is_resumable
@@ -214,8 +227,8 @@ class ResumableStream:
             raise
 
     async def outcome(self) -> Json:
-        """Wait until the run has stopped, and return its result. Return None if the server does not report single runs.
-        Raises agent_invalid for a result that is not an object, because no output can be read from it."""
+        """Wait until the run has stopped, and return its result: a JSON object, or None if the server does not report
+        single runs or sends null. Raises agent_invalid for any other result."""
         try:
             backoff = Backoff(FIRST_WAIT, LAST_WAIT, MAX_FAILURES)
             result = await backoff.retry(partial(self._http.get, self.route.join))

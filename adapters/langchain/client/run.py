@@ -1,4 +1,4 @@
-"""One run of an agent on a LangGraph server or on a server of the Agent Protocol."""
+"""Execution of one run on a LangGraph server or on a server of the Agent Protocol."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
@@ -54,11 +54,11 @@ from babelgate.canonical.replay import agent_events
 from babelgate.canonical.value import Json, JsonObject
 
 LOOK_TIMEOUT: Final = 10.0
-"""Timeout of looking for a run whose creation was not confirmed, in seconds."""
+"""Timeout of the search for a run whose creation was not confirmed, in seconds. Chosen."""
 
 
 class LangGraphRun(UpstreamRun):
-    """A run that is created or, with `is_attached`, found on the server."""
+    """One run on a server, which the client creates or, with `is_attached`, joins by the id in `call.upstream`."""
 
     def __init__(self, server: UpstreamServer, call: Invocation, *, is_attached: bool) -> None:
         self._server = server
@@ -66,17 +66,18 @@ class LangGraphRun(UpstreamRun):
         self._is_attached = is_attached
         self._work = UpstreamRunState(EventReader(), Route("langgraph", None))
         self._records = RecordReader(of_run=True)
-        """Reader of the records sent with the Babelgate extension."""
+        """Reader of the records that the server sends if the Babelgate extension is active."""
         self._follower = self._follow()
         self._run_input: JsonObject = {}
-        """Members of the request with the run's input or its answers."""
+        """Members of the request that hold the run's input or its answers, for example `input` or `command`."""
         self._past: Sequence[Record] = ()
         self._awaits_first_frame = is_attached
-        """True until the first frame of a run that was not created on this connection."""
+        """True until the first frame of a run that the client joins: an attached run, or a created run whose
+        confirmation was lost."""
         self._has_accepted_modes = server.accepts_modes
-        """True if the server has accepted a run with these stream modes before."""
+        """True if the server has accepted an earlier run with the current list of stream modes."""
         self._refusal: FaultError | None = None
-        """The server's refusal to create the run, if it refused before the first frame."""
+        """Fault with which the server refused to create the run before its first frame; None if it did not."""
 
     @property
     def is_cancellable(self) -> bool:
@@ -90,8 +91,8 @@ class LangGraphRun(UpstreamRun):
             await self._server.http.post(route.cancel)
 
     async def _find_run(self) -> str | None:
-        """Return the id of a run that was created but not confirmed, or None if the server does not list it. Its
-        metadata identify it."""
+        """Search the newest runs of the thread for the run whose metadata member `gateway_run` is this run's id. Return
+        the server's id of it, or None if it is not listed or the server has no such list."""
         route = self._work.route
         if route.thread_id is None or route.layout == "openapi":
             return None
@@ -103,7 +104,8 @@ class LangGraphRun(UpstreamRun):
         return None
 
     async def stages(self) -> AsyncGenerator[Stage]:
-        """Yield the stages of the run. Raises the fault with which the server refused the run."""
+        """Yield the connections of the run one after the other, each as an asynchronous generator of events, and then
+        its end. Raises the fault with which the server refused the run."""
         if self._is_attached:
             await self._prepare_to_join()
             yield self._read(None)
@@ -136,7 +138,7 @@ class LangGraphRun(UpstreamRun):
             self._server.layout, self._server.accepts_modes = self._work.route.layout, True
 
     async def _prepare_to_create(self) -> None:
-        """Collect what the request depends on: the properties of the server, and its thread for the run."""
+        """Detect the server's dialect and capabilities, choose the thread for the run, and encode the run's input."""
         server, work, call = self._server, self._work, self._call
         dialect = await server.detect_dialect()
         past = self._past = await call.past() if call.answers else ()
@@ -155,8 +157,8 @@ class LangGraphRun(UpstreamRun):
         work.is_sent = True
 
     async def _prepare_to_join(self) -> None:
-        """Set the route and the reader of an existing run. Raises agent_invalid if the server never reported the run's
-        id."""
+        """Set up the route and the frame reader for an existing run. Raises agent_invalid if the server never reported
+        the run's id."""
         server, call = self._server, self._call
         run_id = call.upstream.get("run")
         if run_id is None:
@@ -194,7 +196,8 @@ class LangGraphRun(UpstreamRun):
         return self._records.stopped or self._work.reader.has_ended
 
     async def _read(self, body: JsonObject | None) -> Stage:
-        """Read one connection. A body creates the run; without a body the existing run is joined."""
+        """Open one connection and yield the events of its frames. With a `body` the connection creates the run; without
+        one it joins the existing run. A refusal to create the run is stored in `_refusal`; other faults are raised."""
         work, follower = self._work, self._follower
         try:
             async with follower.connect(body) as response:
@@ -230,15 +233,16 @@ class LangGraphRun(UpstreamRun):
         return (*replayed, *work.bind(), *events)
 
     def _read_native(self, event: str, value: Json) -> Sequence[Event]:
-        """Return the events of a native frame. With the extension active, only the states count: those of a thread are
-        sent by the protocol itself, for any agent."""
+        """Return the events of a frame in LangGraph's own format. If the Babelgate extension is active, return only its
+        `StateSaved` events, because the extension's records carry all others."""
         events = self._work.reader.read(event, value)
         if not self._records.active:
             return events
         return [item for item in events if isinstance(item, StateSaved)]
 
     async def _read_records(self, value: Json) -> Sequence[Event]:
-        """Return the events in a frame of the extension, with the bytes of their files."""
+        """Return the events of a frame of the Babelgate extension. The bytes of files that the records name by hash are
+        fetched from the server."""
         events = self._records.read(as_object(value).get(URI))
         if self._work.reader.has_states:
             events = [event for event in events if not isinstance(event, StateSaved)]
@@ -246,8 +250,11 @@ class LangGraphRun(UpstreamRun):
         return await with_files(named, self._server.file)
 
     def _replay_past(self, first: Frame | None) -> Sequence[Event]:
-        """Return the events that precede the first frame of a joined run: those in the log, unless the server repeats
-        the run from its start. None as the frame means that there was none."""
+        """Return the log's events that precede the first frame of a joined run; later calls return nothing.
+
+        If `first` begins the run again from its start, only its binding and early losses are returned. None for `first`
+        means that no frame arrived.
+        """
         if not self._awaits_first_frame:
             return ()
         self._awaits_first_frame = False
@@ -265,15 +272,16 @@ class LangGraphRun(UpstreamRun):
         return past[: _end_of_losses(past, bindings[0] + 1)] if bindings else ()
 
     async def _confirm_start(self) -> Stage:
-        """Yield the events that are due at the start of a run for which no frame arrived. Raises agent_invalid if the
-        server never reported the run."""
+        """Yield the log's events and the server's ids if no frame of the run has arrived, else nothing. Raises
+        agent_invalid if the server never reported the run's id."""
         yield self._replay_past(None)
         yield self._work.bind()
         if self._work.route.run_id is None:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's stream ended before its run had begun")
 
     async def _find_created_run(self, error: FaultError) -> bool:
-        """Return True if the server has the run, and only its confirmation was lost."""
+        """Return True if the creation failed with agent_unreachable, but the server lists the run. Its id is then
+        stored in the route."""
         if error.fault.code is not FaultCode.AGENT_UNREACHABLE or self._work.route.run_id is not None:
             return False
         with suppress(FaultError):
@@ -282,7 +290,8 @@ class LangGraphRun(UpstreamRun):
         return self._work.route.run_id is not None
 
     async def _try_other_form(self, error: FaultError) -> bool:
-        """Return True if the server may accept the request in another form, and switch to that form."""
+        """Change the request after a refusal, and return True if it is worth sending again. Tries the other layout of
+        URLs, fewer stream modes, or a separate request that creates the thread."""
         status, layout = status_of(error.fault), self._work.route.layout
         # OpenAPI 0.1.6 creates runs at `/runs`, the README's layout below their thread.
         if status in (404, 405) and layout == "readme" and self._server.layout is None:
@@ -295,8 +304,8 @@ class LangGraphRun(UpstreamRun):
         return status == 404 and self._work.creates_thread and await self._create_thread(error)
 
     def _use_fewer_modes(self, error: FaultError) -> bool:
-        """Switch to the next smaller list of stream modes, and return True if there is one. A server that does not know
-        a mode refuses the whole list. The accepted list is stored for later runs."""
+        """Switch to the next form of `FEWER_MODES`, and return True if there is one to try. Servers refuse the whole
+        list if they do not know one of its modes. `UpstreamServer.modes` keeps the form for later runs."""
         server = self._server
         index = -1 if server.modes is None else FEWER_MODES.index(server.modes)
         # A refusal that names no mode may still be about one, so one smaller list is tried.
@@ -310,8 +319,8 @@ class LangGraphRun(UpstreamRun):
         return False
 
     async def _create_thread(self, error: FaultError) -> bool:
-        """Create the thread on a server that does not create it with the run (`if_not_exists`). Return True if that
-        succeeded."""
+        """Create the thread by `POST /threads`, for servers that ignore `if_not_exists` in the request for a run.
+        Return True if the server created it."""
         if "assistant" in error.fault.message.lower():  # langgraph-api 0.16.7: the agent does not exist
             return False
         with suppress(FaultError):
@@ -321,7 +330,8 @@ class LangGraphRun(UpstreamRun):
         return False
 
     def _encode_request(self, past: Sequence[Record]) -> JsonObject:
-        """Return the members of the request with the run's input or its answers, and a command."""
+        """Return the members of the request that hold the run's input, or its answers to questions, and the caller's
+        `command`. `past` are the records of the paused run."""
         call = self._call_without_extension
         if call.answers:
             members = encode_answers(call, past)
@@ -333,7 +343,7 @@ class LangGraphRun(UpstreamRun):
         return {**members, "command": command} if command else members
 
     def _body(self) -> JsonObject:
-        """Return the request that creates the run."""
+        """Return the JSON body that creates the run, with its stream modes for this server."""
         route = self._work.route
         form: str = route.layout
         if form == "langgraph":
@@ -371,7 +381,8 @@ class LangGraphRun(UpstreamRun):
 
     @property
     def _call_without_extension(self) -> Invocation:
-        """The call without the tools and the uploads that the extension sends."""
+        """The invocation as native members of the request express it. If the Babelgate extension is active, the
+        caller's tools and uploads are removed, because the extension's part of the request carries them."""
         if not self._server.has_extension:
             return self._call
         config = {name: value for name, value in self._call.config.items() if name != "tools"}
@@ -379,8 +390,8 @@ class LangGraphRun(UpstreamRun):
         return replace(call, input=call.input.replace(config=config))
 
     async def _end(self) -> Stage:
-        """Yield the events at the end of the run, from the server's result if frames were missed. Raises the fault of a
-        failed run."""
+        """Yield the events at the end of the run. If frames were missed, read its missing output from the server.
+        Raises the fault of a failed run."""
         reader, follower = self._work.reader, self._follower
         if self._records.stopped:
             return
@@ -425,10 +436,11 @@ class LangGraphRun(UpstreamRun):
                 raise FaultError(FaultCode.AGENT_INVALID, f"The agent's run has an unknown status: {status[:50]}")
 
     async def _read_values(self, outcome: Json) -> tuple[Json, Json] | None:
-        """Return the state at the end, and the messages if the server sends them separately.
+        """Return the values at the end of the run, and the messages if the server sends them as a separate member, else
+        None. `outcome` is the result of `ResumableStream.outcome`.
 
-        Return None for a server that reports neither runs nor threads, if its stream ended regularly and contained a
-        state.
+        Return None instead of the pair if the server reports neither runs nor threads, but its stream ended regularly
+        with a state.
         """
         result = as_object(outcome)
         if outcome is None and self._work.route.thread_id is not None:
@@ -445,7 +457,8 @@ class LangGraphRun(UpstreamRun):
         return values, result.get("messages")
 
     async def _read_checkpoint(self) -> Sequence[Event]:
-        """Return the newest checkpoint of the thread, for a server whose stream contains none."""
+        """Return the events of the thread's newest checkpoint, for a server whose stream contains no checkpoints.
+        Return nothing if it belongs to another run, or if the request fails."""
         route, reader = self._work.route, self._work.reader
         if route.layout != "langgraph" or route.thread_id is None or reader.has_checkpoints:
             return ()
@@ -460,8 +473,8 @@ class LangGraphRun(UpstreamRun):
             return reader.read_state(state)
 
     async def _read_questions(self) -> None:
-        """Read the questions of an interrupted run from its thread. An Agent Protocol run waits for an answer if the
-        thread has some."""
+        """Fetch the open questions of the run's thread and add them to the reader. An interrupted run has no other sign
+        of its questions if its stream contained none. Failures are ignored."""
         if self._work.route.thread_id is None:
             return
         with suppress(FaultError):
@@ -471,14 +484,14 @@ class LangGraphRun(UpstreamRun):
 
 
 def _with_interrupt_id(event: InterruptRaised) -> InterruptRaised:
-    """Return the question with the id under which the server expects its answer, both with the extension and
-    without."""
+    """Return the question with its id stored as the server's interrupt id, too. An answer then uses this id, with the
+    Babelgate extension and without it."""
     event = named_question(event)
     return event.replace(extra={**event.extra, "langchain": {"id": event.interrupt_id}})
 
 
 def _end_of_losses(events: Sequence[Event], start: int) -> int:
-    """Return the index after the losses that start at an index."""
+    """Return the index of the first event at or after `start` that is not a `LossNoted`."""
     while start < len(events) and isinstance(events[start], LossNoted):
         start += 1
     return start

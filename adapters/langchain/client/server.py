@@ -1,4 +1,4 @@
-"""Properties and capabilities of a server. Each is detected once, when it is first needed."""
+"""Detection of the properties and capabilities of an upstream server, each once, when it is first needed."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,7 +28,8 @@ BACKGROUND_TIMEOUT: Final = 60.0
 
 
 class UpstreamServer:
-    """An upstream server, together with one of its agents."""
+    """Connection data and detected capabilities of one upstream server, for one of its agents. All runs of that agent
+    share the instance."""
 
     def __init__(self, http: HttpClient, agent: str, dialect: Dialect | None, *, extension: bool) -> None:
         self._extension_headers: Mapping[str, str] = {HEADER: URI} if extension else {}
@@ -37,24 +38,24 @@ class UpstreamServer:
         self.dialect: Dialect | None = dialect
         self.layout: Layout | None = None
         self.modes: str | None = None
-        """Form of `MODES` with the stream modes that the server accepts. None: it accepts all of them, or has not
-        refused any yet."""
+        """Key of `MODES` for the stream modes that the server accepts, for example `langgraph-basic`. None: the server
+        has not refused the full list."""
         self.accepts_modes = False
-        """True if the server has accepted a run with these stream modes."""
+        """True if the server has accepted a run with the stream modes of `modes`."""
         self.is_gateway: bool | None = None
-        """True if the server is a Babelgate, which reports tools in the mode `debug`. None: not known yet."""
+        """True if the server is a Babelgate, whose stream mode `debug` reports tool calls. None: not known yet."""
         self.has_extension = False
         """True if the server has the Babelgate extension and the client activates it."""
         self.input_schema: InputSchema | None = None
         """JSON Schema of the graph's input. None: not fetched yet."""
         self.outputs: frozenset[str] | None = None
-        """Members of the graph's output. None: not known."""
+        """Names of the members of the graph's output, from its JSON Schema. None: not known, so all members count."""
         self._schemas_task: asyncio.Task[None] | None = None
         """Task that fetches the schemas, while it runs."""
 
     async def detect_layout(self, call: Invocation, run_id: str) -> Layout:
-        """Return the layout of an Agent Protocol server. If no run of this client has shown it yet, look the run up in
-        the README's layout."""
+        """Return the layout of an Agent Protocol server for a joined run. If no earlier run has shown the layout,
+        request the run under the README's path; `openapi` is the layout of servers without that path."""
         thread_id = call.upstream.get("task")
         if self.layout is None and thread_id is not None:
             try:
@@ -67,7 +68,8 @@ class UpstreamServer:
         return self.layout or "openapi"
 
     async def detect_dialect(self) -> Dialect:
-        """Return the server's dialect. If it is not configured, it is LangGraph on servers that have assistants."""
+        """Return the server's dialect: the configured one, or else LangGraph if the server has assistants. Raises the
+        fault of a failed request."""
         if self.dialect is None:
             try:
                 await self.http.post("/assistants/search", {"limit": 1})
@@ -79,7 +81,8 @@ class UpstreamServer:
         return self.dialect
 
     async def recognize(self) -> None:
-        """Detect whether the server is a Babelgate, which names itself in a header of each response."""
+        """Set `is_gateway`, from a response header that every Babelgate sends. If the request fails, the value stays
+        unknown."""
         if self.is_gateway is not None:
             return
         path = f"/agents/{quote(self.agent, safe='')}"
@@ -92,10 +95,11 @@ class UpstreamServer:
                 self.is_gateway = False
 
     async def fetch_schemas(self) -> None:
-        """Fetch the schemas of the graph. A graph without schemas takes messages.
+        """Fetch the schemas of the graph into `input_schema` and `outputs`, if they are not known. A graph without
+        schemas takes messages.
 
-        If the server is slow, the fetch continues in the background, for later runs. Raises agent_unreachable if the
-        server does not respond.
+        After `SCHEMAS_TIMEOUT` the fetch continues in the background, for later runs. Raises agent_unreachable if the
+        server cannot be reached.
         """
         if self.input_schema is not None or self.dialect != "langgraph":
             return
@@ -108,7 +112,8 @@ class UpstreamServer:
             task.result()
 
     def _forget_task(self, task: asyncio.Task[None]) -> None:
-        """Clear the finished task, and mark its exception as retrieved."""
+        """Clear `_schemas_task` when it is done. Reads the task's exception, so that asyncio does not log it as never
+        retrieved."""
         self._schemas_task = None
         if not task.cancelled():
             task.exception()
@@ -143,18 +148,20 @@ class UpstreamServer:
             await asyncio.wait((self._schemas_task,))
 
     def _read_confirmation(self, response: httpx.Response) -> None:
-        """Read from a response whether the server has activated the extension."""
+        """Set `has_extension` from the response's header, with which a Babelgate confirms that it activated the
+        extension."""
         self.has_extension = bool(self._extension_headers) and is_named(response.headers.get(HEADER))
 
     async def file(self, blob: str) -> bytes:
-        """Return a file of a Babelgate by its hash. Raises the fault of the server's error response."""
+        """Return the bytes of a file from a server that is a Babelgate. `blob` is the hash of the file. Raises the
+        fault of the server's error response."""
         path = f"/agents/{quote(self.agent, safe='')}/files/{quote(blob, safe='')}"
         async with self.http.open_response("GET", path, streams=False) as response:
             return await read_bytes(response, self.http.answer_limit)
 
     async def get_from_assistant(self, path: str) -> JsonObject | None:
-        """Return what the server has at a path below the agent's assistant, or None if it has no such path or no
-        assistants."""
+        """Return the JSON object at `/assistants/<id>/<path>` of the agent's assistant. Return None if the server has
+        no such path or assistant, or sends no object. Raises the fault of other errors."""
         if await self.detect_dialect() != "langgraph":
             return None
         try:

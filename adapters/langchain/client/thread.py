@@ -1,4 +1,4 @@
-"""Choice of the server's thread for a run, and changes of its state."""
+"""Choice of the thread on the upstream server for a run, and changes of the state of such a thread."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,8 +21,12 @@ from babelgate.canonical.json import as_object
 async def place(
     http: HttpClient, work: UpstreamRunState, call: Invocation, layout: Layout, *, forks: bool = False
 ) -> None:
-    """Set the route of a run: the server's thread that it goes into. `forks`: a new thread begins with the state of
-    another one. Raises agent_invalid if the run answers a question, but the server never reported the thread's id."""
+    """Set the route of a run, with the server's thread in which it will run: that of the answered question, the
+    conversation's existing thread, or a new one.
+
+    `forks`: a new thread begins with the state of another one. Raises agent_invalid if the run answers a question, but
+    the server never reported the thread's id.
+    """
     work.route = Route(layout, None)
     if call.answers:
         # The thread where this task asked. Another task of the conversation may have continued in a copy.
@@ -43,8 +47,8 @@ async def place(
 
 
 async def _begin_thread(http: HttpClient, work: UpstreamRunState, call: Invocation, *, forks: bool) -> None:
-    """Start a new thread for the run. The run sends the earlier messages along, unless it `forks`: then the thread
-    begins with a state that has them."""
+    """Start a new thread for the run, in the route of `work`. The run's request will contain the earlier messages,
+    unless it `forks`: the new thread then begins with a state that has them."""
     work.forks = forks
     work.history = () if forks else call.history
     if not forks and call.input.checkpoint is not None and work.route.layout == "langgraph":
@@ -64,10 +68,10 @@ async def _begin_thread(http: HttpClient, work: UpstreamRunState, call: Invocati
 
 
 async def _continue_thread(http: HttpClient, thread_id: str, *, asks_again: bool) -> str | None:
-    """Return the thread in which to continue, or None if the server does not know the thread any more.
+    """Return the id of the thread in which to run, or None if the server does not have the thread any more.
 
-    A thread that waits for an answer is left unchanged, because new input would remove its question: the run goes into
-    a copy. `asks_again`: there is no new input, so the thread asks the same question again.
+    New input would remove the open question of a waiting thread, so the run then goes into a copy of the thread.
+    `asks_again`: there is no new input, so the thread itself is used and asks the same question again.
     """
     path = Route("langgraph", thread_id).thread
     try:
@@ -91,9 +95,11 @@ async def _continue_thread(http: HttpClient, thread_id: str, *, asks_again: bool
 async def update_state(
     http: HttpClient, call: Invocation, removed_ids: Sequence[str], as_node: str | None
 ) -> StateSaved:
-    """Create a revision for a caller on the server that keeps the state, as the output of the node `as_node` (None: the
-    server chooses). Raises unsupported if the server has no thread for it yet, and invalid if the server refuses the
-    change."""
+    """Change the state of the server's thread for a caller, and return the resulting revision. The change counts as the
+    output of the node `as_node`; the server chooses the node if it is None.
+
+    Raises unsupported if the server has no thread yet, and invalid if it refuses the change.
+    """
     thread_id = call.upstream.get("thread")
     if thread_id is None:
         raise FaultError(
@@ -122,6 +128,6 @@ async def update_state(
 
 
 def _id_of(checkpoint: Any) -> str | None:
-    """Return the id of a checkpoint, or None."""
+    """Return the member `checkpoint_id` of a checkpoint, or None if it is missing or no string."""
     checkpoint_id = as_object(checkpoint).get("checkpoint_id")
     return checkpoint_id if isinstance(checkpoint_id, str) else None

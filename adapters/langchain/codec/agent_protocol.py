@@ -1,5 +1,8 @@
-"""The Agent Protocol's own dialect ↔ canonical, in both of its layouts: the README's, with the thread in the path, and
-that of OpenAPI 0.1.6. One body satisfies both layouts. Messages are next to the values, not in them."""
+"""Conversion between values of the Agent Protocol's own dialect and canonical ones.
+
+A body is valid in both layouts of the protocol: that of the README, with the thread in the path, and that of OpenAPI
+0.1.6. The member `messages` is next to `values`, not in it.
+"""
 
 from typing import Final
 
@@ -21,18 +24,18 @@ from babelgate.canonical.event import RunCreated
 from babelgate.canonical.value import Json, JsonObject
 
 _REPEATED_MEMBERS: Final = ("webhook", "on_completion", "on_disconnect", "if_not_exists", "stream_mode")
-"""Members of the request that the run repeats."""
+"""Members of the request that created a run which the run's description repeats at its top level."""
 
 _MESSAGES_SCHEMA: Final[JsonObject] = {
     "type": "object",
     "properties": {"messages": {"type": "array", "items": {"type": "object"}}},
 }
-"""JSON Schema of an object with messages."""
+"""JSON Schema of an object with a member `messages`, for agents that declare no schema."""
 
 
 def run_status(run: Run) -> str:
-    """Return the status of a run. Neither layout has `running`, and a run that stopped for a question is interrupted
-    here."""
+    """Return the Agent Protocol's status of a run. A running run is `pending`, because neither layout has `running`. A
+    run that stopped for a question is `interrupted`."""
     # OpenAPI 0.1.6, components.schemas.RunStatus: pending, error, success, timeout, interrupted.
     if run.status is RunStatus.RUNNING:
         return "pending"
@@ -40,8 +43,8 @@ def run_status(run: Run) -> str:
 
 
 def encode_values(revision: Revision | None) -> JsonObject:
-    """Return the values of a revision; empty before the first one (None). Messages that the agent keeps in them are
-    left out."""
+    """Return the values of a revision without their member `messages`, or {} for None, the state before the first
+    revision."""
     if revision is None:
         return {}
     values = dict(revision.values)
@@ -106,8 +109,8 @@ def encode_run(run: Run, created: RunCreated) -> JsonObject:
 
 
 def encode_wait(history: StateHistory, run: Run, created: RunCreated) -> JsonObject:
-    """Return the run, and the values and messages in which it left the thread. The status is repeated at the top, where
-    the README's first journey looks for it."""
+    """Return the body of a finished wait: `run`, and the `values` and `messages` of the state in which the run left the
+    thread. `status` is repeated at the top level, where the README's first example reads it."""
     revision = revision_of(history, run)
     wire: JsonObject = {
         "run": encode_run(run, created),
@@ -138,7 +141,8 @@ def encode_agent(info: AgentInfo) -> JsonObject:
 
 
 def encode_schemas(info: AgentInfo) -> JsonObject:
-    """Return the JSON Schemas of an agent. An agent that declares none takes and returns messages."""
+    """Return the body with an agent's JSON Schemas of input, output, state and configuration. An agent that declares
+    none takes and returns messages."""
     return {
         "agent_id": info.name,
         "input_schema": info.schemas.get("input", _MESSAGES_SCHEMA),

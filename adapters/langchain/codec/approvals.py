@@ -1,7 +1,8 @@
-"""Approvals of tool calls, in the forms of LangChain's frameworks, and the decisions that each form accepts.
+"""Approvals of tool calls: the forms in which LangChain's frameworks ask for them, and the decisions that each form
+accepts.
 
-None of the forms accepts a plain word as a decision: a graph fails on it. So the answers of callers of other protocols
-are converted to decisions. An answer that is a decision already is not changed.
+None of the forms accepts a plain word such as `yes` as a decision: a graph fails on it. So the answers of callers of
+other protocols are converted to decisions. An answer that is a decision already is not changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,14 +14,14 @@ from babelgate.canonical.json import as_object, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 _NO: Final = frozenset(("", "no", "n", "false", "reject", "rejected", "deny", "denied", "decline", "cancel", "ignore"))
-"""Words that decline, and give no reason."""
+"""Lowercase answers that reject a call without giving a reason."""
 _DECISIONS: Final = ("approve", "edit", "reject", "respond")
-"""Types of decisions in langchain 1.5.0."""
+"""Types of decisions that approvals accept in langchain 1.5.0."""
 
 
 def decode_approval(value: Json) -> tuple[JsonObject, str] | None:
-    """Return the form in which an approval is answered (for `answer_approval`), and its text. Return None if the value
-    does not ask for an approval."""
+    """Return the form of the expected decision, for `answer_approval`, and the question's text, such as
+    `send_mail({"to": "a"})`. Return None if the interrupt's `value` does not ask for an approval."""
     if isinstance(value, list):
         return _inbox(objects_in(cast("list[Any]", value)))
     question = as_object(value)
@@ -39,8 +40,8 @@ def decode_approval(value: Json) -> tuple[JsonObject, str] | None:
 
 
 def _inbox(requests: Sequence[JsonObject]) -> tuple[JsonObject, str] | None:
-    """Decode questions in the form of Agent Inbox, also used by langchain's middleware before 1.0. Return the form of
-    the answer and the words of the questions, or None for another form."""
+    """Decode approvals in the form of Agent Inbox, which langchain's middleware before 1.0 uses, too. Return the form
+    of the expected decision and the question's text, or None if the requests have another form."""
     actions = [as_object(request.get("action_request")) for request in requests]
     if not requests or not all(isinstance(action.get("action"), str) for action in actions):
         return None
@@ -53,12 +54,14 @@ def _inbox(requests: Sequence[JsonObject]) -> tuple[JsonObject, str] | None:
 
 
 def _words(description: Any, name: str, args: Json) -> str:
-    """Return the text of an approval: its description, or else the call."""
+    """Return the text of an approval question: its description or, if that is missing, the call as
+    `name(arguments)`."""
     return description if isinstance(description, str) and description else f"{name}({json_text(args)})"
 
 
 def answer_approval(form: Mapping[str, Any], value: Json) -> Json:
-    """Return a caller's answer as a decision. `form` comes from `decode_approval`; None as the value declines."""
+    """Return a caller's answer as the value that resumes the graph: one decision, or one for each requested call.
+    `form` comes from `decode_approval`. An answer that is a decision is kept; None rejects."""
     match form["as"]:
         case "decision":
             return value if as_object(value).get("type") in _DECISIONS else _decision(None, value)
@@ -96,7 +99,8 @@ def _response(config: JsonObject, value: Json) -> JsonObject:
 
 
 def _reason(value: Json) -> str | None:
-    """Return the text of an answer, or None if it has no text or only says no."""
+    """Return the text of an answer that explains a rejection: its member `message`, or the string itself. Return None
+    for other values and for words such as `no`."""
     message: Any = as_object(value).get("message")
     if isinstance(message, str):
         return message

@@ -1,11 +1,13 @@
-"""Tools of the caller ↔ LangGraph, which has no rule for them but three conventions.
+"""Conversion of the caller's tools, and of their calls, to and from LangGraph. It has no rule for them, but three
+conventions.
 
 A graph receives the tools in members of its input, if it has such members, and otherwise in its configuration. There
 are two ways in which a graph calls a tool:
 
-- By an interrupt in the form of headless tools (useStream of @langchain/langgraph-sdk 1.15):
-  `{"type": "tool", "tool_call": {"id", "name", "args"}}`, answered by `{"<call id>": <result>}`.
-- By ending with the call in its last message. It is then run again with a message of the tool (ag-ui-langgraph 0.0.43).
+- By an interrupt in the form of headless tools (useStream of @langchain/langgraph-sdk 1.15): `{"type": "tool",
+  "tool_call": {"id", "name", "args"}}`, answered by `{"<call id>": <result>}`.
+- By ending with the call in its last message. The next run of the graph gets the result as a message of type `tool`
+  (ag-ui-langgraph 0.0.43).
 """
 
 import json
@@ -20,14 +22,14 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _CALL_MEMBERS: Final = ("tool_call", "toolCall")
-"""Possible names of the interrupt's member that holds the call."""
+"""Spellings of the member of an interrupt's value that contains the tool call."""
 DECLINED: Final = "The caller declined to run the tool."
-"""Result of a call that the caller declined."""
+"""Content of the tool message for a call that the caller declined to run."""
 
 
 def encode_declared(config: JsonObject) -> list[JsonObject]:
-    """Return the caller's tools for a graph's configuration, in the form of chat completions, which langchain's
-    `bind_tools` accepts."""
+    """Return the tools that the caller declared in `config`, in the form of chat completions. langchain's `bind_tools`
+    accepts this form, so it goes into a graph's configuration."""
     return [
         {
             "type": "function",
@@ -38,8 +40,12 @@ def encode_declared(config: JsonObject) -> list[JsonObject]:
 
 
 def encode_input(config: JsonObject, members: Container[str], input_members: JsonObject) -> JsonObject:
-    """Return the members of a graph's input that pass it the caller's tools, as AG-UI and CopilotKit fill them
-    (ag-ui-langgraph 0.0.43). Includes only members that the graph has and the caller has not filled."""
+    """Return input members such as `tools` or `copilotkit` that pass a graph the caller's tools, as AG-UI and
+    CopilotKit do (ag-ui-langgraph 0.0.43).
+
+    `members` are the names of the graph's input. Members that the caller already filled in `input_members` are left
+    out.
+    """
     tools: list[JsonObject] = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
         for tool in caller_tools(config)
@@ -56,7 +62,8 @@ def encode_input(config: JsonObject, members: Container[str], input_members: Jso
 
 
 def decode_call(value: Json) -> ToolCallPart | None:
-    """Return the tool call that an interrupt asks for, or None if it asks for something else."""
+    """Return the tool call in the value of an interrupt that asks the caller to run a tool. Return None for any other
+    value."""
     if not isinstance(value, dict) or value.get("type") != "tool":
         return None
     call: Any = next((value[name] for name in _CALL_MEMBERS if isinstance(value.get(name), dict)), None)
@@ -67,8 +74,8 @@ def decode_call(value: Json) -> ToolCallPart | None:
 
 
 def find_unanswered(messages: Json, names: Container[str]) -> Sequence[ToolCallPart]:
-    """Return the calls that a conversation ends on and that have no result yet, limited to tools with one of the
-    names."""
+    """Return the tool calls in the last message of a conversation, if only tool messages follow it and they do not
+    answer the call. Only calls of tools in `names` are returned."""
     answered: set[Any] = set()
     for message in reversed(messages if isinstance(messages, list) else []):
         wire = as_object(message)
@@ -83,8 +90,8 @@ def find_unanswered(messages: Json, names: Container[str]) -> Sequence[ToolCallP
 
 
 def encode_tool_message(call: JsonObject, answer: InterruptAnswered) -> JsonObject:
-    """Return the result of a call that a graph ended on, as a message of the tool. `call` is what the question stores
-    about the call."""
+    """Return the tool message with the caller's answer to a call that a graph ended on. `call` has the call's `call_id`
+    and `name`, as the question stored them."""
     is_declined = answer.action == "decline"
     content = DECLINED if is_declined else answer.value if isinstance(answer.value, str) else json_text(answer.value)
     fields = {"tool_call_id": call["call_id"], "name": call["name"], "status": "error" if is_declined else "success"}
@@ -92,7 +99,8 @@ def encode_tool_message(call: JsonObject, answer: InterruptAnswered) -> JsonObje
 
 
 def encode_call(question: Interrupt) -> JsonObject | None:
-    """Return the value of the interrupt for a question that calls a caller's tool, or None for any other question."""
+    """Return the value of the interrupt that asks the caller to run one of its tools. Return None if the question asks
+    something else."""
     part = find_caller_call(question.message)
     if part is None:
         return None
@@ -101,26 +109,28 @@ def encode_call(question: Interrupt) -> JsonObject | None:
 
 
 def find_caller_call(message: Message) -> ToolCallPart | None:
-    """Return the call of a caller's tool in a message, or None unless there is exactly one, with a JSON object as its
-    arguments."""
+    """Return the call of a caller's tool in a message. Return None unless the message has exactly one such call, and
+    its arguments are a JSON object or empty."""
     parts = [part for part in message.parts if isinstance(part, ToolCallPart) and part.side == "caller"]
     return parts[0] if len(parts) == 1 and _is_object(parts[0].arguments) else None
 
 
 def encode_question(call: ToolCallPart) -> tuple[Message, JsonObject]:
-    """Return a tool call as a question for callers of other protocols: its message and its data."""
+    """Return the message and the value of a question that asks callers of other protocols to run one of their tools.
+    The message contains the call and its text, such as `search({"q": "x"})`."""
     words = TextPart(text=f"{call.name}({call.arguments})")  # some protocols show only the text of a question
     value: JsonObject = {"name": call.name, "arguments": json.loads(call.arguments), "call_id": call.call_id}
     return Message(parts=(words, call)), value
 
 
 def encode_result(call_id: str, value: Json) -> JsonObject:
-    """Return the value that resumes a graph with the result of a tool call."""
+    """Return the value that resumes a graph with the result of a tool call: `{"<call id>": <result>}`."""
     return {call_id: value}
 
 
 def decode_result(message: Message, value: Json) -> Json:
-    """Return the result of a tool call. Some clients send it under the call's id, others bare."""
+    """Return the tool's result in a caller's answer. `message` is that of the question, whose call id tells the form
+    `{"<call id>": <result>}` from a bare result."""
     part = find_caller_call(message)
     if part is not None and isinstance(value, dict) and value.keys() == {part.call_id}:
         return cast("Json", value[part.call_id])
@@ -128,7 +138,7 @@ def decode_result(message: Message, value: Json) -> Json:
 
 
 def _is_object(arguments: str) -> bool:
-    """Return True if the arguments are a JSON object, or empty."""
+    """Return True if the JSON text of a call's arguments is an object, or empty."""
     try:
         return not arguments or isinstance(json.loads(arguments), dict)
     except ValueError:

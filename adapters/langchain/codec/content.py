@@ -1,5 +1,7 @@
-"""Parts ↔ the content blocks of a message, in the standard form of langchain-core 1. Older forms and those of providers
-are decoded too. A block in an unknown form is data, and is encoded as it came."""
+"""Conversion between parts and the content blocks of a message, in the standard form of langchain-core 1.
+
+Older forms and the forms of model providers are decoded too. A block in an unknown form becomes a `DataPart`, and is
+encoded unchanged."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as BinasciiError
@@ -31,8 +33,9 @@ _THOUGHTS: Final = frozenset({"reasoning", "thinking"})
 """Types of reasoning blocks: `reasoning` of langchain-core, `thinking` of Anthropic (langchain-core 1.7.2,
 block_translators/anthropic.py)."""
 REASONING_CONTENT: Final = "reasoning_content"
-"""Member of `additional_kwargs` in which some integrations keep the reasoning of a model (langchain-core 1.7.2,
-messages/base.py: Ollama, DeepSeek, XAI and Groq). A part decoded from it has this as its `type`."""
+"""Member of `additional_kwargs` in which some integrations store the reasoning of a model (langchain-core 1.7.2,
+messages/base.py: Ollama, DeepSeek, XAI and Groq). A reasoning part that was decoded from there has this as `type` in
+its `extra`."""
 _CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "server_tool_call", "server_tool_use"})
 """Types of blocks that are tool calls. langchain-core 1.7.2: `tool_call` and `server_tool_call` are its own
 (messages/content.py), `tool_use` and `server_tool_use` Anthropic's. `function_call` is from OpenAI's Responses API
@@ -57,12 +60,13 @@ _DEFAULT_MEDIA_TYPES: Final[Mapping[str, str]] = {
 
 
 def extra_of(extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the members that a peer of this protocol sent and that have no place in the canonical model."""
+    """Return the LangChain members in the `extra` of a part or message: those that have no place in the canonical
+    model."""
     return extra.get("langchain") or {}
 
 
 def arguments_text(value: Json) -> str:
-    """Return the arguments of a tool call as JSON text."""
+    """Return the arguments of a tool call as JSON text. A string is returned unchanged, and None becomes `{}`."""
     return value if isinstance(value, str) else json_text({} if value is None else value)
 
 
@@ -74,8 +78,9 @@ def _invalid(message: str) -> FaultError:
 
 
 def decode_content(content: Json, calls: Iterable[str] = ()) -> list[Part]:
-    """Return the parts in the content of a message. `calls` are the ids of its `tool_calls`, which blocks repeat.
-    Raises invalid."""
+    """Return the parts in the content of a message. Blocks of calls whose id is in `calls` are skipped, because the
+    message repeats them in `tool_calls`. Raises invalid if the content is neither a string nor a list of blocks, or a
+    block is malformed."""
     if content is None or content == "":
         return []
     if isinstance(content, str):
@@ -115,18 +120,20 @@ def _decode_block(block: Json, call_ids: frozenset[str]) -> list[Part]:
 
 
 def _opaque(block: JsonObject) -> DataPart:
-    """Return a block of an unknown form as data."""
+    """Return a block of an unknown form as a `DataPart` with the member `opaque` in its `extra`, so that the block is
+    encoded unchanged."""
     return DataPart(data=block, extra={"langchain": {"opaque": True}})
 
 
 def _mark(kind: str, standard: str) -> JsonObject:
-    """Return the mark that keeps the type of a block, if it is not the standard type."""
+    """Return `{"type": kind}` for the `extra` of a part whose block had another type than the standard one, so that the
+    part is encoded in the same form. Return {} for the standard type."""
     return {} if kind == standard else {"type": kind}
 
 
 def _about(block: JsonObject, mapped: set[str], *, marks: JsonObject | None = None) -> dict[str, Any]:
-    """Return the fields that every part takes from its block: metadata, media type, and in `extra` all members that are
-    not `mapped`, with `marks` added."""
+    """Return constructor arguments of a part that depend on its block only: `metadata`, `media_type` and `extra`.
+    `extra` gets all members that are not in `mapped`, and those in `marks`."""
     fields: dict[str, Any] = {}
     metadata = block.get("metadata")
     if isinstance(metadata, dict):
@@ -166,8 +173,8 @@ def _decode_text(block: JsonObject) -> list[Part]:
 
 
 def split_annotations(annotations: Sequence[Json]) -> tuple[list[JsonObject], list[Json]]:
-    """Return the citations and the other annotations of a text. langchain-core 1 also has `non_standard_annotation`,
-    and providers have their own."""
+    """Return two lists: the citations of a text, and its other annotations, such as `non_standard_annotation` of
+    langchain-core 1."""
     citations = [as_object(each) for each in annotations if as_object(each).get("type") == "citation"]
     return citations, [each for each in annotations if as_object(each).get("type") != "citation"]
 
@@ -199,8 +206,8 @@ def _string(value: Any) -> str | None:
 
 
 def _decode_call(block: JsonObject, kind: str, call_ids: frozenset[str]) -> list[Part]:
-    """Decode a call or a result. Calls of a provider's own tools are part of the content; other calls repeat the
-    message's `tool_calls`."""
+    """Return the part for a block with a tool call or its result. Return nothing for a call that the message repeats in
+    `tool_calls`, unless the model's provider executes the tool."""
     if kind == "server_tool_result":
         call_id = _string(block.get("tool_call_id")) or ""
         mapped = {"tool_call_id", "status", "output"}
@@ -253,7 +260,7 @@ def _decode_file(block: JsonObject, kind: str) -> Part | None:
 
 
 def _first(source: JsonObject, *keys: str) -> str | None:
-    """Return the first of the members that is a string, or None."""
+    """Return the first string among the members `keys` of an object, or None if there is no string."""
     return next((value for key in keys if (value := _string(source.get(key))) is not None), None)
 
 
@@ -285,7 +292,8 @@ def _file_name(block: JsonObject, source: JsonObject) -> str | None:
 
 
 def _forget_name(fields: dict[str, Any]) -> None:
-    """Remove the name of the file from the `extras` that the part keeps."""
+    """Remove `filename` from the `extras` of a file block that `fields["extra"]` stores, because the part has the
+    name."""
     extra = fields["extra"]["langchain"]
     extras = {key: value for key, value in extra["extras"].items() if key != "filename"}
     fields["extra"] = {"langchain": {**extra, "extras": extras} if extras else _without(extra, "extras")}
@@ -298,8 +306,8 @@ def _without(members: JsonObject, key: str) -> JsonObject:
 
 
 def _image_marks(block: JsonObject, kind: str) -> JsonObject:
-    """Return the marks that keep an image in the form of OpenAI's chat completions. Because this form is so common, it
-    is encoded as it came."""
+    """Return `extra` members that record that an image came as `image_url`, with its `detail`. Such an image is then
+    encoded in that form of OpenAI's chat completions, which many clients expect."""
     if kind != "image_url":
         return {}
     detail = as_object(block.get("image_url")).get("detail")
@@ -307,7 +315,8 @@ def _image_marks(block: JsonObject, kind: str) -> JsonObject:
 
 
 def _bytes(data: str) -> tuple[str | None, bytes]:
-    """Decode base64, bare or in a `data:` URL. Return the media type in the URL, if any, and the bytes."""
+    """Decode base64, alone or in a `data:` URL. Return the media type in the URL, or None, and the bytes. Raises
+    invalid for any other text."""
     media_type: str | None = None
     if data.startswith("data:"):
         head, _, data = data.partition(",")
@@ -327,10 +336,10 @@ def is_plain(part: Part) -> bool:
 
 
 def encode_content(parts: Sequence[Part], *, blocks: bool = False) -> str | list[Any]:
-    """Return the content for some parts: a string if all are plain text, else blocks.
+    """Return the content of a message with the parts: a string if all are plain text, else a list of blocks.
 
-    Consecutive plain texts become one block, and citations go to the text before them. `blocks`: the message came as a
-    list of blocks, and is encoded as one.
+    Consecutive plain texts become one block, and citations are added to the text block before them. Tool calls are left
+    out unless `parts` has their result. `blocks`: always return a list, with one block for each text.
     """
     if not blocks and all(is_plain(part) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, TextPart))
@@ -362,14 +371,15 @@ def encode_content(parts: Sequence[Part], *, blocks: bool = False) -> str | list
 
 
 def _server_call(part: ToolCallPart) -> JsonObject:
-    """Return a call that the agent itself executes, as a block."""
+    """Return a tool call as a block `server_tool_call`, the form for tools that the agent's side executes."""
     args = decode_arguments(part.arguments)
     arguments: JsonObject = {"arguments": part.arguments} if args is None else args
     return {"type": "server_tool_call", "id": part.call_id, "name": part.name, "args": arguments}
 
 
 def decode_arguments(text: str) -> JsonObject | None:
-    """Return the arguments of a call, or None if they are not a JSON object, as models sometimes write them."""
+    """Return the JSON text of a call's arguments as an object, {} for an empty text. Return None if the text is no JSON
+    object, which models sometimes produce."""
     if not text:
         return {}
     args = parse_text(text)
@@ -417,13 +427,15 @@ def encode_block(part: Part) -> JsonObject:
 
 
 def _kind(extra: Mapping[str, Any], kinds: Iterable[str], standard: str) -> str:
-    """Return the type with which a block came, if it is one of the types, else the standard type."""
+    """Return the type of a part's original block, stored in its `extra`, if it is one of `kinds`. Else return
+    `standard`."""
     kind = extra.get("type")
     return kind if isinstance(kind, str) and kind in kinds else standard
 
 
 def _with_extra(wire: JsonObject, part: Part) -> JsonObject:
-    """Add a part's metadata and extra members to its block. Members that the block already has take precedence."""
+    """Return the block with the part's metadata and the other members of its `extra`. Members that the block already
+    has take precedence."""
     if part.metadata:
         wire["metadata"] = part.metadata
     extra = {key: value for key, value in extra_of(part.extra).items() if key not in ("type", "opaque")}

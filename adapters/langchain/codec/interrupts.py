@@ -1,4 +1,5 @@
-"""Interrupts ↔ questions, both LangGraph's own and those of agents that are not graphs."""
+"""Conversion between the interrupts of LangGraph and questions. Questions of agents that are not graphs are shown as
+interrupts, too."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,18 +14,19 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 CALL: Final = "call-"
-"""Prefix that turns the id of a tool call into the id of the question that asks for its result."""
+"""Prefix of the id of a question that asks for the result of a caller's tool. The id of the tool call follows it."""
 BREAKPOINT: Final = "breakpoint-"
-"""Prefix of breakpoint ids. The graph was configured to stop there and asks nothing, so any answer resumes
-it."""
+"""Prefix of the ids of questions that represent a breakpoint. The graph was configured to stop at a node and asks
+nothing, so any answer resumes it."""
 
 
 _QUESTION_MEMBERS: Final = ("question", "message", "prompt", "text", "description", "action")
-"""Members of a question's value that can hold its text, in order of preference."""
+"""Members of an interrupt's value that can hold the text of the question, in order of preference."""
 
 
 def question_text(value: Json) -> str:
-    """Return the text of a question, for people, from the value of a graph's interrupt."""
+    """Return the human-readable text in the value of a graph's interrupt. A value without such a text is returned as
+    JSON text, and None as ""."""
     if isinstance(value, str):
         return value
     if (approval := decode_approval(value)) is not None:
@@ -37,8 +39,9 @@ def question_text(value: Json) -> str:
 
 
 def encode_answer(extra: JsonObject, answer: InterruptAnswered) -> Json:
-    """Return the value that resumes a graph, or None if the caller declined. `extra` is what the question stores about
-    its interrupt, such as the form of an approval."""
+    """Return the value that resumes a graph with a caller's answer. `extra` has what the question stores about its
+    interrupt, such as the form of an approval. A declined question becomes null, a rejection, or a tool result of
+    null."""
     value = None if answer.action == "decline" else answer.value
     if isinstance(extra.get("approval"), dict):
         return answer_approval(extra["approval"], value)
@@ -46,11 +49,11 @@ def encode_answer(extra: JsonObject, answer: InterruptAnswered) -> Json:
 
 
 def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
-    """Return questions as LangGraph's interrupts.
+    """Return questions as objects `{value, id, …}` in the form of LangGraph's interrupts.
 
-    `value` is the call of a caller's tool, or the data of the question, or else its text. Text that the data does not
-    contain is added as `message`. An approval or a login request that has no form of LangGraph's gets a `kind`. Members
-    that the graph's own server added are repeated.
+    `value` is the call of a caller's tool, or the question's data, or else its text. Text that is not in the data is
+    added as `message`. Approvals and login requests in a form that LangGraph does not have get a `kind`. Further
+    members of the interrupt from a LangGraph server are added unchanged.
     """
     interrupts: list[JsonObject] = []
     for question in questions:
@@ -72,14 +75,14 @@ def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
 
 
 def encode_graph_questions(questions: Sequence[Interrupt]) -> list[JsonObject]:
-    """Return as interrupts the questions that a graph asks. Breakpoints are left out: LangGraph shows one only as the
-    next node."""
+    """Return the questions as LangGraph's interrupts, without those that represent breakpoints. LangGraph shows a
+    breakpoint only as the state's next node."""
     return encode_interrupts([question for question in questions if not question.interrupt_id.startswith(BREAKPOINT)])
 
 
 class QuestionOrder:
-    """Order of questions that were asked at the same time: the order in which their tasks began, which the graph
-    defines. They arrive in the order in which the tasks stop, which is arbitrary."""
+    """Sort order for questions that parallel tasks ask. Questions arrive in the arbitrary order in which their tasks
+    stop, and are sorted by the order in which the tasks began."""
 
     def __init__(self) -> None:
         self._began: dict[str, int] = {}
@@ -89,6 +92,7 @@ class QuestionOrder:
         self._began.setdefault(task_id, len(self._began))
 
     def of(self, ns: Sequence[str], task_id: str) -> tuple[int, ...]:
-        """Return the sort key of a task in the place `ns`, whose segments are `<node>:<task id>`, outermost first."""
+        """Return the sort key of a question that a task asks in the namespace `ns`, whose segments are `<node>:<task
+        id>`, outermost first. A task that was not seen to begin sorts first."""
         ids = (*(segment.partition(":")[2] for segment in ns), task_id)
         return tuple(self._began.get(id_, -1) for id_ in ids)

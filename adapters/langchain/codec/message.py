@@ -1,5 +1,5 @@
-"""LangChain messages ↔ canonical messages. Decodes every form that LangChain accepts as a message, and encodes
-LangChain's own dicts."""
+"""Conversion between LangChain messages and canonical messages. Decodes every form that LangChain accepts as a message,
+and encodes LangChain's own dicts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -49,24 +49,25 @@ TYPES: Final[Mapping[Role, str]] = {"user": "human", "agent": "ai", "system": "s
 _FUNCTIONS: Final = frozenset({"function", "FunctionMessage", "FunctionMessageChunk"})
 """Roles and types of function messages, a legacy form of tool messages."""
 _REMOVES: Final = frozenset({"remove", "RemoveMessage"})
-"""Roles and types of messages that remove an earlier message."""
+"""Roles and types of a remove message, which deletes an earlier message from the state."""
 
 _KNOWN: Final = frozenset({"role", "type", "content", "id", "name", "tool_calls", "invalid_tool_calls", "metadata"})
-"""Fields of a message that have a place in the canonical model."""
+"""Fields of a message that are decoded to canonical fields. All others are stored in `extra`."""
 _KNOWN_OF_TOOL: Final = _KNOWN | {"tool_call_id", "status"}
-"""Fields of a tool message that have a place in the canonical model."""
+"""Fields of a tool message that are decoded to canonical fields."""
 _DEFAULTS: Final = frozenset(
     {"additional_kwargs", "response_metadata", "usage_metadata", "artifact", "example", "tool_call_chunks"}
     | {"chunk_position"}
 )
-"""Fields that every serialized message has, and that carry nothing if they are empty."""
+"""Fields that every serialized message has. They are dropped if their value is empty."""
 
 
 # Decoding
 
 
 def is_message(value: Json) -> bool:
-    """Return True if an item of a list is in the form of a message. Any other item is data."""
+    """Return True if a value has the form of a message: a string, a pair of role and content, or an object. Other items
+    of a list are data."""
     if isinstance(value, str):
         return True
     if isinstance(value, list):
@@ -85,8 +86,8 @@ def role_of(wire: JsonObject) -> str:
 
 
 def _unwrap_envelope(wire: JsonObject) -> JsonObject:
-    """Return the message that an envelope contains: LangChain's serialized form (`lc`), or that of its message
-    histories (`data`). A message without an envelope is returned unchanged."""
+    """Return the message inside an envelope, as an object with `type` and `content`. An envelope is LangChain's
+    serialized form (`lc`), or that of its message histories (`data`). Other messages are returned unchanged."""
     # langchain-core 1.7.2: `_convert_to_message` (messages/utils.py), and `message_to_dict` (messages/base.py).
     kwargs, path = wire.get("kwargs"), wire.get("id")
     if wire.get("lc") == 1 and isinstance(kwargs, dict) and isinstance(path, list) and path:
@@ -98,7 +99,8 @@ def _unwrap_envelope(wire: JsonObject) -> JsonObject:
 
 
 def removed_id(value: Json) -> str | None:
-    """Return the id of the message that a remove message removes, or None for any other message. Raises invalid."""
+    """Return the id in a remove message, which is that of the message to delete. Return None for any other message.
+    Raises invalid for a remove message without an id."""
     if not isinstance(value, dict):
         return None
     wire = _unwrap_envelope(value)
@@ -110,7 +112,7 @@ def removed_id(value: Json) -> str | None:
 
 
 def decode_messages(value: Json) -> tuple[Message, ...]:
-    """Decode one message or a list of messages. Raises invalid."""
+    """Decode one message or a list of messages; None is an empty list. Raises invalid for a malformed message."""
     if value is None:
         return ()
     return tuple(decode_message(each) for each in (value if isinstance(value, list) else [value]))
@@ -118,7 +120,7 @@ def decode_messages(value: Json) -> tuple[Message, ...]:
 
 def decode_message(wire: Json) -> Message:
     """Decode a message in any form that `convert_to_messages` (langchain-core 1.7.2, messages/utils.py) accepts. Raises
-    invalid."""
+    invalid for any other form."""
     if isinstance(wire, str):
         return Message(role="user", parts=tuple(decode_content(wire)))
     if isinstance(wire, list):
@@ -167,7 +169,8 @@ def _decode(wire: JsonObject) -> Message:
 
 
 def _unknown_members(wire: JsonObject, mapped: frozenset[str]) -> JsonObject:
-    """Return the fields of a message that are not mapped to the canonical model and are not empty."""
+    """Return the members of a message that are not in `mapped`, for its `extra`. Standard members with an empty value
+    are left out."""
     extra: JsonObject = {}
     for key, value in wire.items():
         if key in mapped or (key in _DEFAULTS and (value is None or value is False or value == {} or value == [])):
@@ -177,13 +180,15 @@ def _unknown_members(wire: JsonObject, mapped: frozenset[str]) -> JsonObject:
 
 
 def _needs_mark(parts: Sequence[Part]) -> bool:
-    """Return True if a list of blocks would be encoded as a string, or as fewer blocks. A mark then keeps its form."""
+    """Return True if the parts come from a list of blocks that `encode_content` would merge into a string or fewer
+    blocks. `extra` then records that the content was a list."""
     plain = [is_plain(part) for part in parts]
     return all(plain) or any(a and b for a, b in pairwise(plain))
 
 
 def _identifier(value: Any, what: str) -> str | None:
-    """Return an id or a name as a string, or None if it is missing or empty."""
+    """Return a message's id or name as a string, or None if it is missing or empty. `what` names it in the error.
+    Raises invalid if it is neither a string nor an integer."""
     if value is None or value == "":
         return None
     # langchain-core 1.7.2 takes numbers (messages/base.py, `coerce_numbers_to_str`).
@@ -206,7 +211,8 @@ def _decode_calls(wire: JsonObject, extra: JsonObject) -> list[ToolCallPart]:
 
 
 def _decode_call(call: Json) -> ToolCallPart:
-    """Decode a tool call in LangChain's form or OpenAI's. langchain-core 1.7.2 accepts both (messages/utils.py)."""
+    """Decode a tool call in LangChain's form or OpenAI's. langchain-core 1.7.2 accepts both (messages/utils.py). Raises
+    invalid for any other form."""
     wire = as_object(call)
     function = as_object(wire.get("function"))
     name = function.get("name") if function else wire.get("name")
@@ -230,7 +236,7 @@ def _decode_result(wire: JsonObject, wire_role: str) -> ToolResultPart:
 
 
 def encode_message(message: Message) -> JsonObject:
-    """Return a message as LangChain serializes it."""
+    """Return a message as the object that LangChain serializes it to, with `type` and `content`."""
     extra = extra_of(message.extra)
     wire: JsonObject = {
         "content": encode_content_of(message),
@@ -263,8 +269,8 @@ _AGENT_PROTOCOL_ROLES: Final[Mapping[Role, str]] = {
 
 
 def encode_agent_protocol_message(message: Message) -> JsonObject:
-    """Return a message in the Agent Protocol's own form (OpenAPI 0.1.6, components.schemas.Message), which has a role.
-    Everything that this schema has no member for is added as further members."""
+    """Return a message in the Agent Protocol's form (OpenAPI 0.1.6, components.schemas.Message), which has a `role`.
+    Members that this schema does not define are added, such as `name`."""
     wire: JsonObject = {
         "role": _AGENT_PROTOCOL_ROLES[message.role],
         "content": encode_content_of(message),
@@ -283,8 +289,8 @@ def encode_agent_protocol_message(message: Message) -> JsonObject:
 
 
 def encode_request(messages: Sequence[Message], encode: Callable[[Message], JsonObject]) -> list[JsonObject]:
-    """Return the messages of a run's input, for the description of the run. Files that are named by their hash because
-    of their size are not reported as a loss here, because the state has the message."""
+    """Return the input messages of a run, each encoded by `encode`, for the description of the run. Marks that report a
+    file as too large are removed, because the thread's state has the same message with the mark."""
     wire = [encode(message) for message in messages]
     return [{**message, "content": _without_losses(message["content"])} for message in wire]
 
@@ -294,7 +300,7 @@ def _without_losses(content: Json) -> Json:
 
 
 def _without_loss(block: Json) -> Json:
-    """Return a block without the loss that `extras` reports."""
+    """Return a content block without the member `babelgate` of its `extras`, which reports a loss."""
     extras = as_object(as_object(block).get("extras"))
     if "babelgate" not in extras:
         return block
@@ -304,13 +310,13 @@ def _without_loss(block: Json) -> Json:
 
 
 def unknown_fields(message: Message) -> JsonObject:
-    """Return, verbatim, the fields of a peer's message that have no place in the canonical model."""
+    """Return the members of a peer's message that the canonical model and LangChain do not define, unchanged."""
     extra = extra_of(message.extra)
     return {key: value for key, value in extra.items() if key not in _KNOWN and key not in _DEFAULTS}
 
 
 def encode_content_of(message: Message) -> Any:
-    """Return the content of a message: a string or a list of blocks."""
+    """Return the content of a message in LangChain's form: a string, or a list of content blocks."""
     parts = message.parts
     if message.role == "tool" and len(parts) == 1 and isinstance(parts[0], ToolResultPart):
         return _encode_output(parts[0].output)
@@ -331,7 +337,8 @@ def _is_in_additional_kwargs(part: Part) -> bool:
 
 
 def _encode_output(output: Json) -> Any:
-    """Return the result of a tool as content: text or blocks unchanged, anything else as JSON text."""
+    """Return the result of a tool as the content of its message. Strings and lists of blocks are returned unchanged,
+    None becomes an empty string, and other values become JSON text."""
     if output is None or isinstance(output, str):
         return output or ""
     if isinstance(output, list) and all(isinstance(item, str) or "type" in as_object(item) for item in output):
@@ -344,7 +351,8 @@ def _result(message: Message) -> ToolResultPart | None:
 
 
 def encode_calls(parts: Sequence[Part]) -> tuple[list[JsonObject], list[JsonObject]]:
-    """Return `tool_calls` and `invalid_tool_calls`. A call is invalid if its arguments are not a JSON object."""
+    """Return two lists for a message: `tool_calls`, and `invalid_tool_calls` with the calls whose arguments are not a
+    JSON object. Calls whose result is in the same message are left out."""
     answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
     calls: list[JsonObject] = []
     invalid: list[JsonObject] = []
@@ -362,8 +370,8 @@ def encode_calls(parts: Sequence[Part]) -> tuple[list[JsonObject], list[JsonObje
 
 
 def encode_usage(usage: JsonObject) -> JsonObject | None:
-    """Return `usage_metadata`, or None for an empty usage. Its three counts are always present (langchain-core 1.7.2,
-    messages/ai.py, UsageMetadata)."""
+    """Return `usage_metadata` from counts of tokens, or None for an empty usage. `input_tokens`, `output_tokens` and
+    `total_tokens` are always present (langchain-core 1.7.2, messages/ai.py, UsageMetadata)."""
     if not usage:
         return None
     counts = {key: usage.get(key, 0) for key in ("input_tokens", "output_tokens")}

@@ -1,5 +1,5 @@
-"""Namespaces (subgraphs) of a run: the places inside an agent that are running, such as graphs within graphs and agents
-called by tools. They are reported by the channel `lifecycle` and by `agent.getTree` (CDDL 0.0.13, section 7)."""
+"""Namespaces of a run that are active, with their status: graphs within graphs, and agents called by tools. The channel
+`lifecycle` and the command `agent.getTree` report them (CDDL 0.0.13, section 7)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,23 +9,26 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 Namespace = tuple[str, ...]
-"""A place inside an agent: one segment `node:task` for each level, outermost first. The root is ()."""
+"""Position of a nested graph inside an agent: one segment `<node>:<task id>` for each level, outermost first. The
+outermost graph is ()."""
 
 
 class Places:
-    """The places of a thread's newest run, with their status."""
+    """The namespaces of a thread's newest run, each with its status and name."""
 
     def __init__(self) -> None:
         self._agent = ""
         self._statuses: dict[Namespace, str] = {}
-        """Status by place, in the order in which the places started. Empty before the first run."""
+        """Status of each namespace, for example `started`, in the order in which they started. Empty before the first
+        run."""
         self._names: dict[Namespace, str] = {}
-        """Agent name by place, for agents that report their own name."""
+        """Agent name of each namespace whose agent reported its name."""
         self._causes: dict[str, str] = {}
-        """Id of the tool call that a task was created for, by task id."""
+        """Id of the tool call that a task executes, by task id."""
 
     def begin(self, agent: str) -> JsonObject:
-        """Start a new run and return its `running` event."""
+        """Start a run of `agent`, discard the state of the previous run, and return the `LifecycleData` with the status
+        `running`."""
         self._statuses = {(): "running"}
         self._names.clear()
         self._causes.clear()
@@ -33,15 +36,19 @@ class Places:
         return self._data("running", ())
 
     def end(self, agent: str, status: str, error: str | None) -> JsonObject:
-        """End the run and return its lifecycle event, which has `error` if the run failed. The run may have ended
-        before it started."""
+        """Set the status of the whole run, and return its `LifecycleData`. `error` is the text of a failed run. `begin`
+        was not called for a run that ended before it started."""
         self._agent = agent
         self._statuses[()] = status
         return self._data(status, (), error)
 
     def identify(self, event: StepStarted) -> None:
-        """Store the agent name and the tool call of a place before its first event is reported. LangChain's agents name
-        themselves in the metadata of their tasks. The task that calls a tool has the call as its input."""
+        """Store the agent name of a task's namespace and the id of the tool call that the task executes, both for later
+        events.
+
+        LangChain's agents name themselves in the metadata of their tasks. The input of a task that executes a tool is
+        the call.
+        """
         name: Any = as_object(as_object(event.extra.get("langgraph")).get("metadata")).get("lc_agent_name")
         if event.ns not in self._statuses and isinstance(name, str):
             self._names[event.ns] = name
@@ -49,7 +56,8 @@ class Places:
             self._causes[event.step_id] = call_id
 
     def enter(self, ns: Namespace) -> Sequence[tuple[Namespace, JsonObject]]:
-        """Return a `started` event for the place and each enclosing place that this is the first event of."""
+        """Mark a namespace and the namespaces around it as started. Return the `LifecycleData` of those that were not
+        started before, outermost first."""
         if not ns or ns in self._statuses or not self._statuses:
             return ()
         outer = self.enter(ns[:-1])
@@ -57,8 +65,8 @@ class Places:
         return (*outer, (ns, self._data("started", ns)))
 
     def leave(self, ns: Namespace, status: str, error: str | None = None) -> Sequence[tuple[Namespace, JsonObject]]:
-        """End the open places at and below a namespace, and return their events, innermost first. The places fail with
-        `error`, unless it is None."""
+        """End the namespaces at and below `ns` that are started: set their `status`, and return their `LifecycleData`,
+        innermost first. `error` is the text of the failure, or None."""
         ended = [
             inner
             for inner, current in reversed(self._statuses.items())
@@ -68,7 +76,7 @@ class Places:
         return [(place, self._data(status, place, error)) for place in ended]
 
     def step_ended(self, event: StepEnded) -> Sequence[tuple[Namespace, JsonObject]]:
-        """End the places below a task that has ended, and return their events, innermost first."""
+        """End the namespaces inside a task that has ended, and return their `LifecycleData`, innermost first."""
         asks = bool(as_object(event.extra.get("langgraph")).get("interrupts"))
         error = None if event.fault is None else event.fault.message
         status = "interrupted" if asks else "completed" if error is None else "failed"
@@ -76,7 +84,7 @@ class Places:
 
     @property
     def tree(self) -> JsonObject | None:
-        """The places with their statuses, as an `AgentTreeNode`; None before the first run."""
+        """Tree of the namespaces with their statuses, as an `AgentTreeNode`; None before the first run."""
         return self._tree(()) if self._statuses else None
 
     def _tree(self, ns: Namespace) -> JsonObject:
@@ -85,8 +93,8 @@ class Places:
         return {**node, "children": below} if below else node
 
     def _data(self, status: str, ns: Namespace, error: str | None = None) -> JsonObject:
-        """Return a `LifecycleData` with the status of a place and the error of a failed one, and with the members that
-        LangGraph Platform adds."""
+        """Return a `LifecycleData` for a namespace, with the members that LangGraph Platform adds, such as
+        `trigger_call_id`."""
         data: JsonObject = {"event": status, "graph_name": self._name(ns)}
         task_id = ns[-1].partition(":")[2] if ns else ""
         if task_id:
@@ -100,8 +108,8 @@ class Places:
 
 
 def _tool_call_id(task_input: Json) -> str:
-    """Return the call id of a task whose input is exactly one tool call, as LangChain's `ToolNode` starts it; else an
-    empty string."""
+    """Return the call id if a task's input is exactly one tool call, as LangChain's `ToolNode` starts its tasks.
+    Otherwise return ""."""
     calls = task_input if isinstance(task_input, list) else [as_object(task_input).get("tool_call")]
     ids = [as_object(call).get("id") for call in calls]
     return ids[0] if len(ids) == 1 and isinstance(ids[0], str) else ""

@@ -1,5 +1,5 @@
-"""LangGraph Platform ↔ canonical. Decodes inputs and updates of state; encodes threads, states and runs. Messages are
-in `message`, their content in `content`, streams in `write.run_frames`."""
+"""Conversion between inputs, states, threads and runs of LangGraph Platform and canonical ones. Messages are in
+`message`, their content in `content`, streams in `write.run_frames`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,11 +37,12 @@ from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MICROSECOND: Final = 253_402_300_799_999_999
-"""The last microsecond that a date can express, for runs that are scheduled at any time after it."""
+"""Largest time that `datetime` can express, in microseconds since 1970. Later times, such as a far start of a scheduled
+run, are shown as this one."""
 _ASSISTANT_NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
-"""Namespace in which LangGraph derives the id of a graph's own assistant from the graph's name."""
+"""UUID namespace with which LangGraph derives the id of a graph's own assistant from the graph's name."""
 _REMOVE_ALL: Final = "__remove_all__"
-"""Id of the remove message that removes all messages."""
+"""Id in a remove message that deletes all messages of the state."""
 
 STATUSES: Final[Mapping[RunStatus, str]] = {
     RunStatus.PENDING: "pending",
@@ -54,12 +55,12 @@ STATUSES: Final[Mapping[RunStatus, str]] = {
     # A run that stopped for a question has done all it could: the thread is interrupted, not the run.
     RunStatus.PAUSED: "success",
 }
-"""LangGraph's status of a run."""
+"""LangGraph's status of a run, by canonical status."""
 
 
 def assistant_id(agent: str) -> str:
     # The same in langgraph-api 0.16.7, aegra 0.11.0 and @langchain/langgraph-api 2.0.0.
-    """Return the UUID of an agent's own assistant."""
+    """Return the UUID of the assistant that LangGraph creates for each agent, derived from the agent's name."""
     return str(uuid5(_ASSISTANT_NAMESPACE, agent))
 
 
@@ -77,19 +78,19 @@ def run_status(run: Run) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StateInput:
-    """Input of a run: messages and other data."""
+    """Decoded input of a run: messages, and other data."""
 
     messages: tuple[Message, ...] = ()
     data: Json = None
-    """Members of the input other than messages, or an input that has no messages."""
+    """Input without its `messages`, or the whole input if it has none. None: no input apart from messages."""
 
 
 def decode_input(value: Json) -> StateInput:
     """Decode the input of a run.
 
-    Messages are in the member `messages`, or the input is a list of them, or it is a string, the caller's text.
-    Everything else is data. Only null means no input: an object without messages and members is empty data. Raises
-    invalid.
+    A string is one message of the caller. A list of messages, or the member `messages` of an object, holds the
+    messages. All else is data. Only null means no input: an empty object is empty data. Raises invalid for a malformed
+    message.
     """
     if isinstance(value, str):
         return StateInput(messages=(decode_message(value),))
@@ -104,7 +105,7 @@ def decode_input(value: Json) -> StateInput:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A caller's update of a thread's state."""
+    """Decoded update of a thread's state, as a caller requests it."""
 
     values: JsonObject
     """Members to set, without `messages`."""
@@ -115,8 +116,9 @@ class Update:
 
 
 def decode_update(values: Json, message_ids: Iterable[str] = ()) -> Update:
-    """Decode an update of a thread's state. `message_ids` are those of the thread, because a message that removes all
-    messages contains no ids. Raises invalid."""
+    """Decode an update of a thread's state: an object or a list of objects, applied in order. `message_ids` are the ids
+    of the thread's messages; an update that removes all messages removes these. Raises invalid for any other value, and
+    for a malformed message."""
     new_values: JsonObject = {}
     messages: dict[object, Message] = {}
     removed_ids: dict[str, None] = {}
@@ -138,8 +140,8 @@ def decode_update(values: Json, message_ids: Iterable[str] = ()) -> Update:
 def _apply_message(
     message: Json, messages: dict[object, Message], removed_ids: dict[str, None], thread_ids: Mapping[str, None]
 ) -> None:
-    """Apply one message of an update: add it, or remove the message that it names. `thread_ids` are the ids in the
-    thread."""
+    """Apply one message of an update to `messages` and `removed_ids`: add it or, for a remove message, remove the
+    message that it names. `thread_ids` are the ids of the thread's messages. Raises invalid for a malformed message."""
     target_id = removed_id(message)
     # `RemoveMessage(id=REMOVE_ALL_MESSAGES)` of langgraph 1.2.
     if target_id == _REMOVE_ALL:
@@ -158,16 +160,16 @@ def _apply_message(
 
 
 def encode_values(revision: Revision | None) -> JsonObject:
-    """Return the members of the state, and `messages` once there are any. Before the first revision (None) there are no
-    members."""
+    """Return the values of a state, with the thread's messages in the member `messages`, if there are any. Return {}
+    for None, the state before the first revision."""
     if revision is None:
         return {}
     return upsert_messages(revision, [encode_message(message) for message in revision.messages])
 
 
 def upsert_messages(revision: Revision, messages: Sequence[JsonObject]) -> JsonObject:
-    """Return the values of a revision with `messages` added to those in the values. A message with the id of another
-    replaces it."""
+    """Return the values of a revision with `messages` appended to their member `messages`. A message replaces an
+    existing message with the same id."""
     if not messages:
         return dict(revision.values)
     own_messages: Any = revision.values.get("messages")
@@ -184,7 +186,8 @@ def upsert_messages(revision: Revision, messages: Sequence[JsonObject]) -> JsonO
 
 
 def state_messages(revision: Revision) -> list[JsonObject] | None:
-    """Return the messages of a state as the Agent Protocol shows them next to the values, or None if it has none."""
+    """Return all messages of a state in the Agent Protocol's form, for the member `messages` next to `values`. Return
+    None if the state has no messages."""
     own_messages: Any = revision.values.get("messages")
     if not own_messages and not revision.messages:
         return None
@@ -199,20 +202,22 @@ def state_messages(revision: Revision) -> list[JsonObject] | None:
 
 
 def encode_checkpoint(thread_id: str, checkpoint_id: str | None, ns: tuple[str, ...] = ()) -> JsonObject | None:
-    """Return the reference to a checkpoint, or None without an id."""
+    """Return the reference to a checkpoint, an object `{thread_id, checkpoint_ns, checkpoint_id}`. Return None if
+    `checkpoint_id` is None."""
     if checkpoint_id is None:
         return None
     return {"thread_id": thread_id, "checkpoint_ns": "|".join(ns), "checkpoint_id": checkpoint_id}
 
 
 def graph_task_id(checkpoint_id: str, node: str) -> str:
-    """Return the id of a task. In LangGraph, a task is one node that continues from one checkpoint."""
+    """Return the UUID of a task, which in LangGraph is one node that continues from one checkpoint. It is derived from
+    the node and the checkpoint, so that every response has the same id."""
     return str(uuid5(NAMESPACE_OID, f"{checkpoint_id}/{node}"))
 
 
 def result_of(before: Revision | None, after: Revision) -> JsonObject:
-    """Return what the step between two revisions wrote: members that changed, and new messages. Everything is new if
-    `before` is None."""
+    """Return the values that the step between two revisions wrote: members that changed, and new messages. All members
+    of `after` count as written if `before` is None."""
     values = {} if before is None else before.values
     written = {
         key: value for key, value in after.values.items() if key not in values or not is_identical(values[key], value)
@@ -223,8 +228,8 @@ def result_of(before: Revision | None, after: Revision) -> JsonObject:
 
 
 Inner = Callable[[str], JsonObject]
-"""Function that returns the members `checkpoint` and `state` of a task, which describe the graph inside its node. Takes
-the name of the node."""
+"""Function that describes the nested graph inside a node. Takes the node's name, and returns members `checkpoint` and
+`state` for its task."""
 
 
 def encode_state(
@@ -234,10 +239,10 @@ def encode_state(
     inner: Inner | None = None,
     values: JsonObject | None = None,
 ) -> JsonObject:
-    """Return the state at a revision, or the empty state of a thread without runs if it is None.
+    """Return a `ThreadState` for a revision, or the empty state of a thread without runs if it is None.
 
-    `then` are the revisions that follow it: with them, the tasks have their results. With `inner`, the tasks describe
-    the graphs inside their nodes. `values` replaces the result of `encode_values`.
+    `then` are the revisions that follow, which have the results of the tasks. `inner` describes the graphs inside the
+    tasks' nodes. `values` replaces the values of the revision.
     """
     if revision is None:
         return {
@@ -275,10 +280,10 @@ def encode_metadata(thread_id: str, revision: Revision) -> JsonObject:
 
 
 def encode_tasks(revision: Revision, then: Sequence[Revision] = (), inner: Inner | None = None) -> list[JsonObject]:
-    """Return the tasks that continue from a revision. `then` are the revisions that follow it, and `inner` describes
-    the graphs inside the tasks' nodes.
+    """Return the tasks that continue from a revision, one for each next node. `then` are the revisions that follow,
+    which have the tasks' results. `inner` describes the graph inside a node.
 
-    The first task gets all questions. There is only one task, unless the agent has its own state.
+    The first task gets all questions of the revision. Agents without their own state have only one task.
     """
     tasks: list[JsonObject] = []
     for node in revision.next:
@@ -305,8 +310,8 @@ def encode_tasks(revision: Revision, then: Sequence[Revision] = (), inner: Inner
 
 
 def encode_thread(view: ThreadView, history: StateHistory | None) -> JsonObject:
-    """Return a thread. Without `history` it has no values, questions or error, as in lists whose caller did not request
-    them."""
+    """Return a thread in LangGraph's form. Without `history` it has no values, questions and error, as in lists whose
+    caller did not select them."""
     head = None if history is None else history.head
     thread = view.thread
     messages = None if head is None else state_messages(head)
@@ -327,14 +332,14 @@ def encode_thread(view: ThreadView, history: StateHistory | None) -> JsonObject:
 
 
 def thread_status(view: ThreadView, head: Revision | None) -> ThreadStatus:
-    """Return the status of a thread, whose newest revision is `head`. In langgraph-api 0.16.7 an idle thread is
-    interrupted if its state has a next node, even after a cancellation."""
+    """Return LangGraph's status of a thread. An idle thread whose newest revision `head` has a next node is
+    `interrupted`, even after a cancellation, as in langgraph-api 0.16.7."""
     return "interrupted" if view.status == "idle" and head is not None and head.next else view.status
 
 
 def _thread_interrupts(view: ThreadView, history: StateHistory | None, head: Revision | None) -> JsonObject:
-    """Return the open questions of an interrupted thread, by task id. `head` is its newest revision. The result is
-    empty if `history` or `head` is None."""
+    """Return the open questions of an interrupted thread as `{task id: [interrupt, …]}`, or {} for other threads.
+    `head` is the newest revision of `history`; None for either gives {}."""
     interrupts = [] if history is None else encode_graph_questions(history.fold.open_interrupts())
     if head is None or not interrupts or view.status != "interrupted":
         return {}
@@ -344,7 +349,8 @@ def _thread_interrupts(view: ThreadView, history: StateHistory | None, head: Rev
 
 
 def thread_error(history: StateHistory) -> JsonObject | None:
-    """Return the error of the newest run that has started, or None if that run did not end with one."""
+    """Return the error of the newest started run as `{error, message}`. Return None if that run did not fail, time out
+    or get cancelled, or if another run superseded it."""
     runs = [run for run in history.fold.runs.values() if run.started_at is not None]
     last = runs[-1] if runs else None
     if last is None or last.reason is RunReason.SUPERSEDED:
@@ -366,9 +372,11 @@ def thread_error(history: StateHistory) -> JsonObject | None:
 
 
 def kwargs_of(created: RunCreated) -> JsonObject:
-    """Return the caller's request for a run, verbatim if it was made in one of these dialects.
+    """Return the request that created a run, for the member `kwargs`. A request of a LangGraph or Agent Protocol caller
+    is returned unchanged.
 
-    A stored request has no bytes of files. So an input with files is encoded again, like inputs from other protocols.
+    Stored requests contain no bytes of files, so an input with files is encoded again from the log, as are requests of
+    other protocols.
     """
     kwargs = as_object(as_object(created.extra.get("langgraph")).get("kwargs"))
     if "input" in kwargs or "command" in kwargs:
@@ -394,11 +402,11 @@ def encode_run(run: Run, created: RunCreated) -> JsonObject:
 
 
 def run_metadata(run: Run, created: RunCreated | None = None) -> JsonObject:
-    """Return the metadata of a run: the caller's, and members that its client added with the extension (in `created`,
-    if that is known).
+    """Return the metadata of a run: the caller's and, if `created` was loaded, those that LangGraph's client added to a
+    request with the Babelgate extension.
 
-    The member `babelgate` has the ids that identify the run in every other protocol, and what no other member of a run
-    shows.
+    The member `babelgate` has the ids that identify the run in every other protocol, and the run's usage, losses and
+    names of output members.
     """
     client_metadata = {} if created is None else as_object(as_object(created.extra.get("langgraph")).get("metadata"))
     babelgate: JsonObject = {"thread_id": run.thread_id, "task_id": run.task_id, "run_id": run.run_id}
@@ -413,13 +421,14 @@ def run_metadata(run: Run, created: RunCreated | None = None) -> JsonObject:
 
 
 def revision_of(history: StateHistory, run: Run) -> Revision | None:
-    """Return the state in which a run left the thread, or the thread's newest state if the run left none. Return None
-    for a thread without a state."""
+    """Return the state in which a run left the thread. If the run saved no state, return the thread's newest state, or
+    None if it has no state."""
     return history.of_run(run.run_id) or history.head
 
 
 def wait_result(history: StateHistory, run: Run) -> JsonObject:
-    """Return the body of a wait and of a join."""
+    """Return the body of a finished `wait` or `join`: the values of the state after the run, with `__interrupt__` if it
+    stopped for questions. A failed run has only `__error__`."""
     if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
         # langgraph-api 0.16.7: the status is 200, and langgraph-sdk 0.4.14 raises an error for this member.
         return {"__error__": encode_error(run.fault)}

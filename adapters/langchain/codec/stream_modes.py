@@ -1,4 +1,4 @@
-"""Stream modes: what a caller requests of a stream, and the position at which it starts."""
+"""Stream modes: the kinds of events that a caller selects for a stream, and the ids at which a stream resumes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,21 +26,22 @@ _MODES: Final[Mapping[Dialect, tuple[str, ...]]] = {
     "agent-protocol": ("values", "messages", "messages-tuple", "updates", "debug", "custom"),
 }
 THREAD_MODES: Final = ("run_modes", "lifecycle", "state_update")
-"""Modes of a stream that follows a thread over its runs. `run_modes` shows each run in the modes it was created with,
-`lifecycle` shows only starts and ends of runs, and `state_update` shows the states that callers create."""
+"""Modes of a stream that follows a thread from run to run. `run_modes` shows each run in the modes with which it was
+created, `lifecycle` only starts and ends of runs, and `state_update` the states that callers create."""
 
 RECORDS: Final = "babelgate"
-"""Name of the event that holds an envelope of the Babelgate extension. It is sent in addition to the events of all
-modes."""
+"""Name of the stream event with records in an envelope of the Babelgate extension. It is sent in every mode if the
+caller activated the extension."""
 EVENTS: Final = "events"
-"""Mode of LangChain's own events (`astream_events`)."""
+"""Stream mode with LangChain's own events (`astream_events`), which only LangGraph graphs produce."""
 _SEQ_LIMIT: Final = 2**63
 """Exclusive upper bound of a seq: both databases store it as a signed 64-bit integer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamParameters:
-    """Parameters of an encoding, apart from the records."""
+    """Parameters that determine how records are encoded as a stream. Readers with equal parameters share encoded
+    frames."""
 
     thread_id: str
     owner: str
@@ -48,8 +49,8 @@ class StreamParameters:
     """The run that the stream shows. None: the whole thread, run after run."""
     modes: tuple[str, ...]
     created_at: int = 0
-    """Creation time of the run, or of the thread, in microseconds. The id of an erased thread can be used again, and
-    readers of the erased thread must share no encoding with readers of the new one."""
+    """Creation time of the run, or of the thread, in microseconds since 1970. It distinguishes a new thread from an
+    erased one with the same id, so that their readers share no frames."""
     dialect: Dialect = "langgraph"
     subgraphs: bool = False
     extended: bool = False
@@ -57,19 +58,21 @@ class StreamParameters:
 
 
 def parse_modes(value: Json, dialect: Dialect = "langgraph") -> tuple[str, ...]:
-    """Return the modes in a request: one mode, or a list of them. None means `values`. Raises invalid."""
+    """Return the stream modes in the member `stream_mode` of a request: one mode, or a list of them. None means
+    `values`. Raises invalid for an unknown mode."""
     return _parse(value, _MODES[dialect], "values")
 
 
 def has_events_mode(run_input: RunInput) -> bool:
-    """Return True if the run was created with the mode `events`, LangChain's own events (`astream_events`). No other
-    reader uses them."""
+    """Return True if the run was created with the stream mode `events` (LangChain's `astream_events`). Only then does
+    the gateway request these events from the graph, or from its server."""
     modes: Any = as_object(as_object(run_input.extra.get("langgraph")).get("kwargs")).get("stream_mode")
     return modes == EVENTS or (isinstance(modes, list) and EVENTS in modes)
 
 
 def parse_thread_modes(value: Json) -> tuple[str, ...]:
-    """Return the modes in a request for a thread's stream. None means `run_modes`. Raises invalid."""
+    """Return the stream modes in a request that follows a thread: one of `THREAD_MODES`, or a list of them. None means
+    `run_modes`. Raises invalid for an unknown mode."""
     return _parse(value, THREAD_MODES, "run_modes")
 
 
@@ -86,7 +89,8 @@ def _parse(value: Json, allowed: tuple[str, ...], default: str) -> tuple[str, ..
 
 
 def base_mode(event: str) -> str:
-    """Return the mode that an event belongs to."""
+    """Return the stream mode that an event belongs to, from the event's name: `updates` for `updates|node:id`, for
+    example."""
     name = event.partition("|")[0]
     # The mode messages-tuple sends `messages`; the mode messages sends `messages/…`.
     if name == "messages":
@@ -95,10 +99,10 @@ def base_mode(event: str) -> str:
 
 
 def parse_event_id(text: str) -> tuple[int, int] | None:
-    """Return the position after which a reader continues, from the text `<seq>-<n>`: the seq of a record, and the
-    number of an event of that record.
+    """Return the position after which a stream resumes, from an event id `<seq>-<n>`: the seq of a record, and the
+    number of a frame among those of that record.
 
-    Return None if the text is not an id of the gateway. `-1` is the position before the first event.
+    Return None if the text has another form. `-1` is the position before the first frame, (0, -1).
     """
     # langgraph-api 0.16.7: `-1` requests all stored events.
     if text == "-1":

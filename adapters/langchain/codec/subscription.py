@@ -1,7 +1,7 @@
-"""Subscriptions to a thread's events: channels, and places in the agent (event streaming of the Agent Protocol, CDDL
-0.0.13, sections 5 and 6).
+"""Subscriptions to a thread's events, by channel and namespace (event streaming of the Agent Protocol, CDDL 0.0.13,
+sections 5 and 6).
 
-Members are accepted in both spellings: the CDDL has camelCase, LangGraph Platform and its clients send snake_case.
+Names are accepted in camelCase, as in the CDDL, and in snake_case, as LangGraph Platform and its clients send them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,27 +23,30 @@ CHANNELS: Final = (
     "custom",
 )
 _CUSTOM: Final = "custom:"
-"""Prefix of a channel that has only the custom events of one name."""
+"""Prefix of a channel for custom events with one name, such as `custom:progress`."""
 _MAX_INTEGER: Final = 2**53 - 1
-"""Largest integer that all clients can represent."""
+"""Largest integer that JavaScript clients represent exactly."""
 _MAX_ENTRIES: Final = 100
-"""Maximum number of channels, and of namespaces, in a subscription. Every event is compared with each of them."""
+"""Maximum number of channels, and of namespaces, in a subscription. Chosen: every event is compared with each of
+them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Filter of a thread's events."""
+    """One subscription of a client: the filter that selects events of a thread."""
 
     channels: frozenset[str]
     namespaces: tuple[tuple[str, ...], ...] | None = None
-    """Paths into the agent. An event matches if its namespace begins with one of them. None: all namespaces match."""
+    """Prefixes of namespaces. An event matches if its namespace begins with one of them. None: all namespaces match."""
     depth: int | None = None
-    """Maximum number of levels below such a path. None: no limit."""
+    """Maximum number of levels between an entry of `namespaces` and the namespace of a matching event. None: no
+    limit."""
     since: int = 0
-    """The `seq` after which events are sent."""
+    """Number `seq` of the last event that the client already has; only later events match."""
 
     def is_subscribed(self, seq: int, channel: str, ns: Sequence[str], name: str = "") -> bool:
-        """Return True if the subscription includes an event. `name` is the name of a custom event."""
+        """Return True if the event with these properties matches the subscription. `name` is the name of a custom
+        event, else empty."""
         if seq <= self.since:
             return False
         if channel not in self.channels and not (name and f"{_CUSTOM}{name}" in self.channels):
@@ -57,8 +60,8 @@ class Subscription:
 
 
 def _is_below(ns: Sequence[str], path: Sequence[str]) -> bool:
-    """Return True if a namespace is at or below a path. A segment of the path without a task id matches all tasks of
-    its node."""
+    """Return True if the namespace `ns` begins with the segments of `path`. A segment of the path without a task id
+    matches all tasks of its node."""
     if len(path) > len(ns):
         return False
     return all(
@@ -68,7 +71,8 @@ def _is_below(ns: Sequence[str], path: Sequence[str]) -> bool:
 
 
 def get_member(params: Mapping[str, Any], name: str) -> Any:
-    """Return a member by its name in snake_case, in whichever spelling the client sent it."""
+    """Return a member of a request, or None. `name` is its name in snake_case; the same name in camelCase is found,
+    too."""
     # CDDL 0.0.13 has `assistantId`; langgraph-api 0.16.7 and langgraph-sdk 0.4.14 send `assistant_id`.
     if name in params:
         return params[name]
@@ -77,7 +81,8 @@ def get_member(params: Mapping[str, Any], name: str) -> Any:
 
 
 def parse_subscription(params: JsonObject) -> Subscription:
-    """Return the subscription in an `EventStreamRequest` or `SubscribeParams`. Raises invalid."""
+    """Return the subscription in an `EventStreamRequest` or `SubscribeParams`. Raises invalid for malformed members and
+    an unknown channel."""
     channels: Any = get_member(params, "channels")
     if not isinstance(channels, list) or not channels:
         # CDDL 0.0.13, section 5. The text is that of langgraph-api 0.16.7.
@@ -126,7 +131,8 @@ def _check_count(entries: Sequence[Any], what: str) -> None:
 
 
 def strings(value: Json, what: str) -> tuple[str, ...]:
-    """Return a list of strings as a tuple. Raises invalid."""
+    """Return a JSON list of strings as a tuple. `what` names the member in the error. Raises invalid for any other
+    value."""
     if not isinstance(value, list) or not all(isinstance(segment, str) for segment in value):
         raise FaultError(FaultCode.INVALID, f"{what}: must be a list of strings")
     return tuple(map(str, value))

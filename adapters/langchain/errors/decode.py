@@ -1,4 +1,4 @@
-"""Errors of an upstream server → faults: its error responses, and the errors of its runs."""
+"""Decoding of an upstream server's errors as faults: its error responses, and the errors of its runs."""
 
 import re
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _MAX_MESSAGE_LENGTH: Final = 10_000
-"""Maximum length of a server's error message in a fault, in characters."""
+"""Maximum length of a server's error message in a fault, in characters. Longer ones are cut. Chosen."""
 _CODES_BY_NAME: Final[Mapping[str, FaultCode]] = {
     error_name(code): code for code in RELAYED if code is not FaultCode.AGENT_FAILED
 }
-"""Fault code by error name, for the names that a Babelgate gives to failures of its agents."""
+"""Fault code by the error's name, such as `AgentUnreachableError`, for faults that another Babelgate reports."""
 
 
 def decode_error(wire: Json) -> Fault:
-    """Return the error of a run as a fault. The error is `{error, message}`, where `error` is the type of an exception,
-    or only one of the two, or a string."""
+    """Return the error of an upstream run as a fault. The error is an object with `error` (the type of an exception)
+    and `message`, or only one of them, or a string. Names that are not a Babelgate's give agent_failed."""
     error = as_object(wire)
     if isinstance(wire, str):
         return Fault(code=FaultCode.AGENT_FAILED, message=wire[:_MAX_MESSAGE_LENGTH] or _NO_MESSAGE)
@@ -39,35 +39,38 @@ def decode_error(wire: Json) -> Fault:
 
 
 _NO_MESSAGE: Final = "The agent failed and did not say why."
-"""Message of a fault without one."""
+"""Message of the fault for an error without a text."""
 
 
 class ModeRefused(FaultError):
-    """Fault of a server that refused a run because of its stream modes."""
+    """Fault raised if the server refused a run because of its stream modes."""
 
 
 _MODE: Final = re.compile(r"stream[ _-]?mode|messages-tuple|[\"'`](tasks|checkpoints)[\"'`]", re.IGNORECASE)
 
 
 def is_mode_refusal(status: int, answer: Json) -> bool:
-    """Return True if an error response is about the stream modes of a request.
+    """Return True if the server refused a request because of its stream modes, as far as its error response shows.
 
-    @langchain/langgraph-api before 1.0 responds with 400, the path and the value (zod), FastAPI with 422 and the
-    location.
+    @langchain/langgraph-api before 1.0 responds with 400, and an error of zod that names the member. FastAPI responds
+    with 422, and names the location in the body.
     """
     return status in (400, 422) and _MODE.search(json_text(answer)) is not None
 
 
 def decode_error_response(status: int, answer: Json) -> Fault:
-    """Return the error response of a call as a fault. LangGraph sends `{"detail": …}`, which is a list if its framework
-    responds. The Agent Protocol sends `{code, message}` or a string; other servers send `{"error": …}`."""
+    """Return the error response of a server as a fault, with a code that depends on its HTTP status.
+
+    LangGraph sends `{"detail": …}`, which is a list if its framework responds. The Agent Protocol sends `{code,
+    message}` or a string; other servers send `{"error": …}`.
+    """
     reason = _words(answer)
     message = f"The agent's server answered {status}"
     return Fault(code=fault_code(status), message=f"{message}: {reason[:_MAX_MESSAGE_LENGTH]}" if reason else message)
 
 
 def _words(answer: Json) -> str:
-    """Return the text of an error response, or an empty string."""
+    """Return the text in the body of an error response, or an empty string."""
     if isinstance(answer, str):
         return answer
     members = as_object(answer)
@@ -85,6 +88,6 @@ def _words(answer: Json) -> str:
 
 
 def status_of(fault: Fault) -> int | None:
-    """Return the status of the error response that caused a fault, or None for any other fault."""
+    """Return the HTTP status of the error response from which a fault was decoded, or None for any other fault."""
     status: Any = fault.details.get("status")
     return status if isinstance(status, int) else None

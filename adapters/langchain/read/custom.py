@@ -1,4 +1,5 @@
-"""Custom data of a run → custom events, or the progress and the artifacts of another Babelgate."""
+"""Decoding of a server's custom data as `Custom` events. The progress and artifacts that another Babelgate sends as
+custom data are restored."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,11 +13,12 @@ from babelgate.canonical.value import Json, JsonObject
 
 _ARTIFACT_MEMBERS: Final = frozenset({"id", "name", "description", "content", "append", "last"})
 _ALL_ARTIFACT_MEMBERS: Final = _ARTIFACT_MEMBERS | {"metadata"}
-"""Members of an artifact, with the optional one."""
+"""Members of an artifact in custom data, including `metadata`, which is optional."""
 
 
 def decode_custom(ns: Place, data: Json) -> Sequence[Event]:
-    """Return the events of custom data from a server. Another Babelgate puts there what LangGraph has no event for."""
+    """Return the events of one item of custom data in the namespace `ns`. Objects in the forms of another Babelgate
+    become a named `Custom`, a progress message or an artifact; all else becomes a `Custom` without a name."""
     wire = as_object(data)
     if wire.keys() == {"name", "value"} and isinstance(wire["name"], str) and wire["name"]:
         return (Custom(name=wire["name"], ns=ns, value=wire["value"]),)
@@ -31,7 +33,8 @@ def decode_custom(ns: Place, data: Json) -> Sequence[Event]:
 
 
 def _decode_artifact(wire: JsonObject) -> Sequence[Event]:
-    """Return the events of an artifact, one for each part; none if its content is not LangChain's."""
+    """Return an `ArtifactAdded` for each part of an artifact. Return nothing if its content cannot be decoded, so that
+    the caller keeps it as custom data."""
     try:
         parts = decode_content(wire["content"])
     except FaultError:

@@ -1,7 +1,7 @@
-"""Messages of an upstream server, whole or in chunks, as LangChain sends them → events.
+"""Decoding of an upstream server's messages as events. Messages arrive whole or in chunks, as LangChain sends them.
 
-The output of a model is the agent's answer, piece by piece. Results of tools, and everything else that nodes add to the
-conversation, is progress.
+The messages of the agent's role are its answer. Results of tools, and other messages that nodes add to the
+conversation, are progress.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ _PIECES: Final[Mapping[str, tuple[str, str]]] = {
     "thinking_delta": ("reasoning", "thinking"),
     "refusal": ("refusal", "refusal"),
 }
-"""Blocks that arrive in pieces: the kind of their part, and the member with the piece.
+"""Content blocks that arrive in pieces, by type: the kind of their part, and the block's member with the text.
 
 `text` and `reasoning` are langchain-core's (1.7.2, messages/content.py). `thinking` is Anthropic's, whose streams have
 `text_delta` and `thinking_delta` (strands-agents 1.62.0, models/anthropic.py). `output_text` and `refusal` are from
@@ -52,10 +52,13 @@ OpenAI's Responses API.
 _REPEATED_CALLS: Final = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "input_json_delta", "function_call", "invalid_tool_call"}
 )
-"""Blocks that repeat what is in `tool_call_chunks`: langchain-core's own (1.7.2, messages/content.py), `tool_use` and
-`input_json_delta` of Anthropic, `function_call` of OpenAI's Responses API (block_translators)."""
+"""Types of content blocks to ignore, because the chunk repeats the call in `tool_call_chunks`.
+
+langchain-core's own (1.7.2, messages/content.py), `tool_use` and `input_json_delta` of Anthropic, `function_call` of
+OpenAI's Responses API (block_translators).
+"""
 _SERVER_CALL: Final = "server"
-"""Mark in the numbers of tool calls that the model's provider executes."""
+"""First member of the keys in `_Open.calls` for tool calls that the model's provider executes."""
 _PLACE_MEMBERS: Final = (
     "langgraph_node",
     "langgraph_step",
@@ -63,27 +66,28 @@ _PLACE_MEMBERS: Final = (
     "langgraph_path",
     "langgraph_checkpoint_ns",
 )
-"""Members of a message's metadata that tell its place in the graph (langgraph 1.2.22, pregel/_algo.py)."""
+"""Members of a message's metadata that describe its position in the graph (langgraph 1.2.22, pregel/_algo.py)."""
 _KEPT_MEMBERS: Final = (*_PLACE_MEMBERS, "tags")
-"""Members that are kept. The `ls_…` members of langchain-core about the model (`ls_provider`, `ls_model_name` …) are
-kept, too."""
+"""Members of a message's metadata that the log stores for callers of LangGraph. Members whose name begins with `ls_`
+are stored, too: langchain-core describes the model there, for example in `ls_model_name`."""
 _LIMIT_REASONS: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length"})
-"""Reasons to stop at a limit.
+"""Stop reasons of models that mean that the answer reached a limit of tokens.
 
 `length` is from OpenAI's chat completions, `max_output_tokens` from its Responses API, `MAX_TOKENS` from Google's
 FinishReason, `max_tokens` from Bedrock and `model_length` from Mistral (pydantic-ai 2.68.0, models).
 """
 _MAX_DEPTH: Final = 8
-"""Maximum depth of nested objects in counts of tokens. Chosen, not measured: langchain-core 1.7.2 has one level
-(messages/ai.py, UsageMetadata)."""
+"""Maximum depth of nested objects in counts of tokens; deeper ones are ignored. Chosen, not measured: langchain-core
+1.7.2 has one level (messages/ai.py, UsageMetadata)."""
 _NOT_CITED: Final = "annotations that are not citations, and arrived in pieces"
-"""Loss of annotations in chunks that are not citations."""
+"""Text of the loss if chunks contain annotations that are not citations."""
 
 Place = tuple[str, ...]
 
 
 def add_usage(usage: JsonObject, more: Any, depth: int = 0) -> JsonObject:
-    """Return the counts of tokens with more counts added, member by member."""
+    """Return the sum of two objects with counts of tokens, member by member. Nested objects are added up to
+    `_MAX_DEPTH`; members that are no numbers are ignored."""
     total = dict(usage)
     for name, count in as_object(more).items():
         if isinstance(count, dict) and depth < _MAX_DEPTH:
@@ -95,47 +99,50 @@ def add_usage(usage: JsonObject, more: Any, depth: int = 0) -> JsonObject:
 
 
 def is_agents(wire: Json) -> bool:
-    """Return True if a message of a state is the agent's."""
+    """Return True if a message has a role of the agent, such as `ai` or `assistant`."""
     return ROLES.get(role_of(as_object(wire))) == "agent"
 
 
 @dataclass(slots=True)
 class _Open:
-    """A message that arrives in chunks and is not complete."""
+    """A message of which chunks arrived, but not yet the end."""
 
     message_id: str | None
     place: str = ""
-    """Namespace of the node that sends it: the names and ids of the tasks around it."""
+    """Namespace of the node that sends the message, as LangGraph writes it: `<node>:<task id>|<node>:<task id>`."""
     parts: int = 0
-    """Number of parts so far."""
+    """Number of parts that were started."""
     open_part: tuple[str, Any, int] | None = None
-    """The open part: its kind, the number of its block in the message, and the index of the part."""
+    """Part that further text would continue: its kind, the index of its content block at the model or None, and the
+    index of the part. None: no such part."""
     calls: dict[Any, int] = field(default_factory=dict[Any, int])
-    """Part index of each open tool call, by the number that the model gives to the call."""
+    """Index of the part of each open tool call. The key is the index that the model gave to the call."""
     text: list[str] = field(default_factory=list[str])
-    """Pieces of its text."""
+    """Text of all text parts so far, in pieces."""
     usage: JsonObject = field(default_factory=dict[str, Any])
     stop_reason: str = ""
-    """The model's reason to stop."""
+    """Reason why the model stopped, such as `length`; empty until it was reported."""
 
 
 class MessageDecoder:
-    """Decoder for the messages of one run."""
+    """Decoder for the messages of one run. It remembers open and ended messages, because a message can arrive in
+    chunks, again as a whole, and again in the state."""
 
     def __init__(self) -> None:
         self.has_answer = False
-        """True if the agent has sent an answer."""
+        """True if a message of the agent has started."""
         self.usage: JsonObject = {}
-        """Tokens used by all messages that have ended."""
+        """Sum of the token counts of all messages that have ended."""
         self.data: Json = None
-        """The data in the agent's last message that has some."""
+        """Data of the newest `DataPart` in the agent's messages; a possible output of the run."""
         self._open: dict[str, _Open] = {}
         """Open messages, by id."""
         self._ended_texts: dict[str, str] = {}
         """Texts of the messages that have ended, by id."""
 
     def decode(self, wire: JsonObject, metadata: JsonObject, ns: Place, *, chunked: bool) -> list[Event]:
-        """Return the events of a message, which is whole or a chunk. `chunked`: a message without a type is a chunk."""
+        """Return the events of a whole message or a chunk, with the metadata and the namespace of its frame. `chunked`:
+        an agent's message without a `type` is a chunk, as in the Agent Protocol."""
         kind, role = wire.get("type"), role_of(wire)
         if role in ("remove", "RemoveMessage"):
             return []
@@ -144,7 +151,8 @@ class MessageDecoder:
         return self.whole(wire, metadata, ns)
 
     def node_ended(self, task_id: str) -> list[Event]:
-        """End the messages that a node has left open when it ended."""
+        """Return the events that end the messages which a node's task left open. `task_id` is the id of the ended
+        task."""
         # `|` separates the tasks of a namespace (langgraph 1.2.22, _internal/_constants.py, NS_SEP).
         messages = [
             message
@@ -154,11 +162,12 @@ class MessageDecoder:
         return [event for message in messages for event in self._end(message)]
 
     def close(self) -> list[Event]:
-        """End all open messages."""
+        """Return the events that end all open messages."""
         return [event for message in list(self._open.values()) for event in self._end(message)]
 
     def recall(self, event: MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded) -> None:
-        """Apply an event that an earlier reader of the run has produced."""
+        """Update the decoder's state by an event of the log, before it continues a run that an earlier reader had
+        begun."""
         key = event.message_id or ""
         if isinstance(event, MessageStarted):
             self._open[key] = _Open(event.message_id)
@@ -189,8 +198,8 @@ class MessageDecoder:
     # In one piece
 
     def whole(self, wire: JsonObject, metadata: JsonObject | None = None, ns: Place = ()) -> list[Event]:
-        """Return the events of a whole message, or of its rest if some chunks arrived. A message that has ended has
-        none. `metadata` are those of the stream's event."""
+        """Return the events of a whole message. If chunks of it arrived, return only the events that are missing; if it
+        has ended, return nothing. `metadata` is that of the message's frame."""
         decoded = _with_reasoning(_decode_message(wire))
         if decoded.message_id is not None and decoded.message_id in self._ended_texts:
             return []
@@ -220,8 +229,8 @@ class MessageDecoder:
         return [started, *parts, MessageEnded(message_id=decoded.message_id, finish=finish, usage=usage)]
 
     def rest(self, wire: JsonObject) -> list[Event]:
-        """Return the events that complete an open message: the rest of its text, its tool calls if none arrived, and
-        its end."""
+        """Return the events that complete an open message, given the whole message: the rest of its text, its tool
+        calls if no chunk had any, and its end."""
         message = self._open[as_text(wire.get("id"))]
         parts = _decode_message(wire).parts
         before, now = "".join(message.text), text_of(parts)
@@ -235,7 +244,8 @@ class MessageDecoder:
         return [*events, *self._end(message)]
 
     def so_far(self, wire: JsonObject, ns: Place) -> list[Event]:
-        """Return the new text of a message that is not complete, from its whole content so far (`messages/partial`)."""
+        """Return the events for the new text of a message. `wire` has all of its text until now, as frames of
+        `messages/partial` do. Messages of other roles give nothing."""
         message_id = as_text(wire.get("id"))
         if message_id in self._ended_texts or not message_id or not is_agents(wire):
             return []
@@ -244,17 +254,18 @@ class MessageDecoder:
         return [*events, *(self._grow(message, "text", now[len(before) :]) if now.startswith(before) else ())]
 
     def has_ended(self, wire: JsonObject) -> bool:
-        """Return True if the message has ended."""
+        """Return True if a message with this message's id has ended."""
         return as_text(wire.get("id")) in self._ended_texts
 
     def is_open(self, wire: JsonObject) -> bool:
-        """Return True if the message is open."""
+        """Return True if chunks of the message arrived, but not its end."""
         return as_text(wire.get("id")) in self._open
 
     # In chunks
 
     def _open_message(self, wire: JsonObject, metadata: JsonObject, ns: Place) -> tuple[_Open, list[Event]]:
-        """Return the open message of a chunk, and the event that starts it if it is new."""
+        """Return the open message to which a chunk belongs. If the chunk is its first one, also return the
+        `MessageStarted`."""
         message_id = as_text(wire.get("id"))
         message = self._open.get(message_id)
         if message is not None:
@@ -307,8 +318,8 @@ class MessageDecoder:
         return events
 
     def _piece(self, message: _Open, block: JsonObject, kind: str, member: str) -> list[Event]:
-        """Return the events for a piece of text, reasoning or a refusal. The piece may contain citations, and members
-        of the whole part."""
+        """Return the events for a content block with a piece of text, reasoning or a refusal. `kind` is the kind of the
+        part, and `member` the block's member with the text. The block may also have citations."""
         number, text = block.get("index"), block.get(member)
         annotations: Any = block.get("annotations")
         rest = {name: value for name, value in block.items() if name not in ("type", member, "index", "annotations")}
@@ -323,21 +334,23 @@ class MessageDecoder:
         return events
 
     def _cite(self, message: _Open, annotations: Any) -> list[Event]:
-        """Return the events of annotations. Citations are parts. Other annotations would belong to the text, which has
-        been sent, so they are lost."""
+        """Return an event for each citation in a block's annotations. Other annotations belong to the text, which has
+        been sent already, so they give a `LossNoted`."""
         listed = cast("list[Any]", annotations) if isinstance(annotations, list) else [annotations]
         citations, others = split_annotations(listed)
         events = [*self._end_part(message), *(self._add(message, decode_citation(citation)) for citation in citations)]
         return [*events, LossNoted(feature=Feature.CITATION, how=_NOT_CITED)] if others else events
 
     def _is_continued(self, message: _Open, kind: str, number: Any) -> bool:
-        """Return True if a piece belongs to the open part."""
+        """Return True if a piece of text, reasoning or a refusal (`kind`) continues the open part of a message.
+        `number` is the index of the piece's content block, or None if the server sends none."""
         if message.open_part is None or message.open_part[0] != kind:
             return False
         return number is None or message.open_part[1] is None or message.open_part[1] == number
 
     def _begin(self, message: _Open, block: JsonObject, kind: str, number: Any) -> list[Event]:
-        """Start a part with a content block that has more members than its text. `number` is the index of the block."""
+        """Return the events that start a part with a content block that has members besides its text. `number` is the
+        index of the block."""
         part = _parts(block)[0]
         if part.kind != kind:
             return self._block(message, block)
@@ -348,8 +361,8 @@ class MessageDecoder:
         return [*events, self._add(message, part, is_open=True)]
 
     def _grow(self, message: _Open, kind: str, text: str, number: Any = None) -> list[Event]:
-        """Add text to the open part, or start a new part with it. `number` is the index of the content block; text with
-        another number belongs to another part."""
+        """Return the events that add text to the open part of the kind, or start a new part with it. `number` is the
+        index of the content block: another index means another part."""
         if not text:
             return []
         if kind == "text":
@@ -365,15 +378,15 @@ class MessageDecoder:
         return [*events, self._add(message, part, is_open=True)]
 
     def _block(self, message: _Open, block: JsonObject) -> list[Event]:
-        """Return the events of a content block that arrives whole, unlike text, reasoning and tool calls."""
+        """Return the events for a content block that is never split into pieces, such as an image."""
         parts = _parts({name: value for name, value in block.items() if name != "index"})
         for part in parts:
             self.data = part.data if isinstance(part, DataPart) else self.data
         return [*self._end_part(message), *(self._add(message, part) for part in parts)]
 
     def _tool_call_piece(self, message: _Open, piece: JsonObject, *, of_server: bool = False) -> list[Event]:
-        """Return the events for a piece of a tool call. `of_server`: the model's provider executes the tool, and
-        numbers it as a block."""
+        """Return the events for a chunk of a tool call: its start with name and id, or more of its arguments.
+        `of_server`: the model's provider executes the tool."""
         number: Any = piece.get("index")
         number = number if isinstance(number, int | str) else None
         number = (_SERVER_CALL, number) if of_server else number
@@ -395,7 +408,7 @@ class MessageDecoder:
         return PartAdded(message_id=message.message_id, index=message.parts - 1, part=part, open=is_open)
 
     def _end_part(self, message: _Open) -> list[Event]:
-        """End the open part, because something else follows."""
+        """Return the event that ends the open part, or nothing if no part is open."""
         if message.open_part is None:
             return []
         index = message.open_part[2]
@@ -403,7 +416,7 @@ class MessageDecoder:
         return [PartEnded(message_id=message.message_id, index=index)]
 
     def _end(self, message: _Open) -> list[Event]:
-        """End a message with its open parts."""
+        """Return the events that end a message and its open parts, and add its usage to that of the run."""
         events = self._end_part(message)
         events += [PartEnded(message_id=message.message_id, index=index) for index in message.calls.values()]
         calls = [number for number in message.calls if not isinstance(number, tuple)]
@@ -431,8 +444,8 @@ def _decode_message(wire: JsonObject) -> Message:
 
 
 def _with_reasoning(message: Message) -> Message:
-    """Return an agent's message with its reasoning as a part. Some integrations keep it in `additional_kwargs`
-    (langchain-deepseek 1.0 and others), where callers of LangGraph expect it."""
+    """Return an agent's message with the reasoning from `additional_kwargs` added as its first part. Some integrations
+    store it there (langchain-deepseek 1.0 and others), and callers of LangGraph get it back in the same place."""
     reasoning = as_object(extra_of(message.extra).get("additional_kwargs")).get(REASONING_CONTENT)
     if message.role != "agent" or not isinstance(reasoning, str) or not reasoning:
         return message
@@ -441,7 +454,8 @@ def _with_reasoning(message: Message) -> Message:
 
 
 def _graph_metadata(metadata: JsonObject) -> JsonObject:
-    """Return the metadata of a message that tell its place in the graph and its model, for callers of LangGraph."""
+    """Return the `extra` of a message with the metadata that callers of LangGraph expect: its position in the graph,
+    its tags and its model. Return {} if there are none."""
     # The other members are specific to the server and its deployment, or were sent in headers.
     kept_members = {name: value for name, value in metadata.items() if name in _KEPT_MEMBERS or name.startswith("ls_")}
     return {"langgraph": kept_members} if kept_members else {}

@@ -1,4 +1,4 @@
-"""Newest state of a run → its output, and the messages that were not streamed."""
+"""Output of a run, and messages that were not streamed, from the run's newest state."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,22 +11,24 @@ from babelgate.canonical.json import as_list, as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _STRUCTURED: Final = "structured_response"
-"""Member in which agents of langchain 1 (`create_agent`) and of langgraph-prebuilt put their structured output."""
+"""Member of the state in which agents of langchain 1 (`create_agent`) and of langgraph-prebuilt store their structured
+output."""
 
 
 class OutputReader:
-    """Reader of one run's output. `members` are the members of the state that are output; None means all."""
+    """Reader of one run's output in its newest state. `members` are the names of the state's members that are the
+    output; None means all."""
 
     def __init__(self, run: RunState, messages: MessageDecoder, members: frozenset[str] | None) -> None:
         self._run = run
         self._messages = messages
         self._members = members
         self._declared: Sequence[str] = ()
-        """Members of the state that another Babelgate declares to be the output."""
+        """Names of the state's members that are the output, as another Babelgate reports them."""
 
     def read_account(self, metadata: Json) -> Sequence[Event]:
-        """Return the losses that another Babelgate reports in the run's metadata, and read the run's usage and the
-        members of its output."""
+        """Read the run's usage and its output members from the member `babelgate` of the run's metadata, which another
+        Babelgate sends. Return its losses as events."""
         account = as_object(as_object(metadata).get("babelgate"))
         self._declared = [name for name in as_list(account.get("output")) if isinstance(name, str)]
         self._messages.usage = self._messages.usage or as_object(account.get("usage"))
@@ -34,7 +36,8 @@ class OutputReader:
         return [LossNoted(feature=feature, how=how) for feature, how in losses.items() if isinstance(how, str)]
 
     def read_messages(self) -> Sequence[Event]:
-        """Return the agent's messages since the caller's last one that were not streamed, or not completely."""
+        """Return the events of the agent's messages after the caller's last message, as far as they were not
+        streamed."""
         return [
             event
             for wire in self._last_messages()
@@ -43,7 +46,8 @@ class OutputReader:
         ]
 
     def answer(self) -> Sequence[Event]:
-        """Return the answer of an agent that has streamed none: its messages, or its output if it has no messages."""
+        """Return the events of an answer, if no message of the agent was streamed: the state's messages, or the output
+        as a message if the state has no messages."""
         if self._messages.has_answer:
             return ()
         if "messages" in as_object(self._run.values):
@@ -57,7 +61,8 @@ class OutputReader:
 
     @property
     def value(self) -> Json:
-        """Output of the run so far."""
+        """Structured output of the run from its newest state, or None. An agent with messages has one only in
+        `structured_response`, or as data in its messages that the state repeats."""
         values = as_object(self._run.values)
         if self._declared and all(name in values for name in self._declared):
             return {name: values[name] for name in self._declared}
@@ -72,7 +77,8 @@ class OutputReader:
         return data if isinstance(data, dict) and data and data.items() <= values.items() else None
 
     def _last_messages(self) -> Sequence[JsonObject]:
-        """Return the agent's messages since the caller's last one."""
+        """Return the agent's messages in the state after the caller's last message, oldest first. Messages of tools are
+        skipped."""
         messages: list[JsonObject] = []
         for message in reversed(as_list(as_object(self._run.values).get("messages"))):
             if not is_agents(message):
@@ -84,6 +90,7 @@ class OutputReader:
 
 
 def _output_part(output: Json) -> Part:
-    """Return the output as text if it is one text, and as data otherwise."""
+    """Return the output as a `TextPart` if it is a string, or an object whose only member is a string. Otherwise return
+    a `DataPart`."""
     only = next(iter(output.values())) if isinstance(output, dict) and len(output) == 1 else output
     return TextPart(text=only) if isinstance(only, str) else DataPart(data=output)

@@ -1,4 +1,4 @@
-"""Questions of a run → the questions that callers get when the run has stopped."""
+"""Decoding of the interrupts that a server reports during a run as `InterruptRaised` events at its end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,24 +17,25 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 INTERRUPT: Final = "__interrupt__"
-"""Member of states and updates that contains questions."""
+"""Member of the state and of updates in which LangGraph reports interrupts."""
 _QUESTION_MEMBERS: Final = frozenset({"id", "interrupt_id", "value", "message", "kind"})
-"""Members of a question that have a canonical place."""
+"""Members of an interrupt that are decoded to canonical fields. All others are stored in `extra`."""
 
 
 @dataclass(slots=True)
 class _Question:
-    """A question, and the task that asks it, if known."""
+    """An interrupt, with the node and namespace of the task that raised it, if known."""
 
     wire: w.Interrupt
     node: str = ""
     ns: Place = ()
     turn: tuple[int, ...] = ()
-    """Sort key of the task."""
+    """Sort key of the task, from `QuestionOrder`."""
 
 
 class QuestionReader:
-    """Questions of one run. The same one can arrive in several ways: in states, in updates and with its task.
+    """Collector of one run's questions. The same question can arrive several times: in states, in updates and with its
+    task.
 
     `tools` are the names of the caller's tools.
     """
@@ -43,7 +44,8 @@ class QuestionReader:
         self._run = run
         self._tools = tools
         self._asked: dict[str, _Question] = {}
-        """Questions by id, in the order of arrival."""
+        """Questions by their id at the server, in the order of arrival. The key is empty for a question without an
+        id."""
         self._order = QuestionOrder()
         self._is_at_breakpoint = False
 
@@ -54,27 +56,28 @@ class QuestionReader:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Nodes that ask, each once."""
+        """Names of the nodes that ask, without duplicates."""
         return tuple(dict.fromkeys(question.node for question in self._asked.values() if question.node))
 
     def begin_task(self, task_id: str) -> None:
-        """Note that a task has begun. Questions are sorted by the order in which their tasks begin."""
+        """Record that a task has begun. Questions are sorted by the order in which their tasks began."""
         self._order.begin(task_id)
 
     def ask(self, interrupts: Json, node: str = "", ns: Place = ()) -> None:
-        """Add the questions of a state that a node in a place of the graph raised. Raises invalid if one breaks the
-        protocol."""
+        """Add the interrupts of a state, raised by a node in the namespace `ns`. A value that is not a list is ignored.
+        Raises invalid for a malformed interrupt."""
         for interrupt in interrupts if isinstance(interrupts, list) else ():
             self._add(validate(w.Interrupt, interrupt), node, ns)
 
     def ask_in_update(self, interrupts: Json, ns: Place) -> None:
-        """Add the questions of an update. An update without any means that the graph has stopped at a breakpoint.
-        Raises invalid if one breaks the protocol."""
+        """Add the interrupts of an update of the graph in the namespace `ns`. An empty list from the outermost graph
+        means that it has stopped at a breakpoint. Raises invalid for a malformed interrupt."""
         self.ask(interrupts, ns=ns)
         self._is_at_breakpoint = self._is_at_breakpoint or (not interrupts and not ns)
 
     def ask_by_task(self, task: w.TaskResult, ns: Place) -> None:
-        """Add the questions of a task. The graphs around it report them, too, and later."""
+        """Add the interrupts of a task that has stopped. Only the task itself tells which node asks: the enclosing
+        graphs report the same interrupts later, without the node."""
         for interrupt in task.interrupts or ():
             self._add(interrupt, task.name, ns, self._order.of(ns, task.id))
 
@@ -89,14 +92,15 @@ class QuestionReader:
     # The end
 
     def questions(self) -> Sequence[Event]:
-        """Return the questions that are open, or the breakpoint at which the graph has stopped."""
+        """Return an `InterruptRaised` for each question of the run, in the order of their tasks. If there is none,
+        return one for the breakpoint at which the graph stopped, if any."""
         sorted_questions = sorted(self._asked.items(), key=lambda item: item[1].turn)
         questions = [_decode_interrupt(key, question) for key, question in sorted_questions]
         return [self._breakpoint()] if self._is_at_breakpoint and not questions else questions
 
     def calls(self) -> Sequence[Event]:
-        """Return the calls of the caller's tools that the graph has ended on, as questions. The graph is run again with
-        their results."""
+        """Return an `InterruptRaised` for each call of a caller's tool in the last message of a graph that has ended.
+        The answers go into the next run of the graph as tool messages."""
         if self.is_asking or self._run.next or not self._tools:
             return ()
         messages = as_object(self._run.values).get("messages")
@@ -108,7 +112,7 @@ class QuestionReader:
         where = f" before {nodes}" if nodes else ""
         return InterruptRaised(
             interrupt_id=f"{BREAKPOINT}{run.checkpoint_id or run.run_id}",
-            message=Message.of(f"The graph was told to stop{where}. Any answer lets it go on."),
+            message=Message.of(f"The graph stops{where}, as configured. Any answer continues it."),
             value={"next": list(run.next)},
             node=run.next[0] if run.next else "",
             extra={"langchain": {"breakpoint": True}},
@@ -116,7 +120,7 @@ class QuestionReader:
 
 
 def _question_for(call: ToolCallPart) -> InterruptRaised:
-    """Return a call of a caller's tool as a question."""
+    """Return an `InterruptRaised` that asks the caller for the result of a tool call."""
     message, value = encode_question(call)
     extra = {"call_id": call.call_id, "name": call.name, "ended": True}
     return InterruptRaised(
@@ -125,8 +129,8 @@ def _question_for(call: ToolCallPart) -> InterruptRaised:
 
 
 def _decode_interrupt(key: str, question: _Question) -> InterruptRaised:
-    """Return a question with its id at the server; the hub gives it another id if the task had a question with that id
-    before."""
+    """Return the `InterruptRaised` for an interrupt. `key` is its id at the server, or empty. The hub replaces the id
+    if the task has had a question with the same one."""
     wire = question.wire
     text = wire.message or question_text(wire.value)
     message, value = Message.of(text) if text else Message(), None if wire.value == text else wire.value
@@ -153,8 +157,8 @@ def _decode_interrupt(key: str, question: _Question) -> InterruptRaised:
 
 
 def _other_members(wire: w.Interrupt) -> JsonObject:
-    """Return the members of a question without a canonical place: `ns`, `when` and `resumable` of LangGraph before
-    1.0."""
+    """Return the members of an interrupt that have no canonical field, such as `when` and `resumable` of LangGraph
+    before 1.0."""
     members = {
         name: value
         for name, value in wire.model_dump(exclude_unset=True).items()

@@ -1,7 +1,8 @@
-"""Stream of a run on another server → events: states, steps, messages and questions.
+"""Decoding of the frames of a run's stream on another server as events: states, steps, messages and questions.
 
-LangGraph's agents have a state. Each of its checkpoints is a revision of the thread, under the server's own id. Agents
-of the Agent Protocol show no revisions: their answer is what was streamed, or what the last values contain.
+LangGraph's agents have a state. Each of its checkpoints becomes a revision of the thread, under the server's own id.
+Streams of the Agent Protocol contain no checkpoints: the answer is in the streamed messages, or else in the last
+values.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +44,8 @@ _ANSWER_KEPT: Final = "the output from before a retry by the server remains"
 
 
 def saved_checkpoints(records: Iterable[Record], run_id: str | None = None) -> set[tuple[Place, str]]:
-    """Return the place and id of each checkpoint in a log, except those of the run `run_id`. None excludes no run."""
+    """Return the namespace and id of each checkpoint in a log, except those of the run `run_id`. None excludes no
+    run."""
     return {
         (record.event.ns, record.event.checkpoint_id or "")
         for record in records
@@ -52,16 +54,17 @@ def saved_checkpoints(records: Iterable[Record], run_id: str | None = None) -> s
 
 
 class EventReader:
-    """Reader of one run's frames. It dispatches them to the readers of messages, states, tasks and questions.
+    """Reader of one run's frames. It passes them to the readers of messages, states, tasks and questions, and returns
+    their events.
 
-    - `known_checkpoints` existed before the run.
-    - `base` is the revision that the run starts from, if its server does not have it.
-    - `outputs` are the members of the state that are the output. None means all.
-    - `keeps_last`: only the last checkpoint of each place is recorded (`durability: exit`).
+    - `known_checkpoints`: namespace and id of each checkpoint that existed before the run.
+    - `base`: id of the revision that the run starts from, if the server does not have it.
+    - `outputs`: names of the state's members that are the output. None means all.
+    - `keeps_last`: only the last checkpoint of each namespace is recorded (`durability: exit`).
     - `is_server`: a server sends the frames, possibly another Babelgate, which sends more than LangGraph does. It is
       False for a graph in this process.
-    - `log` contains the states of the thread. New states are recorded as differences to them.
-    - `tools` are the names of the caller's tools.
+    - `log`: states of the thread so far. New states are recorded as differences to them.
+    - `tools`: names of the caller's tools.
     """
 
     def __init__(
@@ -77,12 +80,12 @@ class EventReader:
         tools: frozenset[str] = frozenset(),
     ) -> None:
         self.fault: Fault | None = None
-        """Fault of the run, if it has failed."""
+        """Fault of the run, from a frame `error`. None: the run has not failed."""
         self.status: str | None = None
-        """Status at the end, from servers that send it."""
+        """Final status of the run, from servers whose last frame contains it. None: not received."""
         self.messages = MessageDecoder()
         self._attempt = 0
-        """Number of the attempt, as the server counts."""
+        """Number of the run's current attempt, as the server counts; 0 until it is reported."""
         run = self._run = RunState(dialect, is_server)
         changes = StateChanges(log)
         self._questions = QuestionReader(run, tools)
@@ -92,43 +95,45 @@ class EventReader:
 
     @property
     def run_id(self) -> str | None:
-        """The server's id of the run; None until it is known."""
+        """The server's id of the run; None until a frame contains it."""
         return self._run.run_id
 
     @property
     def has_questions(self) -> bool:
-        """True if the graph has asked something or has stopped at a breakpoint."""
+        """True if the graph has asked a question or has stopped at a breakpoint."""
         return self._questions.is_asking
 
     @property
     def has_states(self) -> bool:
-        """True if the server sends the states of threads."""
+        """True if the dialect's streams contain checkpoints of the thread's state, as LangGraph's do."""
         return self._run.dialect == "langgraph"
 
     @property
     def has_checkpoints(self) -> bool:
-        """True if the frames contained a checkpoint."""
+        """True if a frame contained a checkpoint of the outermost graph."""
         return bool(self._run.checkpoint_id)
 
     @property
     def values(self) -> JsonObject:
-        """Values of the newest state."""
+        """Values of the newest state of the outermost graph; {} before the first one."""
         return as_object(self._run.values)
 
     @property
     def is_complete(self) -> bool:
-        """True if the frames so far can be all of the run. Only checkpoints show that some are missing."""
+        """False if the newest checkpoint has next nodes and no question explains the stop, so that frames are missing.
+        Without checkpoints it is always True."""
         return self.has_questions or not self._run.checkpoint_id or not self._run.next
 
     @property
     def has_ended(self) -> bool:
-        """True if no further frame will arrive."""
+        """True if a frame has reported the run's error or final status, so that no further frame will arrive."""
         return self.fault is not None or self.status is not None
 
     # Frames
 
     def read(self, event: str, data: Json) -> Sequence[Event]:
-        """Return the events of one frame. Raises invalid if it breaks the protocol."""
+        """Return the events of one frame. `event` is its name, such as `updates|node:id`, and `data` its JSON. Raises
+        invalid for a malformed frame."""
         # langgraph-api 0.16.7: `<mode>|<node>:<task id>|…` of a subgraph.
         name, *rest = event.split("|")
         ns = tuple(rest)
@@ -161,8 +166,8 @@ class EventReader:
                 return (Native(protocol="langgraph", event=name, ns=ns, data=data),)
 
     def _begin(self, metadata: JsonObject) -> Sequence[Event]:
-        """Read the id of the run and the number of its attempt. The answer of an earlier attempt cannot be taken back,
-        which is a loss."""
+        """Read the run's id and the number of its attempt from a frame `metadata`. If a new attempt begins after output
+        was sent, end the open messages and return a `LossNoted`, because that output remains."""
         run_id, attempt = metadata.get("run_id"), metadata.get("attempt")
         self._run.run_id = self._run.run_id or (run_id if isinstance(run_id, str) else None)
         # langgraph-api 0.16.7 counts attempts from 1.
@@ -198,39 +203,43 @@ class EventReader:
     # States and questions from outside the stream
 
     def know(self, ns: Place, checkpoint_id: str, *, is_recorded: bool = False) -> None:
-        """Note a checkpoint from before the run or, with `is_recorded`, from before the run was interrupted."""
+        """Record a checkpoint that is not new: one from before the run or, with `is_recorded`, one that this run saved
+        before it was interrupted."""
         self._states.know(ns, checkpoint_id, is_recorded=is_recorded)
 
     def note_values(self, ns: Place) -> None:
-        """Note that a step has changed the values of a place, which are shown then. The next checkpoint contains
-        them."""
+        """Record that callers see the values of a namespace now, because a step has changed them. The next checkpoint
+        has the same values and is marked as shown."""
         self._states.note_values(ns)
 
     def read_state(self, state: w.State) -> Sequence[Event]:
-        """Return the events of the state at the end, from a server whose stream contains no checkpoints. Raises invalid
-        if it has no id."""
+        """Return the events of the thread's state after the run, for a server whose stream contains no checkpoints.
+        Raises invalid for a state without a checkpoint id."""
         return self._states.read_state(state)
 
     def ask(self, interrupts: Json, node: str = "", ns: Place = ()) -> None:
-        """Add the questions of a state, which may have arrived before. Raises invalid if one breaks the protocol."""
+        """Add the interrupts of a state. Those that arrived before are ignored. Raises invalid for a malformed
+        interrupt."""
         self._questions.ask(interrupts, node, ns)
 
     # The end
 
     def close(self) -> Sequence[Event]:
-        """Return the events that end the open messages, and the last states if only those are recorded."""
+        """Return the events that end the open messages. With `keeps_last`, add the last state of each namespace."""
         return [*self.messages.close(), *self._states.close()]
 
     def questions(self) -> Sequence[Event]:
-        """Return the questions that are open, after the run has stopped."""
+        """Return the run's questions as `InterruptRaised` events. Call it after the run has stopped."""
         return self._questions.questions()
 
     def calls(self) -> Sequence[Event]:
-        """Return the calls of the caller's tools that the graph has ended on, as questions."""
+        """Return an `InterruptRaised` for each call of a caller's tool in the last message of a graph that has
+        ended."""
         return self._questions.calls()
 
     def finish(self) -> Sequence[Event]:
-        """Return the last events of a run that has stopped: what was not streamed, the questions, and the end."""
+        """Return the last events of a run that succeeded or stopped for questions: messages that were not streamed, the
+        questions, and `RunEnded`."""
         events: list[Event] = [*self.close()]
         if not self.has_questions:
             events += self._output.answer()
@@ -242,22 +251,24 @@ class EventReader:
         return [*events, RunEnded(output=self._output.value, usage=self.messages.usage)]
 
     def end_by_cancel(self) -> Sequence[Event]:
-        """Return the last events of a run that was cancelled."""
+        """Return the last events of a run that was cancelled: the ends of its open messages, and `RunEnded`."""
         return [*self.messages.close(), RunEnded(status=RunStatus.CANCELLED, usage=self.messages.usage)]
 
     def end_by_timeout(self) -> Sequence[Event]:
-        """Return the last events of a run that its server has ended because it took too long."""
+        """Return the last events of a run that its server ended because it took too long: the ends of its open
+        messages, and `RunEnded`."""
         fault = Fault(code=FaultCode.AGENT_TIMEOUT, message="The agent's server ended the run: it took too long")
         return [*self.messages.close(), RunEnded(status=RunStatus.TIMEOUT, fault=fault, usage=self.messages.usage)]
 
     def account(self, metadata: Json) -> Sequence[Event]:
-        """Return the losses that another Babelgate reports in the run's metadata, and read the usage and the members of
-        the output."""
+        """Read the usage and the output members that another Babelgate reports in the run's metadata. Return its losses
+        as events."""
         return self._output.read_account(metadata)
 
     def settle(self, values: Json, messages: Json = None) -> Sequence[Event]:
-        """Read the state at the end of a run whose stream did not arrive completely, and return the missing messages.
-        Raises invalid if a question breaks the protocol."""
+        """Read the state after a run whose stream did not arrive completely, and return the events of the messages that
+        are missing. `messages` replaces those in `values`, unless it is None. Raises invalid for a malformed
+        interrupt."""
         members = values if isinstance(values, dict) else {}
         self.ask(members.get(INTERRUPT))
         members = _without_questions(members)
@@ -270,7 +281,7 @@ class EventReader:
     # Resuming
 
     def recall(self, records: Iterable[Record]) -> None:
-        """Apply the records of the run that an earlier reader has produced."""
+        """Update the readers by records of the run that are in the log already, before they continue the run."""
         for record in records:
             event = record.event
             match event:

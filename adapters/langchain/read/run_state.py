@@ -1,4 +1,4 @@
-"""State of one run that all its readers share."""
+"""State of one run that all readers of its frames share."""
 
 from dataclasses import dataclass, field
 
@@ -9,18 +9,18 @@ from babelgate.canonical.value import Json
 
 @dataclass(slots=True)
 class RunState:
-    """Newest state of the run's thread, and who sends it."""
+    """State of one run's thread, as the frames have shown it so far."""
 
     dialect: Dialect
     is_server: bool
-    """A server sends the frames, possibly another Babelgate. False for a graph in this process."""
+    """True if a server sends the frames, possibly another Babelgate. False for a graph in this process."""
     run_id: str | None = None
-    """The server's id of the run."""
+    """The server's id of the run; None until a frame contains it."""
     values: Json = None
-    """Values of the newest state."""
+    """Values of the newest state of the outermost graph."""
     next: tuple[str, ...] = ()
-    """Nodes that follow the newest checkpoint."""
+    """Nodes that follow the newest checkpoint of the outermost graph."""
     checkpoint_id: str = ""
-    """Id of the newest checkpoint; empty if the frames contain none."""
+    """Id of the newest checkpoint of the outermost graph; empty if no frame contained one."""
     ended_nodes: dict[Place, list[str]] = field(default_factory=dict[Place, list[str]])
-    """Nodes that have ended since the last new checkpoint, by place."""
+    """Names of the nodes that have ended since the last checkpoint of their graph, by the graph's namespace."""

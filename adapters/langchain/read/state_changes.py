@@ -1,4 +1,4 @@
-"""Differences between a new state and the states that the log has."""
+"""Differences between a new state and earlier states of the thread, which keep the log small."""
 
 from babelgate.adapters.langchain.read.messages import Place
 from babelgate.canonical import StateHistory
@@ -8,21 +8,22 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 class StateChanges:
-    """States of one thread that the log has. `log` contains those from before the run."""
+    """Finder of short differences between a new state of a run and states that are already in the log. `log` contains
+    the states from before the run."""
 
     def __init__(self, log: StateHistory | None) -> None:
         self._log = log or StateHistory("")
         self._saved: dict[Place, tuple[str, JsonObject]] = {}
-        """Id and values of the newest state of this run, by place."""
+        """Id and values of the newest state that this run has saved, by namespace."""
         self._origins: dict[Place, str] = {}
-        """Ids of the checkpoints that the run continues, by place."""
+        """Id of the checkpoint from which the run continues, by namespace."""
 
     def save(self, ns: Place, checkpoint_id: str, values: JsonObject) -> None:
-        """Record a state that the log gets from this run."""
+        """Record a state of this run that is stored in the log, so that later states can be differences to it."""
         self._saved[ns] = (checkpoint_id, values)
 
     def start_at(self, ns: Place, checkpoint_id: str) -> None:
-        """Record the checkpoint that the run continues in a place."""
+        """Record the checkpoint from which the run continues in a namespace."""
         self._origins[ns] = checkpoint_id
 
     def values_of(self, checkpoint_id: str) -> JsonObject | None:
@@ -30,14 +31,14 @@ class StateChanges:
         return self._log.values_of(checkpoint_id)
 
     def resolve(self, change: StateChange) -> JsonObject:
-        """Return the values that a difference describes."""
+        """Return the whole values of a state that is stored as a difference."""
         return as_object(self._log.resolve(change, None))
 
     def find(self, ns: Place, values: Json, parent_id: str | None = None) -> StateChange | None:
-        """Return a state as its difference to a known one, or None if that is not much shorter.
+        """Return a state as its difference to an earlier one, or None if no difference is much shorter.
 
-        Tries its parent `parent_id`, if it has one, the newest state of its place, and those of the places around it,
-        with which a subgraph often begins.
+        Tries the state `parent_id`, if any, and then the newest states of the namespace and of the namespaces around
+        it, with which a subgraph often begins.
         """
         if not isinstance(values, dict):
             return None
@@ -52,10 +53,11 @@ class StateChanges:
         return None
 
     def find_within(self, ns: Place, value: Json) -> tuple[Json, StateChange | None]:
-        """Return a value without the state in it, and that state as a difference.
+        """Find a state inside a task's input. Return the input without it, and the state as a difference to an earlier
+        one.
 
-        The state is the value itself or one of its members, as in the inputs that LangChain's agents pass to their
-        tools. Returns the value and None if it contains no known state.
+        The state is the whole input or one of its members, as in the inputs that LangChain's agents pass to their
+        tools. Returns the unchanged input and None if no short difference exists.
         """
         change = self.find(ns, value)
         if change is not None:

@@ -1,4 +1,4 @@
-"""Values and checkpoints of a run → revisions of its thread."""
+"""Decoding of the values and checkpoints in a run's frames as revisions of its thread."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,11 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 class StateReader:
-    """Reader of one run's states.
+    """Reader of the states in one run's frames.
 
-    `known_checkpoints` existed before the run. `base` is the revision that the run starts from if its server does not
-    have it. `keeps_last`: only the last checkpoint of each place is recorded (`durability: exit`).
+    - `known_checkpoints`: namespace and id of each checkpoint that existed before the run.
+    - `base`: id of the revision that the run starts from, if the server does not have it.
+    - `keeps_last`: only the last checkpoint of each namespace is recorded (`durability: exit`).
     """
 
     def __init__(
@@ -33,37 +34,42 @@ class StateReader:
         self._changes = changes
         self._known = set(known_checkpoints)
         self._recorded: set[tuple[Place, str]] = set()
-        """Checkpoints of this run that the log has from before an interruption."""
+        """Namespace and id of checkpoints that this run saved in the log before it was interrupted."""
         self._base = base
         self._keeps_last = keeps_last
         self._held: dict[Place, StateSaved] = {}
-        """Newest state of each place, if only the last one is recorded."""
+        """Newest state of each namespace that waits for the end of the run. Empty unless `keeps_last`."""
         self._newest: dict[Place, tuple[str, JsonObject]] = {}
-        """Id and values of the newest checkpoint, by place."""
+        """Id and values of the newest checkpoint of each namespace."""
         self._shown: set[Place] = set()
-        """Places whose values arrived, but not yet the checkpoint that contains them."""
+        """Namespaces with a frame `values` since their last checkpoint. The next checkpoint contains the same
+        values."""
         self._unshown: set[Place] = set()
-        """Places whose newest checkpoint arrived without its values."""
+        """Namespaces whose newest checkpoint was not preceded by a frame `values`."""
         self._recalled: JsonObject | None = None
-        """Newest state that an earlier reader of the run has recorded."""
+        """Values of the newest state that an earlier reader of this run saved in the log. None: there was no such
+        state."""
 
     def know(self, ns: Place, checkpoint_id: str, *, is_recorded: bool) -> None:
-        """Note a checkpoint from before the run or, with `is_recorded`, from before the run was interrupted."""
+        """Record a checkpoint that is not new: one from before the run or, with `is_recorded`, one that this run saved
+        before it was interrupted."""
         (self._recorded if is_recorded else self._known).add((ns, checkpoint_id))
 
     def note_values(self, ns: Place) -> None:
-        """Note that the values of a place are shown. The checkpoint that follows contains them."""
+        """Record that callers see the values of a namespace now. Its next checkpoint has the same values and is marked
+        as shown."""
         self._shown.add(ns)
 
     def recall(self, event: StateSaved) -> None:
-        """Apply a state that an earlier reader of the run has recorded."""
+        """Update the reader by a state that an earlier reader of this run saved in the log."""
         self._known.add((event.ns, event.checkpoint_id or ""))
         if not event.ns:
             self._recalled = event.values if event.change is None else self._changes.resolve(event.change)
             self._run.checkpoint_id = event.checkpoint_id or ""
 
     def read_values(self, ns: Place, values: Json) -> Sequence[Event]:
-        """Return the event of a state without a checkpoint, if the state needs one."""
+        """Read a frame `values`. Return a `Native` event for callers of LangGraph if no later checkpoint will show
+        these values, else nothing."""
         if not ns:
             self._run.values = values
         if self._run.dialect == "agent-protocol":
@@ -78,8 +84,9 @@ class StateReader:
         return ()
 
     def read_checkpoint(self, ns: Place, checkpoint: w.Checkpoint, data: Json) -> Sequence[Event]:
-        """Return the events of a checkpoint, which arrived as `data`; none if the log has it. Raises invalid if it has
-        no id."""
+        """Return the events of a checkpoint in a namespace. `data` is its JSON as received. A checkpoint that this run
+        saved before gives nothing; one from before the run gives only `Native` events. Raises invalid for one without
+        an id."""
         checkpoint_id = checkpoint.config.configurable.checkpoint_id
         if checkpoint_id is None:
             raise FaultError(FaultCode.INVALID, "A checkpoint has no id.")
@@ -101,7 +108,8 @@ class StateReader:
         return self._save(ns, checkpoint_id, values, checkpoint, is_shown=is_shown)
 
     def read_state(self, state: w.State) -> Sequence[Event]:
-        """Return the events of the state at the end, from a server whose stream contains no checkpoints."""
+        """Return the events of the thread's state after the run, for a server whose stream contains no checkpoints.
+        Raises invalid for a state without a checkpoint id."""
         self.note_values(())
         checkpoint = w.Checkpoint(
             config=w.Config(configurable=state.checkpoint or w.Configurable()),
@@ -115,7 +123,8 @@ class StateReader:
     def _save(
         self, ns: Place, checkpoint_id: str, values: JsonObject, checkpoint: w.Checkpoint, *, is_shown: bool
     ) -> Sequence[Event]:
-        """Return the events of a new checkpoint. `is_shown`: its values arrived before it."""
+        """Return the `StateSaved` of a new checkpoint. With `keeps_last`, store it until the end and return nothing.
+        `is_shown`: a frame `values` with its values has preceded it."""
         parent_id = None if checkpoint.parent_config is None else checkpoint.parent_config.configurable.checkpoint_id
         parent_id = parent_id or (self._base if not ns else None)
         ended_nodes = self._run.ended_nodes.pop(ns, [])
@@ -149,8 +158,9 @@ class StateReader:
     def _repeat(
         self, ns: Place, checkpoint_id: str, values: JsonObject, data: Json, *, is_shown: bool
     ) -> Sequence[Event]:
-        """Return the events of the checkpoint that the run continues. Only callers of LangGraph see it again. Its
-        values are among the events only if `is_shown`."""
+        """Return `Native` events for a checkpoint from before the run, which a LangGraph server sends again at the
+        start. Only callers of LangGraph receive them. `is_shown`: a frame `values` has preceded it and is repeated,
+        too."""
         self._changes.start_at(ns, checkpoint_id)
         change = self._changes.find(ns, values, checkpoint_id)
         events = [_show("values", ns, values, change)] if is_shown else []
@@ -163,14 +173,14 @@ class StateReader:
     # The end
 
     def close(self) -> Sequence[Event]:
-        """Return the last state of each place, if only the last one is recorded."""
+        """Return the `StateSaved` events that were held until the end of the run. Empty unless `keeps_last`."""
         held = [*self._held.values()]
         self._held.clear()
         return held
 
     def save_last(self, next_: tuple[str, ...]) -> Sequence[Event]:
-        """Return the newest values as a state without an id, if no checkpoint contains them. `next_` are its next
-        nodes."""
+        """Return the newest values as a `StateSaved` without an id, if the server sent no checkpoint during this run.
+        `next_` are the next nodes of that state."""
         run = self._run
         if run.dialect != "langgraph" or self._newest or not isinstance(run.values, dict):
             return ()
@@ -181,11 +191,11 @@ class StateReader:
 
 
 def _show(event: str, ns: Place, data: Json, change: StateChange | None) -> Native:
-    """Return the event that shows a state to callers of LangGraph alone: its `data` or, unless that is None, its
-    `change` from a known state."""
+    """Return the `Native` event that shows a state to callers of LangGraph only. The event stores the `change` from an
+    earlier state if there is one, else the whole `data`."""
     return Native(protocol="langgraph", event=event, ns=ns, data=data if change is None else None, change=change)
 
 
 def _as_state(values: Json) -> JsonObject:
-    """Return the values of a state as an object. A value that is not an object becomes its only member."""
+    """Return the values of a state as an object. Any other value becomes the member `__root__` of one."""
     return values if isinstance(values, dict) else {"__root__": values}

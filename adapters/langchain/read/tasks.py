@@ -1,4 +1,4 @@
-"""Tasks of a graph → steps and tool calls."""
+"""Decoding of a graph's tasks in a run's frames as steps, and as calls of an agent's own tools."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,11 +16,12 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _TOOL: Final = ["tool"]
-"""Triggers by which another Babelgate marks tools among its tasks."""
+"""Member `triggers` of tasks that are tool calls, in the streams of another Babelgate."""
 
 
 class TaskReader:
-    """Reader of the nodes and tools of one run."""
+    """Reader of the tasks in one run's frames: nodes become steps, and the tools of another Babelgate's agents become
+    tool calls."""
 
     def __init__(
         self, run: RunState, messages: MessageDecoder, changes: StateChanges, questions: QuestionReader
@@ -30,16 +31,16 @@ class TaskReader:
         self._changes = changes
         self._questions = questions
         self._steps: set[str] = set()
-        """Ids of the nodes that are running."""
+        """Task ids of the nodes that are running."""
         self._tools: set[str] = set()
-        """Ids of the tools that are running."""
+        """Task ids of the tools that are running."""
         self._has_tasks = False
-        """True if the stream contains tasks."""
+        """True if a frame `tasks` has arrived. Frames `updates` then start no steps."""
         self._updates: dict[tuple[Place, str], list[Json]] = {}
-        """Writes of nodes whose tasks have not ended, by namespace and node name."""
+        """Writes from frames `updates` that wait for the end of their node's task, by namespace and node name."""
 
     def recall(self, event: StepStarted | StepEnded | ToolStarted | ToolEnded) -> None:
-        """Apply an event that an earlier reader of the run has produced."""
+        """Update the reader by an event that an earlier reader of this run saved in the log."""
         match event:
             case StepStarted():
                 self._steps.add(event.step_id or "")
@@ -52,23 +53,23 @@ class TaskReader:
                 self._tools.discard(event.call_id or "")
 
     def read(self, ns: Place, data: Json) -> Sequence[Event]:
-        """Return the events of a task that has begun or ended. Raises invalid if it breaks the protocol."""
+        """Return the events of a task that begins or ends, from a frame `tasks` in the namespace `ns`. Raises invalid
+        for a malformed task."""
         self._has_tasks = True
         return self._read_task(ns, data)
 
     def read_debug(self, ns: Place, data: Json) -> Sequence[Event]:
-        """Return the events of one item of the stream mode `debug`. All items but tools also arrive in other modes, and
-        are ignored here. Raises invalid if the item breaks the protocol."""
+        """Return the events of a tool call, from a frame `debug` of another Babelgate. Other items give nothing,
+        because other modes contain them, too. Raises invalid for a malformed task."""
         payload = as_object(as_object(data).get("payload"))
         is_tool = payload.get("triggers") == _TOOL or str(payload.get("id")) in self._tools
         return self._read_task(ns, payload) if is_tool else ()
 
     def read_updates(self, ns: Place, data: Json) -> Sequence[Event]:
-        """Return the events of one item of the stream mode `updates`: an object with the writes of each node, by name.
+        """Return the events of a frame `updates`: an object with what each node wrote, by the node's name.
 
-        `ns` is the namespace of the graph. If the stream contains tasks, the writes wait for the end of the node's
-        task. Otherwise they become a step, unless they are only messages. Raises invalid if a question breaks the
-        protocol.
+        `ns` is the namespace of the graph. If the stream contains tasks, the update is stored until its task ends.
+        Otherwise it becomes a step, unless it consists of messages only. Raises invalid for a malformed interrupt.
         """
         events: list[Event] = []
         updates = as_object(data)
@@ -140,7 +141,7 @@ def _start_step(step_id: str | None, name: str, ns: Place, **more: Any) -> StepS
 
 
 def _result_of(result: Json) -> Json:
-    """Return the result of a task. langgraph before 1.0 sends it as pairs of member and value."""
+    """Return the result of a task as an object. langgraph before 1.0 sends a list of pairs of member and value."""
     if isinstance(result, list) and result and all(isinstance(pair, list) and len(pair) == 2 for pair in result):
         members: Json = {str(pair[0]): pair[1] for pair in result if isinstance(pair, list)}
         return members

@@ -1,4 +1,4 @@
-"""The routes of LangGraph Platform and the Agent Protocol: at the root, and all of them again below
+"""The routes of LangGraph Platform and the Agent Protocol. They exist twice: at the root, and below
 `/agent-protocol`."""
 
 from collections.abc import Sequence

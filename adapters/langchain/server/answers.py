@@ -1,4 +1,4 @@
-"""Helpers for HTTP responses: status, body and headers."""
+"""Helpers that build HTTP responses: status, body and headers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,28 +13,29 @@ from babelgate.canonical.value import JsonObject
 
 
 def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
-    """Return a JSON response."""
+    """Return an HTTP response with `value` as JSON."""
     if status == 200:
         return json_response(value, headers)
     return Response(to_json(value), status_code=status, media_type="application/json", headers=dict(headers or {}))
 
 
 def empty_answer(status: int, headers: Mapping[str, str] | None = None) -> Response[Any]:
-    """Return a response without a body."""
+    """Return an HTTP response without a body."""
     return Response(b"", status_code=status, media_type="application/json", headers=dict(headers or {}))
 
 
 def ids(run: Run | Receipt) -> dict[str, str]:
-    """Return headers with the gateway's own ids of a run, which identify it in every other protocol. The losses of a
-    run are added."""
+    """Return the headers `Babelgate-Thread`, `Babelgate-Task` and `Babelgate-Run`, whose ids identify a run in every
+    protocol. For a `Run`, add the header with its losses."""
     headers = {"Babelgate-Thread": run.thread_id, "Babelgate-Task": run.task_id, "Babelgate-Run": run.run_id}
     return headers | (loss_header(run.loss) if isinstance(run, Run) else {})
 
 
 def run_paths(thread_id: str, run_id: str, below: str = "") -> dict[str, str]:
-    """Return headers with the path of a run and, with `below`, the path at which to get the response again.
+    """Return the header `Content-Location` with the path of a run. With `below`, add `Location` with a path below it,
+    such as `join`, at which the client gets the same response again.
 
-    The paths have no host and no prefix, because clients join them to their base URL.
+    The paths have no host and no prefix, because clients append them to their base URL.
     """
     run = f"/threads/{thread_id}/runs/{run_id}"
     # langgraph-sdk 0.4.14 reads the ids of the run from `Content-Location` (`on_run_created`), and reconnects to
@@ -44,8 +45,8 @@ def run_paths(thread_id: str, run_id: str, below: str = "") -> dict[str, str]:
 
 
 def pagination(offset: int, count: int, *, more: bool) -> dict[str, str]:
-    """Return the headers of a page. `more` is True if another page follows. The total is only a hint: in this case, it
-    is the smallest possible number."""
+    """Return the headers of a page with `count` items that begins at `offset`. `more` is True if another page follows;
+    the total is then only the smallest number that is possible."""
     end = offset + count
     # langgraph-api 0.16.7: if there is a next page, the total is one more than its offset.
     if more:
@@ -54,5 +55,5 @@ def pagination(offset: int, count: int, *, more: bool) -> dict[str, str]:
 
 
 def select_members(body: JsonObject, select: Sequence[str] | None) -> JsonObject:
-    """Return the selected members of a body, or all if nothing is selected."""
+    """Return the members of a body that `select` names. Return the whole body if `select` is empty or None."""
     return body if not select else {name: body[name] for name in select if name in body}

@@ -1,5 +1,5 @@
-"""Routes for agents, as the Agent Protocol and LangGraph describe them. In LangGraph each agent is a graph, with its
-own assistant and those that its callers have configured."""
+"""Routes for agents of the Agent Protocol, and for graphs and assistants of LangGraph. Each agent is shown as a graph,
+with its own assistant and those that callers have configured."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -56,7 +56,7 @@ _ORDERS: Final[Mapping[str, AssistantOrder]] = {
     "updated_at": "updated_at",
 }
 _FLAGS: Final = {"true": True, "True": True, "false": False, "False": False}
-"""Boolean values of the parameter `xray`."""
+"""Values of the query parameter `xray` that are booleans. Any other value is a depth."""
 _FIELDS: Final = frozenset(
     {
         "assistant_id",
@@ -114,7 +114,8 @@ class AssistantHandlers(Handlers):
         return answer(encode_agent(self._agent(request)), headers=confirm(active=is_activated(request)))
 
     async def file(self, request: AnyRequest) -> Response[Any]:
-        """Return a file that records of the extension name by its hash."""
+        """Return the bytes of a file by its hash, for clients of the Babelgate extension: records name files by hash.
+        Raises not_found."""
         self._agent(request)
         return await answer_file(self._hub, request, request.path_params["blob"])
 
@@ -122,7 +123,7 @@ class AssistantHandlers(Handlers):
         return answer(encode_schemas(self._agent(request)))
 
     def _agent(self, request: AnyRequest) -> AgentInfo:
-        """Return the agent in the path. Raises not_found."""
+        """Return the agent that the path of an Agent Protocol request names. Raises not_found."""
         text = request.path_params["agent_id"]
         agent = self._find(request, text)
         if agent is None:
@@ -132,7 +133,8 @@ class AssistantHandlers(Handlers):
     # LangGraph's
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Create an assistant. Raises invalid, not_found, conflict, too_large."""
+        """Create an assistant of an agent. Raises invalid for a malformed body, not_found for an unknown graph,
+        conflict if the id is taken, and too_large."""
         body = await read_body(request, w.AssistantCreate)
         info = next((agent for agent in self._visible_agents(request) if agent.name == body.graph_id), None)
         if info is None:
@@ -164,7 +166,8 @@ class AssistantHandlers(Handlers):
         return answer(_encode_assistant(assistant))
 
     async def change(self, request: AnyRequest) -> Response[Any]:
-        """Create the next version of an assistant. Raises invalid, not_found, too_large."""
+        """Create the next version of the assistant in the path. Raises invalid for a malformed body, not_found for an
+        unknown assistant or graph, and too_large."""
         current = await self._path_assistant(request)
         body = await read_body(request, w.AssistantPatch)
         if body.graph_id is not None and self._find(request, body.graph_id) is None:
@@ -188,7 +191,8 @@ class AssistantHandlers(Handlers):
         return answer(_encode_assistant(changed))
 
     async def use_version(self, request: AnyRequest) -> Response[Any]:
-        """Make a version of an assistant the current one. Raises invalid, not_found."""
+        """Make an existing version the current one of the assistant in the path. Raises invalid for a malformed body,
+        and not_found for an unknown assistant or version."""
         current = await self._path_assistant(request)
         body = await read_body(request, w.Latest)
         if not await self._hub.assistants.versions(principal_of(request), current.assistant_id) and body.version == 1:
@@ -197,8 +201,8 @@ class AssistantHandlers(Handlers):
         return answer(_encode_assistant(changed))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Delete an assistant. Of an agent's own assistant only the caller's changes are deleted. Raises invalid,
-        not_found, method_not_allowed."""
+        """Delete the assistant in the path. For an agent's own assistant, only the caller's changes of it are deleted.
+        Raises invalid, not_found, and method_not_allowed if there is nothing to delete."""
         principal, with_threads = principal_of(request), flag(request, "delete_threads")
         assistant = await self._path_assistant(request)
         if not await self._hub.assistants.delete(principal, assistant.assistant_id):
@@ -210,7 +214,7 @@ class AssistantHandlers(Handlers):
         return empty_answer(204)
 
     async def _delete_threads(self, principal: Principal, assistant_id: str) -> None:
-        """Delete the owner's threads whose metadata name the assistant."""
+        """Delete the owner's threads whose metadata member `assistant_id` is the assistant."""
         where = ThreadFilter(metadata={"assistant_id": assistant_id})
         while (page := await self._hub.reads.threads(principal, where, limit=MAX_PAGE)).count:
             async for view in page:
@@ -271,7 +275,7 @@ class AssistantHandlers(Handlers):
         return await list_response(b"[]", _encode_versions(versions, body))
 
     async def graph(self, request: AnyRequest) -> Response[Any]:
-        """Return the graph of an agent. An agent that is not a graph is shown as one node."""
+        """Return the nodes and edges of the assistant's graph. An agent that is not a graph is shown as one node."""
         depth, info = _depth(request.query_params.get("xray") or "false"), await self._path_agent(request)
         agent = self._hub.introspectable_agent(principal_of(request), info.name)
         if agent is not None and (graph := await agent.draw(depth)) is not None:
@@ -300,7 +304,8 @@ class AssistantHandlers(Handlers):
     # Both dialects
 
     def _visible_agents(self, request: AnyRequest) -> Sequence[AgentInfo]:
-        """Return the agents that the request can see: only one, if its base URL is that of one agent."""
+        """Return the agents that the caller can see. If the base URL of the request is that of one agent, return only
+        this agent."""
         who = caller(request)
         infos = self._hub.agents(who.principal)
         if who.has_single_agent:
@@ -308,7 +313,8 @@ class AssistantHandlers(Handlers):
         return infos
 
     def _find(self, request: AnyRequest, text: str) -> AgentInfo | None:
-        """Return an agent by its name or by the UUID derived from it, or None. Agents that are broken are included."""
+        """Return the agent with a name, or with the UUID that `assistant_id` derives from the name. Return None if the
+        caller cannot see such an agent. Agents that currently fail are included."""
         names = (text, text.lower() if is_uuid(text) else text)
         infos = self._visible_agents(request)
         return next((info for info in infos if info.name in names or assistant_id(info.name) in names), None)
@@ -320,7 +326,7 @@ class AssistantHandlers(Handlers):
         return await self._assistant(request, uuid(request.path_params["assistant_id"], "assistant"))
 
     async def _assistant(self, request: AnyRequest, assistant_id_: str) -> Assistant:
-        """Return an assistant by its UUID. Raises not_found."""
+        """Return an assistant of the owner or of an agent by its UUID. Raises not_found."""
         assistant = await self._hub.assistants.get(principal_of(request), assistant_id_)
         if assistant is None and (system := self._find(request, assistant_id_)) is not None:
             return _system_assistant(system)
@@ -329,8 +335,8 @@ class AssistantHandlers(Handlers):
         return assistant
 
     def _shown_agents(self, request: AnyRequest, assistant: Assistant) -> Sequence[AgentInfo]:
-        """Return the agents that the request can see. If it can see all agents, the assistant's agent is included even
-        after its removal from the configuration."""
+        """Return the agents whose assistants the caller can see. Unless the base URL is that of one agent, the
+        assistant's agent is included even if it was removed from the configuration."""
         infos = self._visible_agents(request)
         return (
             [*infos, AgentInfo(name=assistant.agent)]
@@ -339,7 +345,8 @@ class AssistantHandlers(Handlers):
         )
 
     async def _path_agent(self, request: AnyRequest) -> AgentInfo:
-        """Return the graph in the path, which names it directly or by an assistant. Raises not_found, invalid."""
+        """Return the agent that the path names: by its name, or by the UUID of one of its assistants. Raises not_found
+        for an unknown UUID, and invalid for an unknown name."""
         text = request.path_params["assistant_id"]
         agent = self._find(request, text)
         if agent is None and is_uuid(text):
@@ -357,8 +364,8 @@ class AssistantHandlers(Handlers):
 
 
 def _config_of(settings: w.AssistantWords) -> JsonObject | None:
-    """Return the configuration in a body, or None. Raises LangGraph's 400 if it has a configurable and the body also
-    has a `context`."""
+    """Return the member `config` of a body as an object, or None without it. Raises bad_request if the body has both
+    `configurable` and `context`."""
     if settings.config is None:
         return None
     if settings.config.configurable and settings.context:
@@ -374,7 +381,8 @@ def _page(items: Sequence[JsonObject], search: w.Page) -> Response[Any]:
 
 
 def _depth(text: str) -> int | bool:
-    """Return the value of the parameter `xray`. Raises invalid."""
+    """Return the query parameter `xray` as a boolean, or as the number of levels of subgraphs to expand. Raises invalid
+    for any other text."""
     if text in _FLAGS:
         return _FLAGS[text]
     if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
@@ -387,8 +395,8 @@ def _is_name_match(name: str, part: str | None) -> bool:
 
 
 def _system_assistant(info: AgentInfo) -> Assistant:
-    """Return the assistant that every agent has. Its times are 0, because the gateway does not record when an agent was
-    configured."""
+    """Return the assistant that every agent has, under the agent's name. Its times are 0, because the gateway does not
+    record when an agent was configured."""
     return Assistant(
         assistant_id=assistant_id(info.name),
         agent=info.name,
@@ -402,8 +410,8 @@ def _system_assistant(info: AgentInfo) -> Assistant:
 
 
 def _encode_assistant(assistant: Assistant) -> JsonObject:
-    """Return an assistant. Like langgraph-api 0.16.7, show the configurable as the context, and the context as the
-    configurable."""
+    """Return an assistant in LangGraph's form. `context` and `config.configurable` have the same value, as in
+    langgraph-api 0.16.7."""
     context = assistant.context or as_object(assistant.config.get("configurable"))
     return {
         "assistant_id": assistant.assistant_id,
@@ -433,8 +441,8 @@ async def _encode_assistants(
 async def _each_version(
     hub: Hub, principal: Principal, assistant: Assistant, numbers: Sequence[int]
 ) -> AsyncGenerator[Assistant]:
-    """Yield the versions of an assistant, newest first. An assistant that was never changed has only its current
-    version."""
+    """Yield the versions of an assistant with the `numbers`, newest first. Without numbers, yield the assistant itself,
+    which was never changed."""
     if not numbers:
         yield assistant
     for number in numbers:

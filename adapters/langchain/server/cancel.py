@@ -42,7 +42,8 @@ class CancelHandlers(Handlers):
         self._hub = hub
 
     async def cancel(self, request: AnyRequest) -> Response[Any]:
-        """Cancel the run in the path. Raises invalid, not_found."""
+        """Cancel the run in the path. With `action=rollback`, also remove it from its thread; with `wait`, respond when
+        it has ended. Raises invalid for wrong query parameters, and not_found for an unknown run."""
         principal = principal_of(request)
         is_platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
         is_waiting, rollback = flag(request, "wait"), _rollback(request, strict=not is_platform)
@@ -63,7 +64,8 @@ class CancelHandlers(Handlers):
         return Pieces(pieces, ids(run) | run_paths(run.thread_id, run.run_id, "join"))
 
     async def _end(self, principal: Principal, run: Run) -> JsonObject:
-        """Wait for the end of a run that is being cancelled, and return the resulting values."""
+        """Wait for the end of a run that is being cancelled. Return the body of a `wait`, or {} for a run that is
+        already removed."""
         if run.removed:
             return {}
         after = run.first_seq - 1
@@ -73,7 +75,7 @@ class CancelHandlers(Handlers):
 
     async def _cancel(self, principal: Principal, run_id: str, *, rollback: bool) -> Run:
         """Request the cancellation of a run. With `rollback`, the run is also removed from its thread. Raises not_found
-        with the protocol's text if the run does not exist or has ended."""
+        if the run does not exist or has ended."""
         try:
             return await self._hub.cancel_run(principal, run_id, rollback=rollback)
         except FaultError as error:
@@ -82,7 +84,7 @@ class CancelHandlers(Handlers):
             raise
 
     async def cancel_many(self, request: AnyRequest) -> Response[Any]:
-        """Cancel all runs with a status, or some runs of a thread. Raises invalid, and not_found if none was
+        """Cancel all runs that have a status, or named runs of one thread. Raises invalid, and not_found if no run was
         cancelled."""
         principal = principal_of(request)
         body = await read_body(request, RunsCancel)
@@ -108,7 +110,8 @@ class CancelHandlers(Handlers):
         return empty_answer(204)
 
     async def _find_runs(self, principal: Principal, thread_id: str, run_ids: Sequence[str]) -> Sequence[str]:
-        """Return the ids of the runs that exist on the thread. Raises invalid."""
+        """Return those of the ids whose run exists on the thread, without duplicates. Raises invalid for an id that is
+        not a UUID."""
         thread_id = uuid(thread_id, "thread")
         existing_ids: list[str] = []
         for run_id in dict.fromkeys(uuid(id_, "run") for id_ in run_ids):
@@ -120,7 +123,7 @@ class CancelHandlers(Handlers):
         return existing_ids
 
     async def _active(self, principal: Principal, status: str) -> Sequence[str]:
-        """Return the ids of the owner's runs that are pending, running, or both."""
+        """Return the ids of all runs of the owner with a status: `pending`, `running`, or `all` for both."""
         every = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
         where = RunFilter(status=every if status == "all" else frozenset({RunStatus(status)}))
         active_ids: dict[str, None] = {}
@@ -132,8 +135,8 @@ class CancelHandlers(Handlers):
         return list(active_ids)
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Delete a run. In LangGraph's dialect an active run is cancelled first. Raises not_found, invalid, and
-        conflict for an active run in the Agent Protocol."""
+        """Delete the run in the path. In LangGraph's dialect an active run is cancelled first. Raises not_found,
+        invalid, and conflict for an active run in the Agent Protocol."""
         principal = principal_of(request)
         run = await find_path_run(self._hub, request)
         if run.has_ended:
@@ -153,7 +156,8 @@ class CancelHandlers(Handlers):
         return empty_answer(204)
 
     async def _remove(self, principal: Principal, run: Run) -> None:
-        """Remove a run that has ended, and cancel its task if that waits for an answer."""
+        """Remove a run that has ended from its thread. If the run stopped for a question, cancel the task that waits
+        for the answer. Raises not_found."""
         task = await self._hub.reads.task(principal, run.task_id)
         if run.status is RunStatus.PAUSED and task.is_waiting:  # its question is removed with it
             try:
@@ -168,8 +172,8 @@ class CancelHandlers(Handlers):
 
 
 def _rollback(request: AnyRequest, *, strict: bool) -> bool:
-    """Return True if the request asks for a rollback. LangGraph Platform treats any unknown action as an interrupt;
-    with `strict` it is invalid. Raises invalid."""
+    """Return True if the query parameter `action` is `rollback`. LangGraph Platform treats any unknown action as
+    `interrupt`; with `strict` it raises invalid."""
     action = request.query_params.get("action", "interrupt")
     if strict and action not in ("interrupt", "rollback"):
         raise FaultError(FaultCode.INVALID, "action: must be interrupt or rollback")

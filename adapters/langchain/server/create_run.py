@@ -54,12 +54,13 @@ from babelgate.canonical.thread import Loss, next_run_id
 from babelgate.canonical.value import Json, JsonObject
 
 WEBHOOK: Final = "langgraph"
-"""Dialect of the bodies that are posted when a run ends."""
+"""Name by which the gateway finds the `Writer` of this protocol's webhooks."""
 
 _GRAPH_ID: Final = re.compile(r"[0-9a-f]{32}")
-"""Form of a graph's ids of questions (langgraph 1.2, pregel/_utils.py, is_xxh3_128_hexdigest)."""
+"""Form of the ids that langgraph 1.2 gives to questions (pregel/_utils.py, is_xxh3_128_hexdigest)."""
 _MAX_NAMES: Final = 100
-"""Maximum number of questions that an answer by ids can name."""
+"""Maximum number of members in an object that may be answers by question id. Chosen: each name is looked up in the
+database."""
 _NOT_IN_KWARGS: Final = frozenset(
     {
         "assistant_id",
@@ -75,17 +76,19 @@ _NOT_IN_KWARGS: Final = frozenset(
         "stream_resumable",
     }
 )
-"""Members of a request that its run shows elsewhere than in `kwargs`, or under another name."""
+"""Members of a request that are not repeated in the `kwargs` of the run, because LangGraph shows them elsewhere or
+under another name."""
 
 
 def bad_request(message: str) -> FaultError:
-    """Return the fault for a malformed request that has status 400; most have 422."""
+    """Return the fault for a malformed request to which LangGraph responds with HTTP status 400. Most others get
+    422."""
     return FaultError(FaultCode.INVALID, message, reason=BAD_REQUEST)
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A run that was committed, and how its caller wants to follow it."""
+    """A run that was committed, and the request that started it."""
 
     receipt: Receipt
     launch: "PreparedRun"
@@ -97,7 +100,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRun:
-    """A valid request for a run that is not committed yet."""
+    """A validated request for a run, not yet committed."""
 
     hub: Hub
     principal: Principal
@@ -109,12 +112,13 @@ class PreparedRun:
     """True if the run is cancelled when its caller disconnects."""
     losses: tuple[Loss, ...]
     extended: bool
-    """True if the request uses the Babelgate extension, which activates it."""
+    """True if the request has a part for the Babelgate extension, so that the response uses the extension, too."""
     ask: Submission | tuple[Answers, ...]
-    """The new input, or the answers to resume with."""
+    """New input for the agent, or one set of answers for each task that the request answers."""
 
     async def start(self) -> Started:
-        """Commit the run. Raises conflict, not_found, not_awaiting, invalid, queue_full."""
+        """Commit the run, and return it with the hub's receipt. Raises the faults of the hub's `submit` and `answer`,
+        and conflict if the question has been answered or its run has ended."""
         if isinstance(self.ask, tuple):
             if len(self.ask) > 1:  # questions of several tasks: all of the answers, or none
                 for answers in self.ask:
@@ -137,18 +141,21 @@ class PreparedRun:
 
 
 async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: str | None = None) -> PreparedRun:
-    """Return the run that a request asks for, on the thread of its path (None: a new thread). Raises invalid,
-    unsupported, not_found, conflict."""
+    """Return the validated run of a request. `thread_id` is the thread in the path, or None for a route without one.
+    Raises invalid for a malformed body, unsupported for an option that the agent does not have, not_found for an
+    unknown assistant, thread or checkpoint, and conflict for an answer to a closed question."""
     return await prepare_for(hub, caller(connection), dialect_of(connection), body, thread_id)
 
 
 async def prepare_for(
     hub: Hub, who: Caller, base: Dialect, body: RunCreate, thread_id: str | None = None, run_id: str | None = None
 ) -> PreparedRun:
-    """Return the run that a body asks for, on the thread of its path (None: that of the body, or a new one).
+    """Return the validated run of a body. `thread_id` is the thread in the path; None means the thread in the body, or
+    a new one.
 
-    `base` is the dialect of the path. `run_id` is the id of the new run, if it is chosen already. Raises invalid,
-    unsupported, not_found, conflict.
+    `base` is the dialect of the path. `run_id` is the id of the new run; None lets the hub choose it. Raises invalid
+    for a malformed body, unsupported for an option that the agent does not have, not_found for an unknown assistant,
+    thread or checkpoint, and conflict for an answer to a closed question.
     """
     extended = URI in (body.metadata or {})
     body, extension = _read_extension(body)
@@ -199,15 +206,16 @@ async def prepare_for(
 
 
 def _read_extension(body: RunCreate) -> tuple[RunCreate, Request]:
-    """Return the request without its part for the extension, and that part."""
+    """Split a request into the members of LangGraph, and the part for the Babelgate extension, which is in its
+    metadata. Raises invalid if that part is malformed."""
     metadata = dict(body.metadata or {})
     extension = decode_request(metadata.pop(URI, None))
     return body.model_copy(update={"metadata": metadata}) if body.metadata and URI in body.metadata else body, extension
 
 
 def _apply_assistant(body: RunCreate, assistant: Assistant) -> RunCreate:
-    """Return the request, completed with the settings of its assistant. Settings in the request take precedence, as in
-    langgraph-api 0.16.7."""
+    """Return the request with the configuration, context and metadata of its assistant added. Members of the request
+    take precedence, as in langgraph-api 0.16.7."""
     body_config = {} if body.config is None else body.config.model_dump(exclude_unset=True)
     config: JsonObject = {**assistant.config, **body_config}
     metadata = {**assistant.metadata, **as_object(body_config.get("metadata")), **(body.metadata or {})}
@@ -232,7 +240,7 @@ _DEFAULT_STRATEGY: Final[Mapping[Dialect, Any]] = {"langgraph": "enqueue", "agen
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """Parts of a request that inputs and answers have in common."""
+    """Properties of a request that are needed for a new input and for answers."""
 
     hub: Hub
     who: Caller
@@ -241,18 +249,18 @@ class _Common:
     body: RunCreate
     thread_id: str | None
     assistant: str | None
-    """The agent's name or the assistant's id, as the caller sent it."""
+    """Name of the agent or id of the assistant, as the caller sent it. None: the request names neither."""
     assistant_id: str
     run_id: str | None
     extension: Request
-    """The request's part for the extension."""
+    """Part of the request for the Babelgate extension; empty if the request has none."""
 
     @property
     def metadata(self) -> JsonObject:
-        """Metadata of the run.
+        """Metadata of the run, as the caller sent them.
 
-        Another gateway sends the metadata of its caller by the Babelgate extension. They replace those of the
-        request, to which the LangGraph client adds members.
+        If the caller is another Babelgate, the extension has the metadata of that gateway's caller. They replace the
+        member `metadata`, to which the LangGraph client adds members.
         """
         return (self.body.metadata or {}) if self.extension.metadata is None else self.extension.metadata
 
@@ -262,7 +270,8 @@ class _Common:
 
     @property
     def config(self) -> JsonObject:
-        """Configuration of the run. Graphs get the options of the request in addition."""
+        """Configuration of the run for the hub. For a graph, it also has options such as `durability` and
+        `interrupt_before`."""
         body = self.body
         config = body.config.model_dump(exclude_unset=True) if body.config is not None else {}
         if body.context:
@@ -283,10 +292,11 @@ class _Common:
         return config | {name: value for name, value in options.items() if value not in (None, {}, [])}
 
     def extra(self, *, ephemeral: bool = False, messages: Sequence[Message] = ()) -> JsonObject:
-        """Return the request as the caller sent it, for the run's `kwargs`.
+        """Return the `extra` of the run's input, which stores the request so that its run can be shown with the same
+        `kwargs`.
 
-        `ephemeral` is True if the thread is deleted after the run. Bytes of files in `messages` are left out, because
-        they are stored elsewhere.
+        `ephemeral` is True if the thread is deleted after the run. If `messages` have files with bytes, the input is
+        left out, because the log already stores it.
         """
         body = self.body
         kwargs = {
@@ -308,7 +318,7 @@ class _Common:
         return {"langgraph": request_extra}
 
     def webhook(self, run_id: str) -> Webhook | None:
-        """Return the webhook of the request for a run, or None."""
+        """Return the webhook that the request demands for the run `run_id`, or None."""
         url = self.body.webhook
         if url is None:
             return None
@@ -316,13 +326,14 @@ class _Common:
 
 
 def _is_without_input(body: RunCreate) -> bool:
-    """Return True if the request has no input and is not delayed."""
+    """Return True if the request has no input and no messages, and is to start at once."""
     return body.input is None and body.messages is None and not body.after_seconds
 
 
 async def _submission(common: _Common, checkpoint: str | None, resume: Json = None) -> Submission:
-    """Return the submission of a new input. The run starts from `checkpoint`, or from the newest one if it is None.
-    `resume` is the answer to a question that the graph will ask during the run, if no open question is answered."""
+    """Return the submission of a new input. The run starts from `checkpoint`; None means the newest one. `resume` is an
+    answer for a question that the graph will ask again during this run. Raises invalid for options that contradict each
+    other or the thread, and unsupported for `on_completion: delete` where it has no effect."""
     body, thread_id = common.body, common.thread_id
     decoded = state.decode_input(body.input)
     messages = decoded.messages
@@ -381,8 +392,8 @@ async def _submission(common: _Common, checkpoint: str | None, resume: Json = No
 
 
 async def _breakpoints(common: _Common) -> Sequence[str]:
-    """Return the ids of the breakpoints at which a graph has stopped on this thread, or none if it asks anything else.
-    A run without an input resumes it."""
+    """Return the question ids of the breakpoints at which a graph on the thread has stopped. A request without an input
+    resumes them. Return nothing if other questions are open, too."""
     if common.thread_id is None or not common.agent.stateful:
         return ()
     interrupt_ids = [
@@ -392,7 +403,8 @@ async def _breakpoints(common: _Common) -> Sequence[str]:
 
 
 async def _check_questions(common: _Common, thread_id: str) -> None:
-    """Refuse an empty input on a thread that waits for an answer, which the hub does not check. Raises invalid."""
+    """Check that a thread does not wait for an answer, for a request without an input. The hub does not check this.
+    Raises invalid if it does."""
     if pending := await open_questions(common.hub, common.principal, thread_id):
         raise FaultError(
             FaultCode.INVALID,
@@ -405,10 +417,11 @@ async def _check_questions(common: _Common, thread_id: str) -> None:
 
 
 async def _resume(common: _Common, command: JsonObject, checkpoint: str | None) -> Submission | tuple[Answers, ...]:
-    """Return the answers to open questions, or a run of a graph with the answer to a question that it will ask.
+    """Return the answers to the thread's open questions. In two cases return a submission instead, whose graph asks the
+    question again and gets the answer then.
 
-    The latter is a run from an older `checkpoint`, or a run after a change of the state, which has closed the questions
-    (langgraph-api 0.16.7). `useStream` sends the newest checkpoint with each answer.
+    The cases are an older `checkpoint`, and a change of the state, which has closed the questions (langgraph-api
+    0.16.7). `useStream` sends the newest checkpoint with each answer, so that checkpoint is no such case.
     """
     hub, principal, thread_id = common.hub, common.principal, common.thread_id
     if thread_id is None or not common.agent.stateful:
@@ -427,8 +440,8 @@ async def _resume(common: _Common, command: JsonObject, checkpoint: str | None) 
 
 
 async def _resume_state(common: _Common, command: JsonObject, checkpoint: str | None) -> Submission:
-    """Return the submission of a run of a graph with the answer to a question that it will ask. The run starts from
-    `checkpoint`, or from the newest one if it is None."""
+    """Return a submission whose graph asks its question again and gets the answer of `command`. The run starts from
+    `checkpoint`; None means the newest one. Raises unsupported if the run is delayed."""
     common.extension.start.check_absent()
     if common.body.after_seconds:
         raise _cannot_resume_later()
@@ -445,8 +458,8 @@ def _cannot_resume_later() -> FaultError:
 
 
 async def _resume_answers(common: _Common, command: JsonObject, checkpoint: str | None = None) -> tuple[Answers, ...]:
-    """Return the answers to open questions, by task. Raises invalid, unsupported, not_found, conflict. Questions cannot
-    be answered from a `checkpoint`."""
+    """Return the answers of `command` to the thread's open questions, one `Answers` for each task. Raises unsupported
+    with a `checkpoint`, and invalid, not_found, conflict."""
     body, thread_id = common.body, common.thread_id
     value: Json = command["resume"]
     common.extension.start.check_absent()
@@ -476,8 +489,8 @@ async def _resume_answers(common: _Common, command: JsonObject, checkpoint: str 
 
 
 async def _check_names(common: _Common, thread_id: str, questions: Sequence[Interrupt], value: Json) -> None:
-    """Refuse an answer with ids of questions that are not open, so that an answer sent twice does not answer the next
-    question. Raises conflict."""
+    """Check that all questions that an object names by id are open. Otherwise an answer that is sent twice would answer
+    the next question. Raises conflict if one is not."""
     is_open = {question.interrupt_id for question in questions}
     if not isinstance(value, dict) or not value or value.keys() <= is_open or len(value) > _MAX_NAMES:
         return
@@ -494,7 +507,8 @@ async def _check_names(common: _Common, thread_id: str, questions: Sequence[Inte
 
 
 def _match_answers(pending: Sequence[Interrupt], value: Json) -> Mapping[str, Mapping[str, Json]]:
-    """Return the answers by task id and question id. Raises invalid if it is unclear which question is answered."""
+    """Return the answers by task id, then by question id. `value` has the answers by question id, or is the answer to
+    the only question. Raises invalid if several questions are open and it names none."""
     if isinstance(value, dict) and value and value.keys() <= {question.interrupt_id for question in pending}:
         by_task: dict[str, dict[str, Json]] = {}
         for question in pending:
@@ -516,8 +530,8 @@ def _format_ids(questions: Sequence[Interrupt]) -> str:
 
 
 async def _extension_answers(common: _Common) -> tuple[Answers, ...]:
-    """Return the answers of a request that uses the extension. They name their questions, which may be declined. Raises
-    bad_request, conflict."""
+    """Return the answers in the Babelgate extension's part of a request, one `Answers` for each task. They name their
+    questions, and can decline them. Raises bad_request without a thread, and conflict."""
     extension, thread_id = common.extension, common.thread_id
     if thread_id is None:
         raise bad_request("You must provide a thread_id when resuming.")
@@ -534,7 +548,8 @@ async def _extension_answers(common: _Common) -> tuple[Answers, ...]:
 async def _answers_of_task(
     common: _Common, task_id: str, names: Sequence[str], questions: Sequence[Interrupt]
 ) -> Answers:
-    """Return the answers to the questions of one task. It is a refusal if none of them has a value."""
+    """Return the answers to questions of one task; `names` are the ids of the questions. If all of them are declined,
+    the action is `decline`."""
     values = {name: common.extension.answered[name] for name in names if name in common.extension.answered}
     answers = await _answers(common, task_id, values, questions)
     return answers if values else replace(answers, values=None, action="decline")
@@ -543,7 +558,8 @@ async def _answers_of_task(
 async def _answers(
     common: _Common, task_id: str, values: Mapping[str, Json], questions: Sequence[Interrupt]
 ) -> Answers:
-    """Return the answers to the questions of one task, with the settings of the request."""
+    """Return an `Answers` for one task with the `values` by question id, and the configuration, metadata and webhook of
+    the request."""
     webhook = None
     if common.body.webhook is not None:
         stopped = next(question.run_id for question in questions if question.task_id == task_id)
@@ -567,7 +583,8 @@ async def _answers(
 
 
 def _answer_messages(value: Json) -> Sequence[Message]:
-    """Return the answer as messages, for agents that take messages. The input of a chat is an answer, too."""
+    """Return an answer as caller messages, for agents that take messages: text, the input of a chat `{"messages": …}`,
+    or data."""
     if isinstance(value, str):
         return (Message.of(value, "user"),)
     if isinstance(value, dict) and value.keys() == {"messages"}:
@@ -577,8 +594,8 @@ def _answer_messages(value: Json) -> Sequence[Message]:
 
 
 async def _next_run(common: _Common, stopped: str) -> str:
-    """Return the id of the run that an answer will start. If a stop with several questions was answered in part, some
-    of its runs exist already."""
+    """Return the id of the run that an answer will start, derived from `stopped`, the id of the run that asked. Derived
+    ids that are in use are skipped: earlier answers to other questions of the same stop have started those runs."""
     run_id = next_run_id(stopped)
     while True:
         try:
@@ -591,7 +608,7 @@ async def _next_run(common: _Common, stopped: str) -> str:
 
 
 async def open_questions(hub: Hub, principal: Principal, thread_id: str) -> list[Interrupt]:
-    """Return all open questions of a thread, oldest first."""
+    """Return all open questions of a thread that any of its tasks asks, oldest first."""
     tasks: list[Task] = []
     cursor: str | None = None
     where = TaskFilter(thread_id=thread_id, states=WAITING)
@@ -606,7 +623,7 @@ async def open_questions(hub: Hub, principal: Principal, thread_id: str) -> list
 
 
 def _needs_state(command: JsonObject) -> FaultError:
-    """Return the fault for a command that only agents with their own state accept."""
+    """Return the fault for `command.update` or `command.goto`, which only agents with their own state accept."""
     names = ", ".join(sorted(f"command.{name}"[:50] for name in command))
     return FaultError(FaultCode.UNSUPPORTED, f"{names}: only an agent with a state of its own takes this.")
 
@@ -620,7 +637,8 @@ def _checkpoint(configurable: JsonObject | None) -> Any:
 
 
 def _losses(body: RunCreate, agent: AgentInfo, *, resumed: bool) -> Sequence[Loss]:
-    """Return the losses of options that have no effect. `resumed` is True if the request answers a question."""
+    """Return the losses for options of the request that have no effect on this agent. `resumed` is True if the request
+    answers a question."""
     losses: list[Loss] = []
     if (body.interrupt_before or body.interrupt_after) and not agent.stateful:
         losses.append(Loss(feature=Feature.QUESTION, how="interrupt_before, interrupt_after: the agent is not a graph"))

@@ -79,7 +79,8 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 async def submit(hub: Hub, principal: Principal, cron: Cron, run_id: str) -> None:
-    """Start one run of a cron. Raises the hub's fault if it refuses the run."""
+    """Start one run of a cron under the given run id. The gateway's scheduler calls it when the run is due. Raises the
+    hub's fault if it refuses the run."""
     body = {
         **cron.request,
         "assistant_id": cron.assistant_id,
@@ -96,7 +97,8 @@ class CronHandlers(Handlers):
         self._hub = hub
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Create a cron. Raises invalid, not_found, too_large, queue_full."""
+        """Create a cron. Raises invalid for a malformed body, not_found for an unknown thread or assistant, too_large,
+        and queue_full for too many crons."""
         principal = principal_of(request)
         thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
         body = await read_body(request, w.CronCreate)
@@ -133,7 +135,8 @@ class CronHandlers(Handlers):
         return cron
 
     async def change(self, request: AnyRequest) -> Response[Any]:
-        """Change a cron. Raises invalid, not_found, too_large."""
+        """Change the cron in the path. Raises invalid for a malformed or empty body, not_found for an unknown cron, and
+        too_large."""
         current = await self._path_cron(request)
         body = await read_body(request, w.CronPatch)
         _check(body)
@@ -155,7 +158,7 @@ class CronHandlers(Handlers):
         return answer(_encode(cron, principal_of(request).owner))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Delete a cron. Raises invalid, not_found."""
+        """Delete the cron in the path. Raises invalid for an id that is not a UUID, and not_found."""
         cron_id = path_id(request, "cron")
         if not await self._hub.crons.delete(principal_of(request), cron_id):
             raise FaultError(FaultCode.NOT_FOUND, f"Cron with ID {cron_id} not found")
@@ -193,13 +196,14 @@ class CronHandlers(Handlers):
 
 
 def _check(body: w.CronFields) -> None:
-    """Check settings that would make each run of the cron fail. Raises invalid."""
+    """Refuse settings with which each run of the cron would fail: both `configurable` and `context`. Raises
+    bad_request."""
     if body.config is not None and body.config.configurable and body.context:
         raise bad_request("Cannot specify both configurable and context: use one of them.")
 
 
 def _microseconds(at: datetime | None) -> int | None:
-    """Return a time in microseconds since 1970, or None."""
+    """Return a time in microseconds since 1970; None stays None."""
     if at is None:
         return None
     # A time without a zone is UTC, as the schedule is.

@@ -1,4 +1,4 @@
-"""Dialect selection by path prefix: paths below the prefix use the Agent Protocol's own dialect, all others that of
+"""Dialect selection by path: paths below `/agent-protocol` use the Agent Protocol's dialect, all others that of
 LangGraph Platform."""
 
 from typing import Any, Final
@@ -11,7 +11,7 @@ PREFIX: Final = "/agent-protocol"
 
 
 def both(path: str) -> list[str]:
-    """Return two paths: the path at the root, and the path below the protocol's prefix."""
+    """Return two paths for a route: `path` itself, and `path` below `/agent-protocol`."""
     return [path, PREFIX + path]
 
 

@@ -1,7 +1,8 @@
 """Commands of the Agent Protocol's event streaming (CDDL 0.0.13, sections 3, 4a, 7 and 10).
 
-They start a run, answer a question, and read the agent's places and its state. LangGraph Platform has the first two and
-`agent.getTree`. A well-formed command is answered with status 200, and the body tells whether it succeeded.
+They start a run, answer a question, and read the state and the tree of nested agents. LangGraph Platform has the first
+two and `agent.getTree`. The response to a well-formed command has status 200, and its body says whether the command
+succeeded.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,10 +28,11 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _MODES: Final = ["values", "updates", "messages-tuple", "custom"]
-"""Stream modes of runs that are started here, for readers who join them by the other streams."""
+"""Stream modes of runs that `run.start` creates. They apply to readers who join such a run by the routes for streams of
+runs."""
 _STRATEGIES: Final = frozenset({"reject", "rollback", "interrupt", "enqueue"})
 _PAGE: Final = 10
-"""Number of checkpoints listed without a limit. Chosen: CDDL 0.0.13, ListCheckpointsParams, has no default, and OpenAPI
+"""Default number of checkpoints in a list. Chosen: CDDL 0.0.13, ListCheckpointsParams, has no default, and OpenAPI
 0.1.6 has 10 for the history of a thread."""
 
 _CODES: Final[Mapping[FaultCode, str]] = {
@@ -40,11 +42,11 @@ _CODES: Final[Mapping[FaultCode, str]] = {
     FaultCode.UNAUTHENTICATED: "permission_denied",
     FaultCode.NOT_FOUND: "no_such_run",
 }
-"""Error code of the protocol by fault code."""
+"""Error code of the protocol by fault code. All other faults are `unknown_error`."""
 
 
 class Refused(Exception):
-    """Error of a command, with one of the protocol's codes."""
+    """Refusal of a command, with one of the protocol's error codes."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -52,8 +54,8 @@ class Refused(Exception):
 
 
 def success(command_id: int, result: JsonObject, seq: int = 0, *, camel: bool) -> JsonObject:
-    """Return the response to a successful command. `seq` is the last event of the thread that is older than the effect
-    of the command. With `camel`, the names of its members are in camelCase."""
+    """Return the response to a successful command. `seq` is the number of the newest event that precedes the command's
+    effect, or 0. With `camel`, names are in camelCase."""
     meta = {"applied_through_seq": seq}
     return {
         "type": "success",
@@ -64,17 +66,19 @@ def success(command_id: int, result: JsonObject, seq: int = 0, *, camel: bool) -
 
 
 def error_reply(command_id: Any, code: str, message: str) -> JsonObject:
-    """Return the response to a failed command, with the error's code and text."""
+    """Return the response to a failed command. `code` is one of the protocol's error codes. The id is null if the
+    command has no valid one."""
     return {"type": "error", "id": command_id if _is_id(command_id) else None, "error": code, "message": message}
 
 
 def _is_id(value: Any) -> TypeGuard[int]:
-    """Return True if the value is a js-uint (CDDL, section 1)."""
+    """Return True if the value is a valid command id: an integer from 0 to 2**53 - 1 (CDDL, section 1, js-uint)."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
 class Commands:
-    """Commands of one caller for one thread."""
+    """Commands of one caller for one thread. Each handler returns the command's result, and the number of the newest
+    event that precedes its effect, or 0."""
 
     def __init__(self, hub: Hub, connection: Connection, thread_id: str) -> None:
         self._hub = hub
@@ -93,8 +97,8 @@ class Commands:
         }
 
     async def answer(self, command: Json, others: Mapping[str, Any] | None = None) -> JsonObject:
-        """Execute a command and return its response. `others` are further commands that the transport offers, by name.
-        Raises Refused for a malformed command."""
+        """Execute a command and return its response. `others` are handlers by name for commands that only the transport
+        can execute. Raises Refused for a command without an id or a method."""
         wire = as_object(command)
         command_id, method = wire.get("id"), wire.get("method")
         if not _is_id(command_id) or not isinstance(method, str):
@@ -114,10 +118,10 @@ class Commands:
     # Runs
 
     async def _start(self, params: JsonObject) -> tuple[JsonObject, int]:
-        """Start a run, or answer the open question.
+        """Start a run. If the thread has open questions, the input is the answer to them instead.
 
-        An input that arrives during an active run waits behind it, as on LangGraph Platform. The CDDL would put it into
-        the run, which few agents support.
+        An input that arrives during an active run is queued behind it, as on LangGraph Platform. The CDDL would add it
+        to the active run, which few agents support.
         """
         assistant = get_member(params, "assistant_id")
         if not isinstance(assistant, str) or not assistant:
@@ -135,7 +139,8 @@ class Commands:
         return await self._launch(assistant, params, body)
 
     async def _launch(self, assistant: str, params: JsonObject, body: JsonObject) -> tuple[JsonObject, int]:
-        """Start a run, and return the result of the command and its `seq`."""
+        """Start a run with the members of `body`, and with `config` and `metadata` of the command's `params`. Return
+        the result and the number of the event before the run. Raises the faults of `prepare` and of the hub."""
         for name in ("config", "metadata"):
             if params.get(name) is not None:
                 body[name] = params[name]
@@ -182,8 +187,9 @@ class Commands:
     # Reading
 
     async def _tree(self, params: JsonObject) -> tuple[JsonObject, int]:
-        """Return the places of a run that has started, and 0 as the last event. The places come from the run's own
-        records; earlier records show which other questions are open."""
+        """Return the tree of a run's namespaces with their statuses, and 0, because the command adds no events to the
+        thread. The tree is computed from the records of the run; the history before it has the questions that are still
+        open. Raises Refused for an unknown run."""
         run = await self._run_to_show(get_member(params, "run_id"))
         previous = await self._hub.reads.last_begun(self._principal, self._thread_id, ended_before=run.last_seq)
         begins = max(run.first_seq - 1, 0 if previous is None else previous.last_seq)
@@ -199,7 +205,8 @@ class Commands:
         return {"tree": events.places.tree}, 0
 
     async def _run_to_show(self, run_id: Any) -> Run:
-        """Return the run with an id, or the newest one. Raises Refused if it does not exist or has not started."""
+        """Return the run with an id, or the newest one if the id is None. Raises Refused if the run does not exist or
+        has not started."""
         try:
             if run_id is None:
                 run = await self._hub.reads.last_begun(self._principal, self._thread_id)
@@ -245,8 +252,8 @@ class Commands:
         return {"checkpoints": summaries}, 0
 
     async def _fork(self, params: JsonObject) -> tuple[JsonObject, int]:
-        """Start a run of the thread's last agent from a checkpoint. Return the result, and the last event before the
-        run."""
+        """Start a run from a checkpoint, with the agent of the thread's last run. Return the result and the number of
+        the event before the run. Raises Refused for an unknown checkpoint, and on a thread without runs."""
         checkpoint: Any = get_member(params, "checkpoint_id")
         history = await read_history(self._hub, self._principal, self._thread_id)
         if not isinstance(checkpoint, str) or history.get(checkpoint) is None:
@@ -264,7 +271,8 @@ def _no_event(*_: object) -> bool:
 
 
 def _entries(params: JsonObject) -> list[JsonObject]:
-    """Return the responses in an `InputRespondOne` or `InputRespondMany`."""
+    """Return the answers in the parameters of `input.respond`: the list `responses`, or the parameters themselves if
+    there is only one. Raises Refused if `responses` is not a list of objects."""
     many: Any = params.get("responses")
     if many is None:
         return [params]
@@ -274,7 +282,7 @@ def _entries(params: JsonObject) -> list[JsonObject]:
 
 
 def _decode_response(entry: JsonObject, questions: list[Interrupt]) -> tuple[str, Json]:
-    """Return the interrupt id and the value of a response. Raises Refused if no such question is open."""
+    """Return the question id and the value of one answer. Raises Refused if the question is not open."""
     wire_id: Any = get_member(entry, "interrupt_id")
     if not isinstance(wire_id, str):
         raise Refused("invalid_argument", "input.respond requires an interrupt_id.")

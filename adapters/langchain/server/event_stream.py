@@ -40,7 +40,7 @@ from babelgate.canonical.value import JsonObject
 log = logging.getLogger("babelgate.langchain")
 
 _MAX_SUBSCRIPTIONS: Final = 100
-"""Maximum number of subscriptions per connection. Every event is compared with each of them."""
+"""Maximum number of subscriptions per connection. Chosen: every event is compared with each of them."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -59,7 +59,8 @@ class EventHandlers(Handlers):
         self._hub = hub
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
-        """Stream the events of a thread. The body is the subscription. Raises invalid."""
+        """Respond with the thread's events as Server-Sent Events. The body of the request is the subscription. Raises
+        invalid for a malformed subscription."""
         view, body = _view(request), await read_json(request)
         try:
             # langgraph-api 0.16.7 responds with 400 here, and with 422 elsewhere.
@@ -93,7 +94,8 @@ class EventHandlers(Handlers):
                         yield piece
 
     async def command(self, request: AnyRequest) -> Response[Any]:
-        """Execute one command, and return its response."""
+        """Execute the command in the body, and return its response. Raises invalid for a body that is not JSON, and
+        too_large."""
         body = await read_json(request)
         commands = Commands(self._hub, request, path_id(request, "thread"))
         try:
@@ -103,7 +105,8 @@ class EventHandlers(Handlers):
             return answer(error_reply(as_object(body).get("id"), error.code, str(error)), status=status)
 
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
-        """Serve a WebSocket."""
+        """Accept a WebSocket, and serve it until either side closes it. A path without a valid thread id closes it at
+        once."""
         try:
             view = _view(socket)
         except FaultError as error:
@@ -119,14 +122,14 @@ class EventHandlers(Handlers):
 
 
 async def _refuse_over_http(_: JsonObject) -> tuple[JsonObject, int]:
-    """Refuse a command about subscriptions. Raises Refused."""
+    """Refuse a command for subscriptions that was sent as an HTTP request. Raises Refused."""
     raise Refused("not_supported", "Over HTTP a stream is its own subscription: POST to /threads/{thread_id}/stream.")
 
 
 _WEBSOCKET_COMMANDS: Final = {
     f"subscription.{name}": _refuse_over_http for name in ("subscribe", "unsubscribe", "reconnect")
 }
-"""Commands that are only available on a WebSocket."""
+"""Handlers that refuse, over HTTP, the commands that exist only on a WebSocket."""
 
 
 def _view(connection: Connection) -> StreamParameters:
@@ -141,11 +144,11 @@ def _view(connection: Connection) -> StreamParameters:
 
 
 async def _history_before(hub: Hub, principal: Principal, view: StreamParameters, since: int | None) -> StateHistory:
-    """Return the thread as it was at the end of the last run before the event `since`, or before the newest run if it
-    is None.
+    """Return the thread's history at a point where no run was active: the end of the last run before the event `since`.
+    None for `since` means the end of the run before the newest one.
 
-    The events after it can be derived from there. The history is empty at the thread's start, and for a thread that is
-    too large to be held in memory.
+    A writer can derive all later events from there. The history is empty for a thread with no such run, and for a
+    thread that is too large to be held in memory.
     """
     empty = StateHistory(view.thread_id, view.owner)
     try:
@@ -164,7 +167,8 @@ async def _history_before(hub: Hub, principal: Principal, view: StreamParameters
 async def _batches(
     hub: Hub, principal: Principal, view: StreamParameters, after: int
 ) -> AsyncGenerator[Sequence[Record]]:
-    """Yield the records of the thread after a seq."""
+    """Yield batches of the thread's records after the seq `after`, as they are committed. End if the thread was
+    erased."""
     async with aclosing(hub.reads.follow(principal, Scope(view.thread_id), after, inline=True)) as batches:
         try:
             async for batch in batches:
@@ -175,13 +179,17 @@ async def _batches(
 
 
 async def _text_of(event: ThreadEvent) -> str:
-    """Return an event as one message of a WebSocket. Such a message is sent whole."""
+    """Return an event as the text of one WebSocket message. Large events are joined, because a message is sent in one
+    piece."""
     return (await as_bytes(event.data)).decode()
 
 
 class _Conversation:
-    """One WebSocket: receives commands, and sends their responses and events. An event is sent once, even if several
-    subscriptions include it. A new subscription receives the earlier events."""
+    """One WebSocket connection: receives commands, and sends their responses and the thread's events.
+
+    An event is sent once, even if several subscriptions include it. A new subscription first receives the earlier
+    events.
+    """
 
     def __init__(self, hub: Hub, socket: WebSocket[Any, Any, Any], view: StreamParameters) -> None:
         self._hub = hub
@@ -192,10 +200,9 @@ class _Conversation:
         self._subscriptions: dict[str, Subscription] = {}
         self._events = ThreadEvents(view, self._is_subscribed)
         self._sent_seq = 0
-        """Seq up to which a new subscription replays earlier events. Later events are sent when their records are
-        read."""
+        """Seq of the newest record whose events were sent. A new subscription replays events up to this record."""
         self._send_lock = asyncio.Lock()
-        """Lock for sending. A new subscription is replayed between two records."""
+        """Lock for writing to the socket, so that a replay is not mixed with the events of a new record."""
 
     async def run(self) -> None:
         # No subscription exists yet, so the events before the newest run are read only by subscriptions that request
@@ -211,7 +218,8 @@ class _Conversation:
             sending.cancel()
 
     async def _send_events(self) -> None:
-        """Send the events of the thread as they are committed. Close the WebSocket at the end."""
+        """Send the events of the thread as they are committed. Close the WebSocket when the thread is erased or the
+        gateway stops."""
         with suppress(Disconnected):
             if await self._hub.reads.await_thread(self._principal, self._view.thread_id):
                 async with aclosing(_batches(self._hub, self._principal, self._view, self._sent_seq)) as batches:
@@ -229,12 +237,12 @@ class _Conversation:
             await self._socket.send_data(text)
 
     def _is_subscribed(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:
-        """Return True if any subscription of the connection includes the event `seq` of a channel, a namespace and a
-        name."""
+        """Return True if any subscription of the connection includes an event. `name` is the name of a custom event."""
         return any(subscription.is_subscribed(seq, channel, ns, name) for subscription in self._subscriptions.values())
 
     async def _answer(self, raw: bytes) -> None:
-        """Execute a command, send its response, and then replay the events of a new subscription."""
+        """Execute a command that was received as text, send its response, and then replay earlier events for a new
+        subscription."""
         command: Any = None
         replays: list[Subscription] = []
 
@@ -271,7 +279,8 @@ class _Conversation:
     # Subscriptions
 
     async def _subscribe(self, params: JsonObject, replays: list[Subscription]) -> tuple[JsonObject, int]:
-        """Add a subscription. Return the result of the command, and 0 as the last event. Raises Refused, invalid."""
+        """Add a subscription, and append it to `replays` so that its earlier events are sent after the response. Return
+        the result and 0. Raises Refused, invalid."""
         subscription = parse_subscription(params)
         requested_id: Any = get_member(params, "subscription_id")
         subscription_id = requested_id if isinstance(requested_id, str) and requested_id else str(uuid4())
@@ -285,8 +294,8 @@ class _Conversation:
         return {"subscription_id": subscription_id, "replayed_events": count}, 0
 
     async def _reconnect(self, params: JsonObject, replays: list[Subscription]) -> tuple[JsonObject, int]:
-        """Subscribe from `since` on, as LangGraph Platform does. The CDDL would restore subscriptions by id, but a new
-        connection has none to restore. Raises Refused, invalid."""
+        """Add a subscription for events after `since`, as LangGraph Platform does. The CDDL would restore subscriptions
+        by id, but the gateway forgets them when a connection ends. Raises Refused, invalid."""
         if not isinstance(params.get("since"), int):
             raise Refused("invalid_argument", "subscription.reconnect requires since, the last seq that was received.")
         result, seq = await self._subscribe(params, replays)
@@ -301,7 +310,7 @@ class _Conversation:
         return {}, 0
 
     async def _replay_events(self, subscription: Subscription) -> AsyncGenerator[str]:
-        """Yield the earlier events that a subscription includes."""
+        """Yield the earlier events that a subscription includes, as texts of WebSocket messages."""
         if not self._sent_seq:
             return
         history, time_slice = (

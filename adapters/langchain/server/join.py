@@ -1,5 +1,5 @@
-"""Routes that join a run (`/join`, `/stream`): they wait for its end, or follow its stream. Also follows a thread over
-its runs."""
+"""Routes that join an existing run: `/join` and `/wait` respond when it has ended, `/stream` follows it. Another route
+follows a thread from run to run."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -33,7 +33,7 @@ from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
 
 _NOT_FOUND: Final = frame(b'{"error":"HTTPException","message":"404: Run not found"}', event="error")
-"""The whole stream of an unknown run."""
+"""Body of the stream for an unknown run: one event `error`."""
 
 
 def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
@@ -54,8 +54,8 @@ class JoinHandlers(Handlers):
         self._lines = lines
 
     async def join(self, request: AnyRequest) -> Response[Any]:
-        """Wait for the end of a run, and return its final values. LangGraph Platform reports an unknown run in the
-        body."""
+        """Wait for the end of a run, and return its final values. In LangGraph's dialect, an unknown run is an error in
+        the body, with status 200. Raises invalid, and not_found in the Agent Protocol."""
         try:
             run = await find_path_run(self._hub, request)
         except FaultError as error:
@@ -66,8 +66,8 @@ class JoinHandlers(Handlers):
         return await self._join_run(request, run, dialect_of(request), "join")
 
     async def wait(self, request: AnyRequest) -> Response[Any]:
-        """Wait for the end of a run. Only the Agent Protocol has this path, so the response always has its form. Raises
-        not_found, invalid."""
+        """Wait for the end of a run, and return the Agent Protocol's result, because LangGraph has no such path. Raises
+        not_found for an unknown run, and invalid for an id that is not a UUID."""
         return await self._join_run(request, await find_path_run(self._hub, request), "agent-protocol", "wait")
 
     async def _join_run(self, request: AnyRequest, run: Run, dialect: Dialect, below: str) -> Response[Any]:
@@ -88,7 +88,9 @@ class JoinHandlers(Handlers):
         return await outcome(self._hub, run.thread_id, run.run_id, principal, dialect, after=after, extended=extended)
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
-        """Join a run's stream, in the modes that the run was created with, unless the request names others."""
+        """Respond with a run's stream. Its modes are those in the query, or else those with which the run was created.
+        In LangGraph's dialect, an unknown run is an event `error`. Raises not_found for an unknown run, and invalid for
+        wrong query parameters."""
         principal = principal_of(request)
         cancels = _cancels(request)
         try:
@@ -132,7 +134,8 @@ class JoinHandlers(Handlers):
         )
 
     async def stream_thread(self, request: AnyRequest) -> Response[Any]:
-        """Follow a thread from run to run. Raises invalid, not_found."""
+        """Respond with a stream that follows a thread from run to run. Raises invalid for an unknown mode or a wrong
+        `last-event-id`, and not_found for an unknown thread."""
         principal, thread_id = principal_of(request), path_id(request, "thread")
         # The parameter's documented name, and the one that langgraph-sdk 0.4.14 sends.
         modes = parse_thread_modes([*words(request, "stream_modes"), *words(request, "stream_mode")])
@@ -160,21 +163,24 @@ class JoinHandlers(Handlers):
 
 
 def _cancels(request: AnyRequest) -> bool:
-    """Return True if the run is to be cancelled when the request ends, as `cancel_on_disconnect` of langgraph-sdk
-    0.4.14 requests."""
+    """Return True if the run is to be cancelled when the client disconnects: the query parameter `cancel_on_disconnect`
+    of langgraph-sdk 0.4.14, unless the caller may only read."""
     return flag(request, "cancel_on_disconnect") and not caller(request).reads_only
 
 
 def _reconnect_path(begins: EventId) -> str:
-    """Return the path of the same stream, for a client that loses its connection before the first event. langgraph-sdk
-    0.4.14 then connects to `Location` without a Last-Event-ID, which means only future frames."""
+    """Return a path `stream?last-event-id=…` that continues after the frame `begins`, for the header `Location`.
+
+    langgraph-sdk 0.4.14 connects to `Location` without a Last-Event-ID if its connection breaks before the first event.
+    Without the parameter it would get only future frames.
+    """
     seq, n = begins
     return "stream?last-event-id=" + ("-1" if n < 0 else f"{seq}-{n}")
 
 
 def _last_event_id(request: AnyRequest) -> EventId | None:
-    """Return the id to continue after. None, if the header is missing or is not an id of the gateway, means only future
-    frames."""
+    """Return the frame id in the header `Last-Event-ID` or the query. Return None if it is missing or has another form,
+    which means only future frames."""
     text = request.headers.get("last-event-id") or request.query_params.get("last-event-id")
     # Without the header, langgraph-api 0.16.7 sends only new frames, and none of a run that has ended.
     return None if not text else parse_event_id(text)

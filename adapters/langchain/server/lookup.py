@@ -23,18 +23,20 @@ from babelgate.canonical.value import is_uuid
 
 
 def not_found(error: FaultError, message: str) -> FaultError:
-    """Return the error with another text if it is not_found; return any other error unchanged."""
+    """Return a not_found fault with the text `message` instead of the given not_found; return any other error
+    unchanged."""
     return FaultError(FaultCode.NOT_FOUND, message) if error.fault.code is FaultCode.NOT_FOUND else error
 
 
 def thread_not_found(error: FaultError, thread_id: str) -> FaultError:
-    """Return not_found with the protocol's text for a thread; return any other error unchanged."""
+    """Return a not_found fault with LangGraph's text for an unknown thread instead of the given not_found. Return any
+    other error unchanged."""
     return not_found(error, f"Thread with ID {thread_id} not found")
 
 
 def find_agent(hub: Hub, principal: Principal, text: str, dialect: Dialect = "langgraph") -> AgentInfo:
-    """Return an agent by its name, or by the UUID derived from it. Raises not_found, and invalid for an unknown name in
-    LangGraph's dialect."""
+    """Return the agent with a name, or with the UUID derived from it. Raises not_found, or invalid for an unknown name
+    in LangGraph's dialect."""
     try:
         return hub.agent(principal, text)
     except FaultError as error:
@@ -57,15 +59,16 @@ def find_agent(hub: Hub, principal: Principal, text: str, dialect: Dialect = "la
 async def find_assistant(
     hub: Hub, principal: Principal, text: str, dialect: Dialect = "langgraph"
 ) -> tuple[AgentInfo, Assistant | None]:
-    """Return an agent by its name, or by the UUID of an assistant of it. Also return the assistant, if the owner has
-    configured it. Raises not_found, invalid."""
+    """Return an agent by its name, or by the UUID of one of its assistants. Also return the assistant if the owner has
+    created or changed it, else None. Raises the faults of `find_agent`."""
     assistant_id_ = str(UUID(text)) if is_uuid(text) else assistant_id(text)
     assistant = await hub.assistants.get(principal, assistant_id_)
     return find_agent(hub, principal, text if assistant is None else assistant.agent, dialect), assistant
 
 
 async def find_run(hub: Hub, principal: Principal, run_id: str, thread_id: str | None = None) -> Run:
-    """Return a run that was not removed, from the thread `thread_id`, or from any if it is None. Raises not_found."""
+    """Return a run by its id. `thread_id` is the thread that must contain it, or None for any. Raises not_found, also
+    for a run that was rolled back or deleted."""
     try:
         run = await hub.reads.run(principal, run_id)
     except FaultError as error:
@@ -76,15 +79,16 @@ async def find_run(hub: Hub, principal: Principal, run_id: str, thread_id: str |
 
 
 async def find_path_run(hub: Hub, request: AnyRequest) -> Run:
-    """Return the run in the path of a request. Raises not_found, invalid."""
+    """Return the run in the path of a request. Raises not_found for an unknown run, and invalid for an id that is not a
+    UUID."""
     run_id = path_id(request, "run")
     thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
     return await find_run(hub, principal_of(request), run_id, thread_id)
 
 
 async def apply_task_cancel(hub: Hub, principal: Principal, run: Run) -> Run:
-    """Return the run as cancelled if it stopped for a question and its task was cancelled since. This protocol has runs
-    but no tasks, so the run shows that its questions cannot be answered any more."""
+    """Return the run with the status cancelled if it had stopped for a question and its task was cancelled later.
+    Otherwise return it unchanged. Protocols without tasks thereby show that the question is closed."""
     if run.status is not RunStatus.PAUSED:
         return run
     try:
@@ -95,7 +99,7 @@ async def apply_task_cancel(hub: Hub, principal: Principal, run: Run) -> Run:
 
 
 async def read_history(hub: Hub, principal: Principal, thread_id: str, until: int | None = None) -> StateHistory:
-    """Return the revisions of a thread, up to the seq `until`, or up to now if it is None. Raises not_found."""
+    """Return the state history of a thread, up to the record `until` (None: all records). Raises not_found."""
     try:
         return await hub.reads.snapshot(
             principal,

@@ -1,4 +1,4 @@
-"""Health and version (`/ok`, `/info`), which clients check before they use a server."""
+"""Routes for health and version (`/ok`, `/info`), which clients request before they use a server."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -17,8 +17,8 @@ from babelgate.canonical.value import JsonObject
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     @get("/ok")
     async def ok(request: AnyRequest) -> Response[Any]:
-        """Respond that the gateway is healthy. With `check_db` the database is read first, and a failure is raised.
-        `/readyz` checks more."""
+        """Respond that the gateway is healthy. With `check_db` it reads from the database first, and a failure becomes
+        an error response. `/readyz` checks more."""
         if flag(request, "check_db"):
             await hub.store.get(Principal.of_owner(""), ("ok",), "ok", refresh=False)
         # The response of langgraph-api 0.16.7.
@@ -26,8 +26,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
     @get("/info")
     async def info() -> Response[Any]:
-        """Return the version and the features. The version is the gateway's own, because it does not contain LangGraph.
-        The flags tell clients what to show: assistants and crons, but no traces at LangSmith."""
+        """Return the version of the gateway, and flags of the features that clients may show. The version is not one of
+        LangGraph, which the gateway does not contain. The flags allow assistants and crons, but no traces at
+        LangSmith."""
         body: JsonObject = {
             "version": version("babelgate"),
             "flags": {"assistants": True, "crons": True, "langsmith": False},

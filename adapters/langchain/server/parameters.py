@@ -16,7 +16,7 @@ from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.value import is_uuid
 
 Connection = ASGIConnection[Any, Any, Any, Any]
-"""A request or a WebSocket."""
+"""Litestar's common base of requests and WebSockets."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -27,7 +27,8 @@ def principal_of(connection: Connection) -> Principal:
 
 
 def uuid(text: object, what: str) -> str:
-    """Return a UUID in its canonical form. `what` names it in the error. Raises invalid."""
+    """Return a UUID in lower case with dashes. `what` names the kind of id in the error, such as `thread`. Raises
+    invalid if the text is no UUID."""
     # OpenAPI 0.1.6 (`format: uuid`) and langgraph-api 0.16.7, which has this text. aegra 0.11.0 accepts any string.
     if not isinstance(text, str) or not is_uuid(text):
         raise FaultError(FaultCode.INVALID, f"Invalid {what} ID: must be a UUID")
@@ -35,18 +36,21 @@ def uuid(text: object, what: str) -> str:
 
 
 def path_id(connection: Connection, what: str) -> str:
-    """Return the id of a thread, a run and the like in the path. Raises invalid if it is not a UUID."""
+    """Return the id in the path parameter `<what>_id`, for example that of a thread. Raises invalid if it is not a
+    UUID."""
     return uuid(connection.path_params[f"{what}_id"], what)
 
 
 def number(request: AnyRequest, name: str, default: int, least: int, most: int | None = None) -> int:
-    """Return an integer query parameter from `least` to `most` (None: no maximum), or the default. Raises invalid."""
+    """Return an integer query parameter between `least` and `most` (None: no maximum), or `default` if it is missing.
+    Raises invalid for any other text."""
     text = request.query_params.get(name)
     return default if text is None else read_integer(text, name, least, most)
 
 
 def flag(request: AnyRequest, name: str) -> bool:
-    """Return a boolean query parameter; False if it is missing. Raises invalid."""
+    """Return a query parameter as a boolean: true for `1` and `true`, False if it is missing. Raises invalid for other
+    values."""
     text = str(request.query_params.get(name, "")).lower()
     if text not in ("", "0", "1", "true", "false"):
         raise FaultError(FaultCode.INVALID, f"{name}: must be true or false")
@@ -55,14 +59,15 @@ def flag(request: AnyRequest, name: str) -> bool:
 
 
 def words(request: AnyRequest, name: str) -> list[str]:
-    """Return the values of a query parameter that is repeated, or has a list separated by commas."""
+    """Return the values of a query parameter. It may be repeated, and each occurrence may be a list separated by
+    commas."""
     texts: list[str] = request.query_params.getall(name, [])
     return [word for text in texts for word in text.split(",") if word]
 
 
 def check_selection(names: Iterable[str], allowed: frozenset[str], what: str) -> list[str]:
-    """Return the names of selected members as a list. Raises invalid for a name that is not `allowed`; the error names
-    the parameter `what`."""
+    """Return the names of members that a caller selects, as a list. `what` is the parameter's name in the error. Raises
+    invalid for a name that is not in `allowed`."""
     selection = list(names)
     for name in selection:
         if name not in allowed:
@@ -71,20 +76,21 @@ def check_selection(names: Iterable[str], allowed: frozenset[str], what: str) ->
 
 
 async def read_body(request: AnyRequest, model: type[M]) -> M:
-    """Return the body of a request as a model. Raises invalid, too_large."""
+    """Return the JSON body of a request, validated as a model. Raises invalid for a body that is not JSON or violates
+    the model, and too_large."""
     return validate(model, await read_json(request))
 
 
 async def read_optional_body(request: AnyRequest, model: type[M]) -> M:
-    """Return the body of a request as a model whose members all have defaults. A missing body means all defaults.
-    Raises invalid, too_large."""
+    """Return the JSON body of a request, validated as a model. A missing body counts as an empty object. Raises invalid
+    for a body that is not JSON or violates the model, and too_large."""
     body = await read_json(request)
     return validate(model, {} if body is ABSENT else body)
 
 
 def checkpoint_of(checkpoint: Checkpoint | None, checkpoint_id: str | None = None, config: Any = None) -> str | None:
-    """Return the checkpoint id of a request, or None if it has none. It can be in `checkpoint`, `checkpoint_id` and
-    `config`, which is the id in the run's configuration. Raises invalid if different ids are given."""
+    """Return the id of the checkpoint that a request names, or None. A request can have it in three members:
+    `checkpoint`, `checkpoint_id` and `config.configurable.checkpoint_id` (`config`). Raises invalid if they differ."""
     checkpoint_ids = [id_ for id_ in (checkpoint_id, checkpoint and checkpoint.checkpoint_id, config) if id_]
     if any(id_ != checkpoint_ids[0] or not isinstance(id_, str) for id_ in checkpoint_ids):
         raise FaultError(FaultCode.INVALID, "checkpoint: must be one id; several different ones were given")

@@ -1,7 +1,7 @@
 """Routes that create runs and read them.
 
-LangGraph Platform and the README of the Agent Protocol have them below a thread, OpenAPI 0.1.6 of the Agent Protocol
-has them without one.
+LangGraph Platform and the README of the Agent Protocol have these routes below a thread. OpenAPI 0.1.6 of the Agent
+Protocol has them at `/runs`.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -143,7 +143,8 @@ class RunHandlers(Handlers):
         return stream_response(cancelling_frames, {**headers, **confirm(active=extended)})
 
     async def create_batch(self, request: AnyRequest) -> Response[Any]:
-        """Create several runs. All of them are validated before the first one starts. Raises invalid."""
+        """Create the runs in a list of bodies, each on a new thread. All are validated before the first one starts.
+        Raises invalid, and the faults of `prepare` and of the hub."""
         bodies = validate(_BATCH, await read_json(request))
         # langgraph-api 0.16.7 refuses an empty list as well (422).
         if not 1 <= len(bodies) <= MAX_PAGE:
@@ -171,7 +172,8 @@ class RunHandlers(Handlers):
         return body
 
     async def list_runs(self, request: AnyRequest) -> Response[Any]:
-        """Return a page of a thread's runs. Raises invalid, not_found."""
+        """Return a page of the runs on the thread in the path, newest first. Raises invalid for wrong query parameters,
+        and not_found for an unknown thread."""
         principal, thread_id = principal_of(request), path_id(request, "thread")
         limit, offset = number(request, "limit", 10, 1, MAX_PAGE), number(request, "offset", 0, 0)
         names = check_selection(words(request, "select"), _FIELDS, "select")
@@ -223,7 +225,8 @@ class RunHandlers(Handlers):
 
 
 def _as_created(run: Run, created: RunCreated) -> Run:
-    """Return the run as it was when it was created, even if it has made progress since."""
+    """Return the run with the status and values that it had when it was created. The response to its creation is then
+    the same even if it has already started."""
     return Run(
         run_id=run.run_id,
         task_id=run.task_id,
@@ -248,7 +251,8 @@ def _encode_run(run: Run, created: RunCreated, dialect: Dialect) -> JsonObject:
 
 
 def _statuses(request: AnyRequest, text: str | None) -> frozenset[RunStatus] | None:
-    """Return the canonical statuses that a status in a request includes; None means all. Raises invalid."""
+    """Return the canonical statuses that correspond to a protocol's status. None, no filter, stays None. Raises invalid
+    for an unknown status."""
     if text is None:
         return None
     statuses = _by_status(dialect_of(request)).get(text)
@@ -261,7 +265,8 @@ def _statuses(request: AnyRequest, text: str | None) -> frozenset[RunStatus] | N
 
 @lru_cache(2)
 def _by_status(dialect: Dialect) -> Mapping[str, frozenset[RunStatus]]:
-    """Return the canonical statuses for each status of a dialect: the inverse of the codec's table."""
+    """Return the canonical statuses that a dialect shows as each of its statuses, such as `pending` → {PENDING,
+    RUNNING} in the Agent Protocol."""
     encode_status = agent_protocol.run_status if dialect == "agent-protocol" else state.run_status
     table: dict[str, frozenset[RunStatus]] = {}
     for status in RunStatus:

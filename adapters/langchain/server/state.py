@@ -51,7 +51,7 @@ _FIELDS: Final = frozenset(
 )
 
 _MAX_DEPTH: Final = 16
-"""Maximum number of nested levels of graphs that are shown."""
+"""Maximum depth of nested graphs in a state; deeper ones are left out. Chosen."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -105,7 +105,8 @@ class StateHandlers(Handlers):
         return answer(select_members(body, names), headers={"Babelgate-Thread": thread_id})
 
     async def update(self, request: AnyRequest) -> Response[Any]:
-        """Create a revision of the thread's state. Raises invalid, not_found, conflict."""
+        """Change the thread's state, and return the checkpoint of the new revision. Raises invalid for a malformed
+        body, not_found for an unknown thread or checkpoint, and conflict if a run is active."""
         principal, thread_id = principal_of(request), path_id(request, "thread")
         body = await read_body(request, StateUpdate)
         history = await read_history(self._hub, principal, thread_id)
@@ -150,24 +151,25 @@ class StateHandlers(Handlers):
 
 
 class _Messages:
-    """The messages of a thread's states, each encoded only once."""
+    """Encoder for the messages in a list of states, which mostly have the same messages. Each message is encoded
+    once."""
 
     def __init__(self) -> None:
         self._log_messages = SharedList(encode_message)
-        """Messages in the log."""
+        """Messages of the thread's log."""
         self._state_messages = SharedList[Any](lambda message: message)
-        """Messages in the values of agents that have their own state."""
+        """Messages that a graph stores in the values of its state, already in LangChain's form."""
 
     @staticmethod
     def mark(revision: Revision) -> JsonObject | None:
-        """Return the values of a revision with `MARK` instead of the messages. Return None if it has no messages, or
-        messages of both kinds."""
+        """Return the values of a revision with the placeholder `MARK` as their `messages`. Return None if the revision
+        has no messages, or if it has some in the log and others in its values."""
         if bool(revision.messages) == isinstance(revision.values.get("messages"), list):
             return None
         return {**revision.values, "messages": MARK}
 
     async def encode(self, revision: Revision) -> Sequence[bytes | LargeJson]:
-        """Return the encoded messages of a revision that has messages of one kind."""
+        """Return the JSON of each message of a revision for which `mark` has returned values."""
         if revision.messages:
             return await self._log_messages.encode(revision.messages)
         return await self._state_messages.encode(revision.values["messages"])
@@ -180,7 +182,8 @@ async def _encode_history(
     limit: int,
     names: Sequence[str],
 ) -> AsyncGenerator[bytes | Large]:
-    """Yield the encoded states of revisions whose metadata match, up to the limit."""
+    """Yield the JSON of each state whose metadata contain `metadata`, at most `limit` of them. `names` are the members
+    to show; empty means all."""
     time_slice, messages = TimeSlice(), _Messages()
     for revision in revisions:
         values = messages.mark(revision)
@@ -199,7 +202,8 @@ async def _encode_history(
 
 
 def decode_update(thread: Thread, history: StateHistory, body: StateUpdate) -> HubStateUpdate:
-    """Return a caller's new revision, on top of the revision that it names. Raises invalid, not_found."""
+    """Return the hub's form of a state change that a caller requests. It changes the revision that `body` names, or the
+    newest one. Raises invalid for malformed values, and not_found for an unknown checkpoint."""
     checkpoint_id = checkpoint_of(body.checkpoint, body.checkpoint_id)
     base = history.head if checkpoint_id is None else _revision(history, checkpoint_id)
     messages: list[Any] = codec.encode_values(base).get("messages") or []
@@ -219,7 +223,7 @@ def decode_update(thread: Thread, history: StateHistory, body: StateUpdate) -> H
 
 
 def _revision(history: StateHistory, checkpoint_id: str) -> Revision:
-    """Return the revision of a checkpoint. Raises not_found."""
+    """Return the revision with a checkpoint id. Raises not_found."""
     revision = history.get(checkpoint_id)
     if revision is None:
         raise FaultError(FaultCode.NOT_FOUND, f"Checkpoint {checkpoint_id[:100]!r} not found")
@@ -235,8 +239,11 @@ def _encode_state(
     subgraphs: bool = False,
     values: JsonObject | None = None,
 ) -> JsonObject:
-    """Return a state in the request's dialect; an empty one before the first revision (None). In LangGraph's own
-    dialect, `subgraphs` adds the whole states of subgraphs, and `values` replaces the values."""
+    """Return a state in the request's dialect. None gives the empty state of a thread without runs.
+
+    In LangGraph's dialect, `subgraphs` adds the complete states of nested graphs, and `values` replaces the revision's
+    values.
+    """
     if dialect_of(request) == "agent-protocol" and revision is not None:
         return agent_protocol.encode_state(thread_id, revision)
     then = history.then(revision) if revision is not None and revision.next else ()
@@ -245,9 +252,12 @@ def _encode_state(
 
 
 def _inner(thread_id: str, outer: Revision, history: StateHistory, *, whole: bool) -> codec.Inner:
-    """Return a function that describes the state of the subgraph inside a node of `outer`, as langgraph 1.2 does. The
-    function returns the config of the newest checkpoint or, with `whole`, its complete state; it returns an empty
-    object if the subgraph has no checkpoint after `outer`."""
+    """Return a function that describes the nested graph in a node of the revision `outer`, for the node's task, as
+    langgraph 1.2 does.
+
+    It returns the nested graph's namespace in `checkpoint` or, with `whole`, its complete state in `state`. It returns
+    {} if the nested graph has no checkpoint after `outer`.
+    """
 
     def describe(node: str) -> JsonObject:
         revision = history.inner(outer, node)
@@ -264,14 +274,14 @@ def _inner(thread_id: str, outer: Revision, history: StateHistory, *, whole: boo
 
 
 def _ns(checkpoint: Checkpoint | None) -> tuple[str, ...]:
-    """Return the namespace of a checkpoint; empty for the outermost graph, and for None."""
+    """Return the namespace of a checkpoint, outermost first. It is empty for the outermost graph, and for None."""
     text = checkpoint.checkpoint_ns if checkpoint is not None else None
     return tuple(text.split("|")) if text else ()
 
 
 def _before(value: str | JsonObject | None) -> str | None:
-    """Return the checkpoint id in the member `before`: an id, a checkpoint, or a config with one. Return None without
-    that member. Raises invalid."""
+    """Return the checkpoint id in the member `before`, which is an id, a checkpoint or a config; None stays None.
+    Raises invalid for a value without an id."""
     if isinstance(value, dict):
         inner = value.get("configurable")
         checkpoint: JsonObject = inner if isinstance(inner, dict) else value  # pyright: ignore[reportUnknownVariableType]

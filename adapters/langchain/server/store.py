@@ -1,4 +1,4 @@
-"""Store API (long-term memory): items by namespace and key, and the list of namespaces."""
+"""Routes of the store, which is memory outside of threads: items by namespace and key, and the list of namespaces."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -21,8 +21,8 @@ from babelgate.canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Lis
 from babelgate.canonical.value import JsonObject
 
 _AT: Final = "/store/{labels:str}/{key:str}"
-"""Path of one item: its namespace, with dots between the labels, and its key. No server of this protocol family has
-this path."""
+"""Path of one item, with the labels of its namespace separated by dots, and its key. It is the gateway's own; LangGraph
+and the Agent Protocol name items in the query or body."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -51,7 +51,8 @@ class StoreHandlers(Handlers):
         return empty_answer(204)
 
     async def get(self, request: AnyRequest) -> Response[Any]:
-        """Return an item. Raises invalid, not_found."""
+        """Return the item that the query names. An item that does not exist is null, or not_found in the Agent
+        Protocol. Raises invalid for a wrong namespace or a missing key."""
         key = request.query_params.get("key")
         if not key:
             raise FaultError(FaultCode.INVALID, "key: required query parameter")
@@ -65,7 +66,8 @@ class StoreHandlers(Handlers):
         return answer(None if item is None else _encode(item))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Delete an item. Raises not_found in the Agent Protocol."""
+        """Delete an item. An item that does not exist is an error only in the Agent Protocol. Raises invalid for a
+        malformed body, and there not_found for an item that does not exist."""
         body = await read_body(request, w.Delete)
         existed = await self._hub.store.delete(principal_of(request), tuple(body.namespace or ()), body.key)
         # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 204, even if there was no item.
@@ -74,7 +76,7 @@ class StoreHandlers(Handlers):
         return empty_answer(204)
 
     async def get_at(self, request: AnyRequest) -> Response[Any]:
-        """Return the item in the path. Raises invalid, not_found."""
+        """Return the item in the path. Raises invalid for a wrong namespace or key, and not_found."""
         return answer(_encode(await self._item_at(request)))
 
     async def _item_at(self, request: AnyRequest) -> Item:
@@ -84,13 +86,14 @@ class StoreHandlers(Handlers):
         return item
 
     async def put_at(self, request: AnyRequest) -> Response[Any]:
-        """Store the body as the value of the item in the path. Raises invalid, too_large."""
+        """Store the body as the value of the item in the path. Raises invalid for a body that is not an object, and
+        too_large."""
         body = await read_body(request, w.Value)
         await self._hub.store.put(principal_of(request), _labels(request), request.path_params["key"], body.root)
         return answer(_encode(await self._item_at(request)))
 
     async def delete_at(self, request: AnyRequest) -> Response[Any]:
-        """Delete the item in the path. Raises invalid, not_found."""
+        """Delete the item in the path. Raises invalid for a wrong namespace or key, and not_found."""
         if not await self._hub.store.delete(principal_of(request), _labels(request), request.path_params["key"]):
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return empty_answer(204)
@@ -137,8 +140,8 @@ async def _encode_items(page: Listed[Item]) -> AsyncGenerator[bytes | LargeJson]
 
 
 def _namespace(request: AnyRequest) -> tuple[str, ...]:
-    """Return the namespace in a query. The Agent Protocol sends `namespace=a&namespace=b`, LangGraph `namespace=a.b`.
-    No label contains a dot, so the forms are distinct."""
+    """Return the labels of the namespace in a query. The Agent Protocol sends `namespace=a&namespace=b`, LangGraph
+    `namespace=a.b`. No label contains a dot, so both forms can be read alike."""
     texts: list[str] = request.query_params.getall("namespace", [])
     return tuple(label for text in texts if text for label in text.split("."))
 

@@ -1,4 +1,4 @@
-"""Streams of runs, resumable by Last-Event-ID. Every frame has an id, so every stream can be resumed at any point."""
+"""Streams of runs. Every frame has an id, so a client can resume every stream after any frame (Last-Event-ID)."""
 
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -16,12 +16,12 @@ from babelgate.adapters.langchain.write.run_frames import EventWriter
 from babelgate.canonical import Hub, Principal, Record, Scope
 
 HEARTBEAT: Final = 5.0
-"""Seconds between heartbeats, as in langgraph-api 0.16.7 (sse.py, `sse_heartbeat`)."""
+"""Seconds between two heartbeat comments in an idle stream, as in langgraph-api 0.16.7 (sse.py, `sse_heartbeat`)."""
 
 EventId = tuple[int, int]
 """Id of a frame: the seq of its record, and its number among the frames of that record."""
 _AFTER_ALL_FRAMES: Final = 999_999
-"""A number greater than those of all frames of one record."""
+"""Number that is greater than those of all frames of one record. An id with it continues with the next record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +38,23 @@ class _Encoder:
 
 @dataclass(frozen=True, slots=True)
 class RunFrameStream:
-    """One reader's stream of a run, or of a thread over its runs."""
+    """One reader's stream of a run, or of a thread from run to run. Readers of the same view share encoded frames
+    through `lines`."""
 
     hub: Hub
     principal: Principal
     view: StreamParameters
     lines: FanoutCache
     begins: int = 0
-    """A seq before the run's first record. Records up to it do not belong to the run and are not read again."""
+    """Seq of a record before the run's first one. Reading of the log starts after it."""
 
     async def enter(self, after: EventId | None) -> tuple[AsyncGenerator[bytes], EventId]:
-        """Return the frames after an id, or without an id only future frames. Also return the id after which they
+        """Return the frames after an id, and that id. None returns only future frames, and the id after which these
         begin."""
         return (await self.after(after), after) if after is not None else await self.from_now()
 
     async def after(self, after: EventId, *, started_run: bool = False) -> AsyncGenerator[bytes]:
-        """Return the frames after an id, in pieces of as many frames as are available. `started_run`: this stream is
+        """Return the frames after an id. Each item has as many frames as are available. `started_run`: this stream is
         the response to the request that started the run."""
         encoder = await self._encoder()
         follower = self.lines.join(
@@ -64,8 +65,8 @@ class RunFrameStream:
     async def from_now(self) -> tuple[AsyncGenerator[bytes], EventId]:
         """Return the future frames, and the id after which they begin.
 
-        They include everything that is committed after this method returns, even if it is read late. With the extension
-        all frames are returned, because a reader cannot understand records without the beginning.
+        They include everything that is committed after this method returns, even if the caller reads them later. With
+        the Babelgate extension all frames are returned from the first one, because its records build on earlier ones.
         """
         if self.view.extended:
             return await self.after((0, -1)), (0, -1)
@@ -81,13 +82,13 @@ class RunFrameStream:
         return frames, (last, _AFTER_ALL_FRAMES)
 
     async def _encoder(self) -> _Encoder:
-        """Return an encoder at the start of the run."""
+        """Return an encoder for the run's records, before its first one."""
         history = await read_history(self.hub, self.principal, self.view.thread_id, self.begins)
         return _Encoder(EventWriter(self.view, history))
 
     async def _logged_records(self) -> AsyncGenerator[Record]:
-        """Yield the records that exist now. Other tasks of the event loop run in between, because each record may show
-        the whole state."""
+        """Yield the records that are in the log now. Pauses regularly so that other tasks of the event loop can run,
+        because encoding one record may take long."""
         time_slice = TimeSlice()
         log = self.hub.reads.log(self.principal, Scope(self.view.thread_id), self.begins, inline=True)
         async with aclosing(self._with_whole_states(log)) as batches:
@@ -98,8 +99,8 @@ class RunFrameStream:
                         await time_slice.pause()
 
     def _with_whole_states(self, records: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
-        """Return the records with whole states for the extension, whose readers may not know the states before the
-        run."""
+        """Return the batches of records. With the Babelgate extension, states that the log stores as differences are
+        replaced by whole states, because the reader may not have the earlier states."""
         if not self.view.extended:
             return records
         return complete_states(self.hub, self.principal, self.view.thread_id, records)
@@ -126,7 +127,8 @@ class RunFrameStream:
                         yield piece
 
     async def _rebuild_encoder(self, seq: int) -> Encoder:
-        """Return an encoder that has written the records before a seq."""
+        """Return an encoder in the state after all records before the seq `seq`, for a reader that joins a running
+        stream."""
         encoder = await self._encoder()
         async with aclosing(self._logged_records()) as records:
             async for record in records:
@@ -142,7 +144,8 @@ async def _no_frames() -> AsyncGenerator[bytes]:
 
 
 def _frames_after(encoded: EncodedRecord, passage: Sequence[Record], after: EventId) -> Sequence[bytes | LargeFrame]:
-    """Return the frames after an id. The frame with that id may be missing: it may belong to another mode."""
+    """Return the encoded frames whose id is greater than `after`. No frame needs to have exactly this id: the client
+    may have had other modes before."""
     if passage[0].seq > after[0]:
         return encoded.frames
     return [frame for frame in encoded.frames if _id_of(frame) > after]

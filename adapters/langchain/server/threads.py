@@ -61,9 +61,9 @@ _FIELDS: Final = frozenset(
     }
 )
 _STATE_MEMBERS: Final = frozenset({"values", "messages", "interrupts", "error", "state_updated_at"})
-"""Members that require the thread's log."""
+"""Members of a thread that are computed from its log. A search that selects none of them reads no logs."""
 _PATH_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(-?\d{1,9})\]")
-"""One step of a path such as `values.messages[-1]`."""
+"""Regular expression for one step of a path such as `values.messages[-1]`: a member's name, or an index in brackets."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -132,10 +132,11 @@ class ThreadHandlers(Handlers):
         return state.encode_thread(view, history)
 
     async def change(self, request: AnyRequest) -> Response[Any]:
-        """Change a thread. Raises invalid, unsupported, not_found, conflict.
+        """Change the thread in the path, and return it. Raises invalid for a malformed body, unsupported for values
+        that the agent cannot take, not_found for an unknown thread or checkpoint, and conflict if a run is active.
 
-        Values or messages create a new revision; a checkpoint tells which revision it follows. The metadata are merged.
-        The Agent Protocol: a checkpoint is "ignored for metadata-only patches".
+        Values or messages create a new revision; a checkpoint names the revision that it changes. The metadata are
+        merged with those of the thread. The Agent Protocol: a checkpoint is "ignored for metadata-only patches".
         """
         principal, thread_id = principal_of(request), path_id(request, "thread")
         body = await read_body(request, ThreadPatch)
@@ -164,7 +165,7 @@ class ThreadHandlers(Handlers):
         await self._hub.update_state(principal, hub_update)
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Delete a thread. Raises invalid, not_found."""
+        """Delete the thread in the path. Raises invalid for an id that is not a UUID, and not_found."""
         thread_id = path_id(request, "thread")
         try:
             await self._hub.delete_thread(principal_of(request), thread_id)
@@ -173,7 +174,8 @@ class ThreadHandlers(Handlers):
         return empty_answer(204)
 
     async def copy(self, request: AnyRequest) -> Response[Any]:
-        """Copy a thread. Raises invalid, not_found."""
+        """Copy the thread in the path, and return the copy. Raises invalid for an id that is not a UUID, and
+        not_found."""
         thread_id = path_id(request, "thread")
         try:
             thread = await self._hub.copy_thread(principal_of(request), thread_id)
@@ -182,8 +184,9 @@ class ThreadHandlers(Handlers):
         return await self._thread_response(request, thread.thread_id)
 
     async def prune(self, request: AnyRequest) -> Response[Any]:
-        """Delete or prune threads. As in langgraph-api 0.16.7, threads that do not exist are skipped. With
-        `keep_latest`, threads with an active run are skipped, too."""
+        """Delete threads or, with the strategy `keep_latest`, all but their newest state. Return the number of threads
+        changed. As in langgraph-api 0.16.7, threads that do not exist or have an active run are skipped. Raises invalid
+        for a malformed body."""
         body = await read_body(request, ThreadsPrune)
         prune = self._hub.delete_thread if body.strategy == "delete" else self._hub.prune_thread
         pruned = 0
@@ -227,8 +230,8 @@ class ThreadHandlers(Handlers):
     async def _find_by_values(
         self, request: AnyRequest, where: ThreadFilter, body: ThreadSearch, *, most: int
     ) -> Sequence[str]:
-        """Return the ids of threads that have the values, from the page's offset on, at most `most`. Messages are in no
-        row of the database, so each thread is read."""
+        """Return the ids of threads whose newest state has the values of `body`: at most `most`, after skipping
+        `body.offset`. Each thread's log is read, because the database has no rows with messages."""
         thread_ids: list[str] = []
         skip, offset = body.offset, 0
         while (page := await self._page(request, where, body, MAX_PAGE, offset)).count:
@@ -245,7 +248,7 @@ class ThreadHandlers(Handlers):
         return thread_ids
 
     async def _has_values(self, principal: Principal, thread_id: str, values: JsonObject) -> bool:
-        """Return True if the thread's newest state has the values."""
+        """Return True if the thread's newest state contains the values."""
         try:
             history = await read_history(self._hub, principal, thread_id)
         except FaultError as error:
@@ -255,7 +258,7 @@ class ThreadHandlers(Handlers):
         return has_members(state.encode_values(history.head), values)
 
     async def _read_views(self, principal: Principal, thread_ids: Sequence[str]) -> AsyncGenerator[ThreadView]:
-        """Yield the threads that still exist."""
+        """Yield the threads with the ids, without those that were deleted in the meantime."""
         for thread_id in thread_ids:
             try:
                 yield await self._hub.reads.thread_view(principal, thread_id)
@@ -291,7 +294,8 @@ class ThreadHandlers(Handlers):
         select: Sequence[str],
         paths: Mapping[str, Sequence[str | int]],
     ) -> JsonObject:
-        """Return the selected members of a thread, and what is extracted from it."""
+        """Return the members of a thread that `select` names (empty: all). `paths` are values to add in `extracted`, by
+        the name that the caller chose."""
         if select and not paths and not _STATE_MEMBERS.intersection(select):
             whole = state.encode_thread(view, None)
         else:
@@ -319,12 +323,12 @@ def _thread_filter(body: ThreadCount, ids: list[str] | None = None) -> ThreadFil
 
 
 def _asks_for_messages(body: ThreadCount) -> bool:
-    """Return True if a search is for messages."""
+    """Return True if a search has a condition on the messages of the state, for which each thread must be read."""
     return "messages" in (body.values or {})
 
 
 def _seconds(ttl: Ttl | float | None) -> int | None:
-    """Return a ttl, which is in minutes, in seconds; None if there is none."""
+    """Return the time to live in seconds, from LangGraph's `ttl` in minutes; None stays None."""
     if isinstance(ttl, Ttl):
         ttl = ttl.ttl
     return None if ttl is None else max(1, round(ttl * 60))
@@ -344,7 +348,8 @@ def _encode_ttl(view: ThreadView) -> JsonObject:
 
 
 def _supersteps(body: ThreadCreate) -> list[StateUpdate]:
-    """Return the updates of the state with which a thread is created. Raises unsupported for a command."""
+    """Return the state changes with which a new thread begins, from `supersteps`. Raises unsupported for a change with
+    a command."""
     updates = [update for step in body.supersteps or () for update in step.updates]
     if any(update.command for update in updates):
         raise FaultError(FaultCode.UNSUPPORTED, "supersteps: a command needs an agent with a state of its own")
@@ -352,7 +357,8 @@ def _supersteps(body: ThreadCreate) -> list[StateUpdate]:
 
 
 def _path(text: str) -> Sequence[str | int]:
-    """Return a path such as `values.messages[-1].content` as its steps. Raises invalid."""
+    """Parse a path such as `values.messages[-1].content` into `["values", "messages", -1, "content"]`. Raises invalid
+    for any other text."""
     steps: list[str | int] = []
     position = 0
     while position < len(text):
@@ -365,7 +371,7 @@ def _path(text: str) -> Sequence[str | int]:
 
 
 def _follow_path(value: Any, path: Sequence[str | int]) -> Any:
-    """Return the value at a path, or None if there is no value."""
+    """Return the member or item of a JSON value at a path, or None if it does not exist."""
     for step in path:
         if isinstance(step, int) and isinstance(value, list) and -len(value) <= step < len(value):  # pyright: ignore[reportUnknownArgumentType]
             value = value[step]  # pyright: ignore[reportUnknownVariableType]

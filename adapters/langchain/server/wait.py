@@ -1,5 +1,8 @@
-"""Keep-alive while a caller waits (`/wait`). The JSON body begins immediately with a line feed every five seconds, so
-that no proxy closes the connection as idle, and ends with the result."""
+"""Responses to callers that wait for the end of a run (`/wait`, `/join`).
+
+The JSON body begins immediately with a line feed every five seconds, so that no proxy closes the connection as idle,
+and ends with the result.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -41,34 +44,37 @@ from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
 
 KEEP_ALIVE: Final = 5.0
-"""Seconds between line feeds, as in langgraph-api 0.16.7 (api/runs.py)."""
+"""Seconds between two line feeds, as in langgraph-api 0.16.7 (api/runs.py)."""
 _STREAMED: Final[Mapping[type[object], Feature]] = {
     ArtifactAdded: Feature.ARTIFACT,
     Custom: Feature.CUSTOM,
     StepStarted: Feature.STEP,
     ToolStarted: Feature.TOOL_ACTIVITY,
 }
-"""Features of events that appear in streams, but not in a state."""
+"""Feature by event type, for events that a stream shows but the state does not."""
 _STREAMS_ONLY: Final = "in streams only"
-"""Description of the loss of such a feature."""
+"""Text of the loss of a feature that only streams show."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A run from which nothing more will come, because it has ended or the gateway is shutting down."""
+    """A run that has ended, or that the gateway no longer follows because it is shutting down."""
 
     history: StateHistory
     run: Run | None
     created: RunCreated | None
     unsaid: tuple[Loss, ...]
-    """Losses: output of the run that its state does not show."""
+    """Losses of output that only streams show."""
 
 
 async def _wait_for_end(
     hub: Hub, thread_id: str, run_id: str, principal: Principal, after: int, *, removed: bool
 ) -> _Ended:
-    """Wait for the end of a run that begins after a seq. With `removed`, also wait until the run is removed from the
-    thread, if a rollback follows. The returned history ends there, even if the thread has continued since."""
+    """Wait for the end of a run, and return it with the history at that moment, even if the thread has continued since.
+    `after` is a seq before the run's first record.
+
+    With `removed`, a run that is being rolled back ends when it is removed from the thread. Raises not_found.
+    """
     history = await read_history(hub, principal, thread_id, after)
     created: RunCreated | None = None
     unsaid: dict[Feature, None] = {}
@@ -87,15 +93,15 @@ async def _wait_for_end(
 
 
 def _streamed_feature(event: Event) -> Feature | None:
-    """Return the feature of an event that appears only in streams, or None."""
+    """Return the feature of an event that streams show but the state does not, or None."""
     if isinstance(event, MessageStarted):
         return Feature.PROGRESS if event.phase == "progress" else None
     return _STREAMED.get(type(event))
 
 
 def _result(history: StateHistory, run_id: str, created: RunCreated | None, unsaid: Mapping[Feature, None]) -> _Ended:
-    """Return the run as the history shows it. `created` is the event that created the run, if it was read. `unsaid` are
-    features of the run that only streams show: they are losses for a caller that waits."""
+    """Return the run as `history` shows it. `created` is the run's `RunCreated`, or None. `unsaid` are features of the
+    run that only streams show; for agents without their own state they become losses."""
     run = history.fold.runs.get(run_id)
     task = None if run is None else history.task(run.task_id)
     # Callers of a graph expect only its state.
@@ -106,8 +112,8 @@ def _result(history: StateHistory, run_id: str, created: RunCreated | None, unsa
 
 
 def _is_last(record: Record, run_id: str, *, removed: bool) -> bool:
-    """Return True if nothing more of the run follows a record. With `removed`, a rolled-back run ends with its
-    removal."""
+    """Return True if the record ends the run. With `removed`, the end of a rolled-back run is its removal from the
+    thread."""
     event = record.event
     if isinstance(event, RunRemoved):
         return event.run_id == run_id
@@ -127,10 +133,11 @@ async def outcome(
     removed: bool = False,
     extended: bool = False,
 ) -> tuple[JsonObject, Sequence[Loss]]:
-    """Return the body of a wait for a run that begins after the seq `after`, and the losses that are not in it.
+    """Wait for the end of a run, and return the body of the response and the losses of features that the body cannot
+    show. `after` is a seq before the run's first record.
 
-    The status of the response was sent long before, so errors are in the body, too. With `removed`, also wait for the
-    removal of a run that is rolled back. `extended` adds the records of the run.
+    The status 200 of the response was sent before, so errors are in the body, too. With `removed`, also wait until a
+    run that is rolled back is removed. `extended` adds the run's records for the Babelgate extension.
     """
     try:
         ended = await _wait_for_end(hub, thread_id, run_id, principal, after, removed=removed)
@@ -145,13 +152,15 @@ async def outcome(
 
 
 async def body_of(pending: Awaitable[tuple[JsonObject, object]]) -> JsonObject:
-    """Return the body of an `outcome` for a response whose headers, which would report the losses, are already sent."""
+    """Return the body of an `outcome` without its losses. The losses would be in a header, and the headers were sent
+    before."""
     body, _ = await pending
     return body
 
 
 async def _read_records(hub: Hub, principal: Principal, thread_id: str, run_id: str) -> JsonObject:
-    """Return an envelope of the Babelgate extension with the first records of the run, as many as fit."""
+    """Return an envelope of the Babelgate extension with the records of the run, from the first one, as many as an
+    envelope can hold."""
     envelope = Slice()
     log = hub.reads.log(principal, Scope(thread_id, "run", run_id), 0)
     async with aclosing(complete_states(hub, principal, thread_id, log)) as batches:
@@ -164,7 +173,8 @@ async def _read_records(hub: Hub, principal: Principal, thread_id: str, run_id: 
 
 
 async def _encode_result(hub: Hub, principal: Principal, ended: _Ended, dialect: Dialect) -> JsonObject:
-    """Return the result of a run. A run that does not exist is an error in the body."""
+    """Return the body for a run that has ended. A run that does not exist, or that a shutdown interrupts, gives an
+    error in the body."""
     run = None if ended.run is None else await apply_task_cancel(hub, principal, ended.run)
     created = ended.created
     if run is not None and run.removed:
@@ -192,12 +202,13 @@ async def _exists(hub: Hub, principal: Principal, run: Run) -> bool:
 
 
 def error_body(kind: str, message: str) -> JsonObject:
-    """Return the body of a failed wait."""
+    """Return the body of a failed wait: `__error__` with the kind and the message of the error."""
     return {"__error__": {"error": kind, "message": message}}
 
 
 async def keep_alive(result: Callable[[], Any]) -> AsyncGenerator[bytes]:
-    """Yield line feeds until there is a result, then yield the result."""
+    """Yield a line feed every `KEEP_ALIVE` seconds until `result` has returned, and then its JSON. Cancels `result` if
+    the client disconnects."""
     pending: asyncio.Future[Any] = asyncio.ensure_future(result())
     try:
         while True:

@@ -25,7 +25,8 @@ class AssistantCount(BaseModel):
 
 
 class AssistantWords(BaseModel):
-    """Settings of an assistant, sent when it is created and for each new version."""
+    """Settings of an assistant in the body of a request. The requests that create and change an assistant add members
+    to them."""
 
     config: Config | None = None
     context: JsonObject | None = None

@@ -1,5 +1,4 @@
-"""Types of the responses to callers. They are encoded from the canonical model (`codec`), so these types only describe
-them.
+"""Types of the responses, for the OpenAPI document. `codec` builds the responses themselves from the canonical model.
 
 Paths at the root use the dialect of LangGraph Platform, and paths below `/agent-protocol` that of the Agent Protocol.
 Members of only one dialect are not required.
@@ -33,13 +32,13 @@ class Thread(TypedDict):
     config: NotRequired[JsonObject]
     values: Json
     interrupts: NotRequired[JsonObject]
-    """Open questions, by the id of the task that asks."""
+    """Lists of open questions, by the id of the task that asks them."""
     error: NotRequired[Json]
     messages: NotRequired[list[JsonObject]]
     ttl: NotRequired[JsonObject | None]
-    """Expiry of the thread, if the request asked for it."""
+    """Time when the thread expires, only if the request selected `ttl`."""
     extracted: NotRequired[JsonObject]
-    """Values that a search extracts."""
+    """Values at the paths in `extract` of a search, by the names that the caller chose."""
 
 
 class Pruned(TypedDict):
@@ -83,7 +82,7 @@ class Run(TypedDict):
 
 
 class StateReference(TypedDict):
-    """Revision that a change of the state has created."""
+    """Reference to the revision that a change of the state has created."""
 
     checkpoint: NotRequired[JsonObject]
     checkpoint_id: NotRequired[str]
@@ -91,7 +90,7 @@ class StateReference(TypedDict):
 
 
 class EventSubscription(TypedDict):
-    """Events of a thread that a client subscribes to."""
+    """Body of a request that subscribes to the events of a thread."""
 
     channels: list[str]
     namespaces: NotRequired[list[list[str]] | None]
@@ -116,7 +115,7 @@ class CommandReply(TypedDict):
 
 
 class Waited(TypedDict):
-    """Result of an Agent Protocol run."""
+    """Body of a finished wait in the Agent Protocol."""
 
     run: Run
     values: JsonObject
@@ -147,7 +146,7 @@ class Assistant(TypedDict):
     context: JsonObject
     created_at: str
     updated_at: NotRequired[str]
-    """Missing in a list of versions."""
+    """Time of the last change; missing in a list of versions."""
     metadata: JsonObject
     version: int
     name: str
@@ -202,7 +201,7 @@ class Namespaces(TypedDict):
 
 
 class Error(TypedDict):
-    """An error: `detail` from LangGraph Platform, the other members from the Agent Protocol."""
+    """Body of an error response: `detail` from LangGraph Platform, the other members from the Agent Protocol."""
 
     detail: NotRequired[Any]
     code: NotRequired[str]

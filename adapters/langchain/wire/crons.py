@@ -11,11 +11,11 @@ from babelgate.canonical.value import Json, JsonObject
 _CRON_MEMBERS: Final = frozenset(
     {"assistant_id", "schedule", "timezone", "end_time", "enabled", "on_run_completed", "metadata"}
 )
-"""Members of a request that configure the cron. All others belong to its runs."""
+"""Members of a request that configure the cron itself. All others become members of each run's request."""
 
 
 class CronFields(BaseModel):
-    """Members that configure a cron and its runs. None means that the caller did not send the member."""
+    """Body members that configure a cron and its runs. None: the caller did not send the member."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -39,7 +39,7 @@ class CronFields(BaseModel):
 
     @property
     def request(self) -> JsonObject:
-        """The request that creates each run of the cron."""
+        """Body of the request that creates each run of the cron."""
         members = self.model_dump(mode="json", exclude_unset=True, exclude=set(_CRON_MEMBERS))
         return {name: value for name, value in members.items() if value is not None or name == "input"}
 

@@ -37,7 +37,7 @@ class Checkpoint(_Reply):
 
 
 class State(_Reply):
-    """State of a thread, outside a stream."""
+    """State of a thread, as the route `/threads/{thread_id}/state` returns it."""
 
     checkpoint: Configurable | None = None
     parent_checkpoint: Configurable | None = None
@@ -49,13 +49,13 @@ class State(_Reply):
 class Interrupt(_Reply):
     id: str | None = None
     interrupt_id: str | None = None
-    """The name of `id` in LangGraph before 0.6."""
+    """Id of the question in LangGraph before 0.6, which had no `id`."""
     value: Json = None
     response_schema: JsonObject | None = None
     message: str | None = None
-    """Text in addition to data, sent by another Babelgate."""
+    """Text of a question whose value is data, sent by another Babelgate."""
     kind: str | None = None
-    """`approval` or `auth`, sent by another Babelgate for questions that are not plain."""
+    """`approval` or `auth` for questions of these kinds, sent by another Babelgate."""
     ns: list[str] | None = None
 
 

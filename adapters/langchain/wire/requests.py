@@ -79,7 +79,7 @@ class ThreadSearch(ThreadCount):
 
     @property
     def order(self) -> ThreadOrder:
-        """The canonical sort order."""
+        """Canonical sort order for `sort_by`."""
         if self.sort_by is None:
             return "created_at"
         return "updated_at" if self.sort_by == "state_updated_at" else self.sort_by
@@ -120,7 +120,7 @@ class Config(BaseModel):
 
 
 class RunCreate(BaseModel):
-    """A new run in either dialect. Members without a field are kept in `model_extra`."""
+    """Body of a request that creates a run, in either dialect. Members without a field are kept in `model_extra`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -146,15 +146,16 @@ class RunCreate(BaseModel):
     if_not_exists: Literal["create", "reject"] | None = None
     on_disconnect: Literal["cancel", "continue"] | None = None
     on_completion: Json = None
-    """`delete` or `keep`, for a run without a thread. The type of @langchain/langgraph-sdk 1.15 has other values."""
+    """`delete` or `keep`, for a run without a thread. Any JSON is accepted, because clients such as
+    @langchain/langgraph-sdk 1.15 send other values, too."""
     after_seconds: Annotated[float, Field(ge=0, le=10**9, strict=True)] | None = None
     durability: Durability | None = None
     checkpoint_during: bool | None = None
-    """The predecessor of `durability`."""
+    """Boolean that `durability` has replaced: true means `async`, false `exit`."""
 
     @property
     def durable(self) -> str | None:
-        """The durability of the run, also if the caller sent it as `checkpoint_during`; None if the caller sent
+        """The member `durability`, or the one that `checkpoint_during` corresponds to. None if the caller sent
         neither."""
         if self.durability is None and self.checkpoint_during is not None:
             return "async" if self.checkpoint_during else "exit"

@@ -18,7 +18,7 @@ class Put(BaseModel):
 
 
 class Value(RootModel[JsonObject]):
-    """Value of an item whose key is in the path."""
+    """JSON object to store for the item in the path."""
 
 
 class Delete(BaseModel):

@@ -10,20 +10,20 @@ from babelgate.canonical.event import PartAdded, PartDelta, PartEnded
 from babelgate.canonical.value import JsonObject
 
 _STREAMED_PARTS: Final = (TextPart, ReasoningPart, ToolCallPart)
-"""Parts that are sent piece by piece."""
+"""Types of parts whose text is sent piece by piece. All others are sent whole at their end."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """One content block."""
+    """One content block of a message, and how much of it was sent."""
 
     part: Part
     ended: bool
     begun: bool = False
     text: str = ""
-    """Text of the block until now, including the part that was already sent."""
+    """Whole text of the block so far."""
     unsent: str = ""
-    """End of `text` that is not sent yet."""
+    """End of `text` that was not sent yet."""
 
     def take(self, text: str) -> None:
         self.text += text
@@ -32,12 +32,12 @@ class _Block:
 
 @dataclass(slots=True)
 class Blocks:
-    """Content blocks of one open message. Several parts may be open at once, but only one block. So a later block is
-    held back until the block before it has ended."""
+    """Content blocks of one open message. Several parts may be open at once, but the protocol allows only one open
+    block. So each block is held back until the previous one has ended."""
 
     _blocks: list[_Block] = field(default_factory=list[_Block])
     _current: int = 0
-    """Index of the block that is being sent."""
+    """Index of the first block that has not ended on the wire."""
 
     def add(self, event: PartAdded) -> list[JsonObject]:
         block = _Block(event.part, ended=not event.open)
@@ -65,7 +65,7 @@ class Blocks:
         return self._blocks[place] if 0 <= place < len(self._blocks) else None
 
     def _write_blocks(self) -> list[JsonObject]:
-        """Return the events that can be sent now."""
+        """Return the events for all that can be sent now: starts, pieces and ends of blocks, in order."""
         events: list[JsonObject] = []
         while self._current < len(self._blocks):
             block = self._blocks[self._current]
@@ -133,8 +133,8 @@ def _last(block: _Block) -> JsonObject:
 
 
 def _standard(part: Part) -> JsonObject:
-    """Return a part in the standard form, even if the agent used another one. Data and refusals have no standard
-    block."""
+    """Return a part as a content block in langchain-core's standard form, even if the agent sent it in another one.
+    Data and refusals become `non_standard` blocks."""
     if isinstance(part, DataPart):
         return {"type": "non_standard", "value": part.data}
     if isinstance(part, RefusalPart):

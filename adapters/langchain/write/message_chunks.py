@@ -1,4 +1,5 @@
-"""Message chunks (stream mode `messages-tuple`): pieces of a message that a client adds up."""
+"""Message chunks (stream mode `messages-tuple`): pieces of a message. A client gets the message by adding them up with
+langchain-core's rules."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,28 +14,33 @@ from babelgate.canonical.value import JsonObject
 
 @dataclass(slots=True)
 class Chunks:
-    """Chunks of one open message. Text is a plain string until a part of another kind follows. From then on it is a
-    block with the index of its part, so that the sum keeps the order of parts."""
+    """Encoder of the chunks of one open message.
+
+    Text is a plain string until a part of another kind arrives. From then on each piece is a content block with the
+    index of its part, so that the client's sum keeps the order of parts.
+    """
 
     started: MessageStarted
     node: str
     parts: list[Part] = field(default_factory=list[Part])
-    """The parts as they started."""
+    """Parts of the message, each as it was when it started."""
     blocks: bool = False
-    """True if content is sent as blocks."""
+    """True if the content of chunks is a list of blocks, and not a string."""
     cited: int | None = None
-    """Index of the text block that citations belong to."""
+    """Index of the text block to which following citations are added; None: a new block."""
 
     template: tuple[int, TextFrames] | None = None
-    """Frames of plain-text chunks, with the step of the run that their metadata contain."""
+    """Template of the frames with plain text, and the step of the run for which it is valid: the step is in its
+    metadata."""
 
     @property
     def is_chunked(self) -> bool:
-        """True if the message is sent in chunks; other messages are sent whole."""
+        """True if the message is sent in chunks, because it is the agent's. Others are sent whole."""
         return self.started.role == "agent"
 
     def part(self, event: PartAdded) -> Callable[[], JsonObject]:
-        """Add a part, and return a function that encodes its chunk when it is called."""
+        """Add a part, and return a function that encodes its first chunk. The function is called only if the chunk is
+        sent."""
         part, index = event.part, len(self.parts)
         self.parts.append(part)
         if isinstance(part, ToolCallPart):
@@ -51,11 +57,11 @@ class Chunks:
         return lambda: self._message_chunk(part.text if isinstance(part, TextPart) else "")
 
     def is_plain(self, event: PartDelta) -> bool:
-        """Return True if the chunk of a delta is a plain string."""
+        """Return True if the event's text is sent as a plain string."""
         return self.is_chunked and not self.blocks and isinstance(self._part_of(event), TextPart)
 
     def text(self, text: str) -> JsonObject:
-        """Return the chunk of a plain text."""
+        """Return a chunk whose content is a plain text."""
         return self._message_chunk(text)
 
     def _part_of(self, event: PartDelta) -> Part:
@@ -63,7 +69,7 @@ class Chunks:
         return self.parts[index] if 0 <= index < len(self.parts) else TextPart(text="")
 
     def delta(self, event: PartDelta) -> JsonObject:
-        """Return the chunk of a delta."""
+        """Return the chunk with the text that a `PartDelta` adds to its part."""
         index = len(self.parts) - 1 if event.index is None else event.index
         part = self._part_of(event)
         match part:
@@ -80,17 +86,17 @@ class Chunks:
                 return self._message_chunk(event.text)
 
     def end(self, event: MessageEnded) -> JsonObject:
-        """Return the last chunk."""
+        """Return the last chunk, with the metadata and the usage of the message."""
         # A client adds up metadata, too: it would repeat strings that are in every chunk.
         last = {"response_metadata": self.started.metadata, "usage_metadata": encode_usage(event.usage)}
         # langchain-core 1: `chunk_position` marks the last chunk.
         return {**self._message_chunk(""), **last, "chunk_position": "last"}
 
     def _call(self, arguments: str, number: int, *, of: ToolCallPart | None = None, whole: bool = False) -> JsonObject:
-        """Return the chunk for one piece of a tool call.
+        """Return the chunk for one piece of a tool call's arguments.
 
-        `number` is the index of the call among the tool calls of the message. `of` is the call, for its first piece;
-        None for later ones. `whole` means that the piece has all arguments.
+        `number` is the index of the call among the message's tool calls. `of` is the call, if this is its first piece.
+        `whole`: the piece has all arguments.
         """
         name, call_id = (None, None) if of is None else (of.name, of.call_id)
         piece = {"name": name, "args": arguments, "id": call_id, "index": number, "type": "tool_call_chunk"}

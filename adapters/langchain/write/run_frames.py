@@ -1,8 +1,7 @@
-"""Records → the frames of a run's stream, or of a thread's.
+"""Encoding of records as the frames of a stream, which follows a run or a thread.
 
-Every record has its frames in all modes, in one order, and each frame has its number among them. Only frames of the
-requested modes are encoded. So the id of a frame does not depend on the other modes, and a mode that is not requested
-costs nothing.
+Each record has the same numbered frames for all modes, but only frames of the requested modes are encoded. So the id of
+a frame does not depend on the requested modes, and a mode that is not requested costs nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +49,7 @@ from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import JsonObject
 
 _ALWAYS: Final = ""
-"""The mode of frames that all readers receive."""
+"""Mode of frames that all readers receive, such as `metadata`."""
 _CHUNKS: Final = "messages-tuple"
 
 Payload = Callable[[], Any]
@@ -58,38 +57,38 @@ Payload = Callable[[], Any]
 
 
 class EventWriter:
-    """Writer of the frames that show a run or a thread.
+    """Writer of the frames that show a run or a thread to readers with the same `view`.
 
-    It receives every record of the thread, from the first one, or from the end of a history. None of the runs that are
-    shown may have begun before that end.
+    It must receive every record of the thread that follows `history`, or every one from the first on. A run that it
+    shows must not have begun within `history`.
     """
 
     def __init__(self, view: StreamParameters, history: StateHistory | None = None) -> None:
         self.view = view
         self.done = False
-        """True once the end of the run was written. Always False for a whole thread."""
+        """True once the end of the run was written. Always False for a stream of a thread."""
         self._history = StateHistory(view.thread_id, view.owner) if history is None else history
         self._modes = frozenset(view.modes)
         self._shown_modes = self._translate_modes(self._modes)
-        """The modes of the view, in the dialect's terms."""
+        """Requested stream modes, with the Agent Protocol's `messages` translated."""
         self._shows_run_modes = view.run_id is None and "run_modes" in view.modes
-        """True if each run of the thread is also shown in the modes that it was created with."""
+        """True if a stream of a thread also shows each run in the modes with which the run was created."""
         self._run_modes: dict[str, frozenset[str]] = {}
-        """Modes that each run of the thread was created with, by run id."""
+        """Stream modes with which each run of the thread was created, by run id."""
         self._record = Record(0, 0, None, None, 0, Native(protocol="", event=""))
         self._frames: list[tuple[int, bytes | LargeFrame]] = []
         self._n = 0
-        """Number of the next frame of the record."""
+        """Number of the next frame of the current record."""
         self._task_id: str | None = None
-        """Task of the last record that was shown."""
+        """Task id of the last record that this stream showed."""
         self._sent_seq = 0
-        """Seq of the last record that the extension has sent."""
+        """Seq of the newest record that was sent in an envelope of the Babelgate extension."""
         self._run: _Run | None = None
-        """The active run."""
+        """Run that is active at the current record; None between runs."""
         self._tools: dict[str, ToolStarted] = {}
 
     def write(self, record: Record) -> list[tuple[int, bytes | LargeFrame]]:
-        """Return the frames of a record, each with its number."""
+        """Return the frames of a record that the view shows, each with its number among the frames of the record."""
         checkpoint_id = self._history.apply(record)
         self._record, self._frames, self._n = record, [], 0
         event = record.event
@@ -116,9 +115,10 @@ class EventWriter:
         return self._frames
 
     def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
-        """Return one frame for each record of a passage (`babelgate.adapters.kit.server.passages`).
+        """Return one frame for each record of a passage, a sequence of text deltas
+        (`babelgate.adapters.kit.server.passages`). `texts` are the texts of its records.
 
-        Return None, and change nothing, unless each record has exactly one frame with a chunk of plain text. The caller
+        Return None, and change nothing, unless each record has exactly one frame, a chunk of plain text. The caller
         then writes the records one by one.
         """
         first, event = passage[0], passage[0].event
@@ -146,7 +146,7 @@ class EventWriter:
         )
 
     def _add_envelope(self) -> None:
-        """Add the envelope of the record, if the extension is active."""
+        """Add a frame with the current record in an envelope, if the Babelgate extension is active."""
         if self.view.extended:
             self._add(RECORDS, {URI: envelope(self._sent_seq, (self._record,))})
             self._sent_seq = self._record.seq
@@ -189,7 +189,7 @@ class EventWriter:
     # Frames
 
     def _frame(self, mode: str, event: str, payload: Payload, ns: Sequence[str] = ()) -> None:
-        """Add a frame if its mode and its place are shown, and count it in any case."""
+        """Add a frame if the view shows its mode and its namespace. Increase the frame number in any case."""
         if self._shows(mode) and (not ns or self.view.subgraphs):
             self._add(event, payload(), ns)
         self._n += 1
@@ -203,7 +203,8 @@ class EventWriter:
         return self._shown_modes | self._run_modes.get(self._record.run_id or "", frozenset())
 
     def _translate_modes(self, modes: frozenset[str]) -> frozenset[str]:
-        """Return the modes in the dialect's terms: in the Agent Protocol, the mode `messages` has chunks."""
+        """Return the modes with `messages` of the Agent Protocol replaced by `messages-tuple`, because its streams
+        contain chunks."""
         if self.view.dialect == "agent-protocol" and "messages" in modes:
             return modes - {"messages"} | {_CHUNKS}
         return modes
@@ -258,8 +259,8 @@ class EventWriter:
         *,
         shows_values: bool = True,
     ) -> None:
-        """Add the three frames of a revision: `checkpoints`, `debug` and `values`. They are counted even if there is no
-        revision, so that the ids of later frames do not change.
+        """Add the three frames of a revision: `checkpoints`, `debug` and `values`. Without a revision they are only
+        counted, so that the numbers of later frames do not change.
 
         `values` replaces the encoding of the revision's values. Without `shows_values`, the frame `values` is only
         counted.
@@ -287,10 +288,10 @@ class EventWriter:
     # Runs
 
     def _start(self, event: RunStarted, revision: Revision | None) -> None:
-        """Write the start of an attempt. `revision` is the one that this record has added to the history, if any. A
-        restart is shown like LangGraph's retry of a run.
+        """Write the start of an attempt. `revision` is the one that the current record has created, if any. A restart
+        is shown like a retry in LangGraph.
 
-        An attempt that resumes does not come here: readers see no new attempt.
+        The caller skips attempts that resume an interrupted one, because their readers see no new attempt.
         """
         record, task = self._record, self._history.task(self._record.task_id)
         node = event.node or ("" if task is None else task.agent)
@@ -339,8 +340,8 @@ class EventWriter:
         self._run = active
 
     def _write_interrupts(self, revision: Revision | None, questions: Sequence[Interrupt]) -> None:
-        """Write the questions of a run, in its `revision` (None: the newest one). They are sent even to readers that
-        requested neither values nor updates."""
+        """Write the questions of a run that has stopped, with its last revision (None: the thread's newest one).
+        Readers receive them even if they requested neither `values` nor `updates`."""
         interrupts = (
             encode_graph_questions(questions) if self.view.dialect == "langgraph" else encode_interrupts(questions)
         )
@@ -367,8 +368,8 @@ class EventWriter:
     def _task(
         self, task_id: str, name: str, task_input: Payload, ns: Sequence[str] = (), reported: JsonObject | None = None
     ) -> None:
-        """Write the start of a task. `reported` are the `triggers` and `metadata` that a graph has reported; None if
-        the agent is no graph."""
+        """Write the start of a task, LangGraph's term for the activation of a node. `reported` has the `triggers` and
+        `metadata` that a graph reported; None if the agent is not a graph."""
         # langgraph 1.2 has these triggers for a node that follows another one.
         members: JsonObject = {"triggers": [f"branch:to:{name}"], "metadata": {}, **(reported or {})}
 
@@ -387,8 +388,8 @@ class EventWriter:
         questions: Sequence[Interrupt] | Sequence[JsonObject] = (),
         ns: Sequence[str] = (),
     ) -> None:
-        """Write the end of a task, which failed with `error` unless it is None. `questions` are canonical questions, or
-        a graph's own interrupts."""
+        """Write the end of a task. `error` is the text of its failure, or None. `questions` are canonical questions, or
+        interrupts as a graph reported them."""
 
         def result_payload() -> JsonObject:
             members: JsonObject = {"id": task_id, "name": name, "error": error, "result": result()}
@@ -473,14 +474,14 @@ class EventWriter:
                     self._frame("updates", "updates", lambda: {chunks.node: {"messages": [whole()]}}, ns)
 
     def _is_progress(self, started: MessageStarted) -> bool:
-        """Return True if the message is progress, which is not part of the conversation. What a graph's nodes add to
-        the conversation is part of it, even if it is not an answer."""
+        """Return True if the message is progress, which is not part of the conversation. Messages of other roles that a
+        graph's nodes add count as conversation, even if their phase is progress."""
         is_stateful = self._run is not None and self._run.stateful
         return started.phase == "progress" and not (is_stateful and started.role != "agent")
 
     def _chunk(self, chunks: Chunks, chunk: Payload, ns: Sequence[str], *, last: bool = False) -> None:
-        """Write a chunk of a message. Only the agent's messages are sent in pieces. All others are sent whole, with
-        their `last` chunk."""
+        """Write a chunk of a message. Only the agent's messages are sent in chunks. For others, only the `last` chunk
+        is written, which is the whole message."""
         if chunks.is_chunked or last:
             self._frame(
                 _CHUNKS, "messages", lambda: [self._shape_chunk(chunk(), chunks), self._message_metadata(chunks)], ns
@@ -489,7 +490,7 @@ class EventWriter:
             self._n += 1
 
     def _token(self, chunks: Chunks, text: str, ns: Sequence[str]) -> None:
-        """Write a chunk of plain text."""
+        """Write a chunk of plain text from the template of its message."""
         if self._shows(_CHUNKS) and (not ns or self.view.subgraphs):
             ids = (f"{self._record.seq}-{self._n}",)
             (frame,) = self._text_frames(chunks).write((text,), ids=ids, event=_name("messages", ns))
@@ -497,7 +498,8 @@ class EventWriter:
         self._n += 1
 
     def _text_frames(self, chunks: Chunks) -> TextFrames:
-        """Return the template of plain-text chunks. It does not change while the run is at the same step."""
+        """Return the template for frames with plain text of a message. It is rebuilt when the step of the run
+        changes."""
         step = 0 if self._run is None else self._run.step
         if chunks.template is None or chunks.template[0] != step:
             metadata = self._message_metadata(chunks)
@@ -505,7 +507,8 @@ class EventWriter:
         return chunks.template[1]
 
     def _shape_chunk(self, chunk: JsonObject, chunks: Chunks) -> JsonObject:
-        """Return a chunk in the dialect's form."""
+        """Return a chunk in the dialect's form: LangChain's `AIMessageChunk`, or the Agent Protocol's message with a
+        role."""
         if self.view.dialect == "langgraph" or not chunks.is_chunked:
             return chunk
         wire = {"role": "assistant", "content": chunk["content"], "id": chunk["id"] or ""}
@@ -513,7 +516,8 @@ class EventWriter:
         return {**wire, "metadata": chunk["response_metadata"], **({"tool_call_chunks": calls} if calls else {})}
 
     def _message_metadata(self, chunks: Chunks) -> JsonObject:
-        """Return the metadata of a message, which tell its place in the graph."""
+        """Return the metadata that accompany each chunk of a message: its node, step, run and thread, and those that a
+        graph reported."""
         run, task = self._run, self._history.task(self._record.task_id)
         return {
             "langgraph_node": chunks.node,
@@ -538,8 +542,8 @@ class EventWriter:
         return message_with_usage
 
     def _progress(self, event: MessageStarted | PartAdded | MessageEnded, chunks: Chunks) -> None:
-        """Write progress as a custom event, at the end of its message. LangGraph's own agents report progress the same
-        way."""
+        """Write the text of a progress message as a custom event `{"progress": text}` when the message ends.
+        LangGraph's own agents report progress the same way."""
         if isinstance(event, MessageEnded) and self._run is not None:
             del self._run.open[event.message_id or ""]
             message = self._history.fold.message(event.message_id or "")
@@ -549,7 +553,7 @@ class EventWriter:
 
 
 class _Run:
-    """The active run."""
+    """State of the active run that its frames depend on."""
 
     def __init__(self, run_id: str, node: str, attempt: int, stateful: bool) -> None:
         self.run_id = run_id
@@ -557,27 +561,28 @@ class _Run:
         self.attempt = attempt
         self.stateful = stateful
         self.task = ""
-        """Id of the task that represents an agent without its own state."""
+        """Id of the single task that represents an agent without its own state; empty for a graph."""
         self.step = 0
         self.before: Revision | None = None
-        """The state from which the run started."""
+        """Revision of the thread before the run."""
         self.open: dict[str, Chunks] = {}
-        """Open messages, by id."""
+        """Chunk encoders of the open messages, by message id."""
 
 
 def _name(event: str, ns: Sequence[str]) -> str:
-    """Return the name of an event in a subgraph: `<mode>|<node>:<task id>|…` (langgraph-api 0.16.7)."""
+    """Return the name of a frame, with the namespace of its subgraph: `<event>|<node>:<task id>|…` (langgraph-api
+    0.16.7)."""
     return "|".join((event, *ns)) if ns else event
 
 
 def _node(event: StepStarted | StepEnded, is_stateful: bool) -> str:
-    """Return the node of a step. It has the name of the step, except in graphs (`is_stateful`), whose nodes may have
-    another name."""
+    """Return the name of the node that a step represents: the name of the step, or for a graph (`is_stateful`) the
+    event's `node`, if any."""
     return (event.node if is_stateful else "") or event.name
 
 
 def _modes_of(created: RunCreated) -> frozenset[str]:
-    """Return the stream modes that a run was created with."""
+    """Return the stream modes with which a run was created; the default ones for a run of another protocol."""
     kwargs = as_object(as_object(created.extra.get("langgraph")).get("kwargs"))
     try:
         return frozenset(parse_modes(kwargs.get("stream_mode")))
@@ -586,13 +591,13 @@ def _modes_of(created: RunCreated) -> frozenset[str]:
 
 
 def _shows_values(event: StateSaved) -> bool:
-    """Return True if the values of a state are sent. A graph sends them only if a step has changed them, and not with
-    each checkpoint."""
+    """Return True if a frame `values` is sent with a state. A graph's server sends one only if a step has changed the
+    values, and not with each checkpoint."""
     return as_object(event.extra.get("langgraph")).get("shown") is not False
 
 
 def encode_artifact(event: ArtifactAdded) -> JsonObject:
-    """Return an artifact, or a piece of it, as custom data."""
+    """Return an artifact, or one piece of it, as the JSON object of a custom event."""
     wire: JsonObject = {"id": event.artifact_id, "name": event.name, "description": event.description}
     wire |= {"content": [encode_block(event.part)], "append": event.append, "last": event.last}
     return {**wire, "metadata": event.metadata} if event.metadata else wire

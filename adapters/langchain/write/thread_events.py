@@ -1,7 +1,7 @@
-"""Records → the events of a thread, run after run, in the Agent Protocol's event streaming (CDDL 0.0.13).
+"""Encoding of records as the events of a thread, run after run, in the Agent Protocol's event streaming (CDDL 0.0.13).
 
-The events have the form that LangGraph Platform sends: its names are in snake_case, those of the CDDL in camelCase. The
-dialect decides the spelling.
+Events have the form that LangGraph Platform sends. Names are in snake_case in its dialect, and in camelCase, as in the
+CDDL, in that of the Agent Protocol.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,13 +40,12 @@ from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import Json, JsonObject
 
 EVENTS_PER_RECORD: Final = 10_000
-"""Factor between the seq of a record and that of its events: the `seq` of an event is its record's times this, plus its
-number among the record's events. So it is the same for every reader, after every restart, and for every
-subscription."""
+"""Factor of an event's `seq`, which is the seq of its record times this factor, plus the event's number within the
+record. So an event has the same `seq` for every subscription and after every restart. Chosen."""
 
 Wanted = Callable[[int, str, Sequence[str], str], bool]
-"""Function that returns True if any subscription includes an event. Takes its seq, channel, namespace, and the name of
-a custom event."""
+"""Function that returns True if a subscription includes an event. Takes the event's seq, channel and namespace, and the
+name of a custom event or ""."""
 
 _CHANNELS: Final = {
     "values": "values",
@@ -56,47 +55,50 @@ _CHANNELS: Final = {
     "tasks": "tasks",
     "custom": "custom",
 }
-"""Channel by stream mode. Messages, tools, lifecycle and questions have other forms than in stream modes."""
+"""Channel by stream mode, for events that have the same payload as the frame of the stream mode. Events of all other
+channels have a payload of a different form."""
 _LIFECYCLE_ENDS: Final = {
     RunStatus.SUCCESS: "completed",
     RunStatus.ERROR: "failed",
     RunStatus.TIMEOUT: "failed",
     RunStatus.PAUSED: "interrupted",
 }
-"""Lifecycle event by the status of an ended run."""
+"""Event of the channel `lifecycle` by the status of a run that has ended."""
 _CANCELLED: Final = "The run was cancelled"
 _STATE_CHANNELS: Final = frozenset({"values", "checkpoints"})
-"""Channels that do not start a place. Its first task does, which may have the name of the agent there."""
+"""Channels whose events do not mark a namespace as started. The first task in the namespace does that, because its
+metadata may have the name of the agent there."""
 _PROTOCOL_CHANNELS: Final = frozenset({"messages", "tools", "lifecycle", "input", "checkpoints"})
-"""Channels whose payload the protocol defines, so that its spelling depends on the dialect."""
+"""Channels whose payload the protocol defines. Its members are in camelCase in the Agent Protocol's dialect."""
 _OPAQUE_MEMBERS: Final = frozenset({"args", "extras", "input", "metadata", "output", "payload", "value", "values"})
-"""Members whose value is not the protocol's, and keeps its spelling."""
+"""Members whose value comes from an agent or a caller, so that the names inside are not changed to camelCase."""
 
 
 class ThreadEvent(NamedTuple):
-    """One event of a thread."""
+    """One encoded event of a thread. `method` is its name, which is mostly that of its channel."""
 
     seq: int
     method: str
     data: bytes | LargeJson
-    """The whole event as JSON."""
+    """JSON of the whole event."""
 
 
 @dataclass(slots=True)
 class _OpenMessage:
-    """A message that is not complete."""
+    """A message of which the start was written, but not yet the end."""
 
     started: MessageStarted
     blocks: Blocks = field(default_factory=Blocks)
     held: list[JsonObject] | None = None
-    """Events to hold back until the message has content. None: no event is held back."""
+    """Events that wait until the message has content, because messages without content are not sent. None: events are
+    sent at once."""
 
 
 class ThreadEvents(EventWriter):
-    """Writer of a thread's events.
+    """Writer of a thread's events. It encodes those for which `wanted` returns True.
 
-    It receives every record of the thread, from the first one, or from the end of a history. No run may be active at
-    that end.
+    It must receive every record of the thread that follows `history`, or every one from the first on. No run may be
+    active at the end of `history`.
     """
 
     def __init__(self, view: StreamParameters, wanted: Wanted, history: StateHistory | None = None) -> None:
@@ -107,10 +109,10 @@ class ThreadEvents(EventWriter):
         self._open_messages: dict[str, _OpenMessage] = {}
         """Open messages, by id."""
         self._started_calls: set[str] = set()
-        """Ids of the calls that have begun in the run."""
+        """Ids of the tool calls for which the current run has had an event `tool-started`."""
 
     def encode(self, record: Record) -> Sequence[ThreadEvent]:
-        """Return the wanted events of a record."""
+        """Return those events of a record for which `wanted` returned True."""
         self._events = []
         self.write(record)
         return self._events
@@ -125,13 +127,13 @@ class ThreadEvents(EventWriter):
         self._emit(channel, payload if shaped is None else lambda: shaped(payload()), ns)
 
     def _update(self, value: Any) -> Any:
-        """Return an update in the dialect's form. LangGraph Platform sends `{node: update}` as in its stream mode; the
-        CDDL has a separate member for the node."""
+        """Return a node's update in the dialect's form. LangGraph Platform sends `{node: update}` as in its stream
+        mode; the CDDL has `{"node": …, "values": …}`."""
         return _by_node(value) if self.view.dialect == "agent-protocol" else value
 
     def _wrap_payload(self, value: Any) -> Any:
-        """Return a custom value in the dialect's form. LangGraph Platform sends it unchanged; the CDDL has a member for
-        it."""
+        """Return a custom value in the dialect's form. LangGraph Platform sends the value itself; the CDDL has
+        `{"payload": value}`."""
         return {"payload": value} if self.view.dialect == "agent-protocol" else value
 
     def _emit(
@@ -144,7 +146,8 @@ class ThreadEvents(EventWriter):
         node: str = "",
         name: str = "",
     ) -> None:
-        """Add an event if it is wanted, and count it in any case. An event in a new place first starts that place."""
+        """Add an event if `wanted` accepts it. Increase the event number in any case. The first event in a namespace is
+        preceded by the start of this namespace."""
         if channel not in _STATE_CHANNELS:
             self._lifecycle(self.places.enter(tuple(ns)))
         seq = self._record.seq * EVENTS_PER_RECORD + self._n
@@ -182,8 +185,8 @@ class ThreadEvents(EventWriter):
     # Runs
 
     def _start(self, event: RunStarted, revision: Revision | None) -> None:
-        """Start a run, and keep the open messages that a restart does not void. `revision` is the one that this record
-        has added to the history, if any."""
+        """Write the start of a run, and forget the open messages that the restart has voided. `revision` is the one
+        that the current record has created, if any."""
         self._open_messages = {
             name: message
             for name, message in self._open_messages.items()
@@ -206,11 +209,11 @@ class ThreadEvents(EventWriter):
         self._lifecycle([((), self.places.end(self._agent(), status, error if status == "failed" else None))])
 
     def _lifecycle_end(self, event: RunEnded) -> str:
-        """Return the lifecycle event at the end of a run.
+        """Return the event of the channel `lifecycle` for the end of a run.
 
-        LangGraph Platform reports a cancelled run as `interrupted`, too. Its own client then waits indefinitely if
-        there is no question (langgraph-sdk 0.4.14, `_is_root_terminal_lifecycle`). So a cancelled run is `interrupted`
-        only if another run replaces it, and `failed` otherwise.
+        LangGraph Platform reports every cancelled run as `interrupted`. Its own client then waits indefinitely if there
+        is no question (langgraph-sdk 0.4.14, `_is_root_terminal_lifecycle`). So a cancelled run is `interrupted` only
+        if another run replaces it, and `failed` otherwise.
         """
         if event.status is not RunStatus.CANCELLED:
             return _LIFECYCLE_ENDS[event.status]
@@ -218,7 +221,7 @@ class ThreadEvents(EventWriter):
         return "interrupted" if has_pending_run and event.reason is not RunReason.CALLER else "failed"
 
     def _agent(self) -> str:
-        """Return the name of the record's agent."""
+        """Return the name of the agent that the current record belongs to, or ""."""
         task = self._history.task(self._record.task_id)
         return "" if task is None else task.agent
 
@@ -270,8 +273,8 @@ class ThreadEvents(EventWriter):
         self._emit("tools", lambda: data, ns, node=node)
 
     def _write_calls(self, started: MessageStarted) -> None:
-        """Write the tool calls and results in a message, for agents that report their tools in messages, as graphs
-        do."""
+        """Write `tools` events for the calls and results in a complete message. Graphs report their tools only in
+        messages."""
         message = self._history.fold.message(started.message_id or "")
         is_stateful = self._run is not None and self._run.stateful
         for part in () if message is None else message.parts:
@@ -346,7 +349,8 @@ class ThreadEvents(EventWriter):
             self._emit_message(event, start)
 
     def _continue_message(self, message: _OpenMessage, event: PartAdded | PartDelta | PartEnded | MessageEnded) -> None:
-        """Write the content blocks of a message as far as they can be sent."""
+        """Write the content blocks of a message that an event starts, continues or ends. A block is held back while an
+        earlier one is open."""
         match event:
             case PartAdded():
                 events = message.blocks.add(event)
@@ -375,14 +379,14 @@ class ThreadEvents(EventWriter):
         self._emit_message(message.started, {"event": "message-finish", **({} if usage is None else {"usage": usage})})
 
     def _emit_message(self, started: MessageStarted, data: JsonObject) -> None:
-        """Emit an event of a message. Each event names its message, because several messages may be open at once."""
+        """Add an event of a message, with the id of the message, because several messages may be open at once."""
         run = self._run
         node = started.node or ("" if run is None else run.node)
         self._emit("messages", lambda: {**data, "id": started.message_id}, started.ns, node=node)
 
     def _start_metadata(self, started: MessageStarted) -> JsonObject:
-        """Return the member `metadata` of a message's start: the node, run and thread that the message comes from.
-        Empty ones are left out."""
+        """Return the member `metadata` for the start of a message: its node, run and thread, as far as they are
+        known."""
         run = self._run
         node = started.node or ("" if run is None else run.node)
         ids = {"langgraph_node": node, "run_id": self._record.run_id, "thread_id": self.view.thread_id}
@@ -397,7 +401,8 @@ class ThreadEvents(EventWriter):
 
 
 def _encode_checkpoint(checkpoint: JsonObject) -> JsonObject:
-    """Return a checkpoint that LangGraph sent, in the protocol's form."""
+    """Return a checkpoint in the form of a LangGraph frame as `{id, step, source, parent_id}`, the form of this
+    protocol."""
 
     def checkpoint_id(config: Any) -> Any:
         return as_object(as_object(config).get("configurable")).get("checkpoint_id")
@@ -420,7 +425,8 @@ def _result(part: ToolResultPart, output: Json) -> JsonObject:
 
 
 def _by_node(value: Any) -> JsonObject:
-    """Return an update `{node: values}` of one node in the form of the CDDL."""
+    """Return an update `{node: values}` as `{"node": node, "values": values}`. Values that are not an object become
+    `{"value": …}`."""
     if isinstance(value, dict) and len(value) == 1:  # pyright: ignore[reportUnknownArgumentType]
         node, values = next(iter(as_object(value).items()))
         # CDDL 0.0.13: the values of an update are an object.
@@ -429,7 +435,8 @@ def _by_node(value: Any) -> JsonObject:
 
 
 def to_camel_case(value: Any) -> Any:
-    """Return a value with the protocol's own members in camelCase. Values of agents and callers keep their spelling."""
+    """Return a JSON value with the names of all members in camelCase, except inside members that an agent or caller has
+    written (`_OPAQUE_MEMBERS`)."""
     if isinstance(value, list):
         return [to_camel_case(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict):

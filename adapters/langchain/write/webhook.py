@@ -1,4 +1,5 @@
-"""Bodies of webhooks, posted when a run has ended: the run as LangGraph Platform shows it, and the thread's values."""
+"""Bodies of webhooks, posted when a run has ended: the run in the form of LangGraph Platform, and the thread's
+values."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -12,10 +13,10 @@ from babelgate.canonical.value import JsonObject
 
 
 class Writer:
-    """Writer of the one body of a webhook, which is sent when the run in the webhook's config ends."""
+    """Writer of the webhook of one run. It writes one body, when the run with the id in `webhook.config` ends."""
 
     scope: Literal["task", "thread"] = "thread"
-    """The writer receives all records of the thread, because the values are the thread's."""
+    """Records that the writer receives: all those of the thread, because the body has the thread's values."""
     once = True
 
     def __init__(self, webhook: Webhook, task: Task, name: str) -> None:

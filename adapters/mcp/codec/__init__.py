@@ -1,1 +1,1 @@
-"""Conversion of values between the protocol and the canonical model."""
+"""Conversion of values between MCP and the canonical model."""

@@ -1,6 +1,8 @@
-"""Questions of agents, in structured results and as requests to the caller, and the answers to them. A question becomes
-a form, unless the agent calls a method of the protocol as a tool of its caller: then it becomes a request with that
-method."""
+"""Questions of agents in tool results and as MCP requests to the caller, and the answers to them.
+
+A question becomes a form (elicitation). If the agent calls a method of MCP such as `sampling/createMessage` as a tool
+of its caller, the question becomes a request with this method.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,12 +20,13 @@ from babelgate.canonical.value import Json, JsonObject
 Question = InterruptRaised | Interrupt
 
 ANSWER: Final = "answer"
-"""Name of the only field of a form whose answer is not an object."""
+"""Name of the only field of a form, if the answer to the question is not an object."""
 
 FORM: Final = "elicitation/create"
-"""Method of a form."""
+"""Method of the request that asks the caller to fill in a form."""
 PAGE: Final = "elicitation/create (url)"
-"""Key of the capability for the same method in the mode `url`: the caller opens a page in its user's browser."""
+"""Key in `CAPABILITIES` for elicitation in the mode `url`, in which the user answers on a web page. The method is the
+same as that of a form."""
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     FORM: "elicitation",
@@ -31,19 +34,19 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-"""Client capabilities, by the method that requires them."""
+"""Client capability that a request needs, by the request's method."""
 
 _REPLIES: Final[Mapping[str, type[w.Wire]]] = {"sampling/createMessage": w.Sampled, "roots/list": w.Roots}
-"""Types of results, by the methods other than forms."""
+"""Type of the result by method, for requests other than elicitation."""
 
 _PLAIN: Final = frozenset({"string", "number", "integer", "boolean"})
-"""Types of plain fields."""
+"""Types of form fields with a single value."""
 _FORM_KEYWORDS: Final = frozenset({"type", "properties", "required", "title", "description", "$schema"})
-"""Keywords of a schema that a form may have."""
+"""Keywords that the schema of a form may have."""
 
 
 def question_text(question: Question) -> str:
-    """Return the question's text. A call of a caller's tool is shown as a call."""
+    """Return the text of the question, or else the calls in it as `name(arguments)`."""
     if question.message.text:
         return question.message.text
     calls = [part for part in question.message.parts if isinstance(part, ToolCallPart)]
@@ -51,7 +54,7 @@ def question_text(question: Question) -> str:
 
 
 def encode_question(question: Question) -> JsonObject:
-    """Return the question as a member of a structured result."""
+    """Return the question as a JSON object for the structured content of a result."""
     encoded: JsonObject = {"id": question.interrupt_id or "", "kind": question.ask, "message": question_text(question)}
     if question.answer_schema is not None:
         encoded["schema"] = question.answer_schema
@@ -62,15 +65,16 @@ def encode_question(question: Question) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A caller's response to a question."""
+    """Response of a caller to a question, decoded from the result of a request."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, Any] | None
-    """The fields of a form, or the whole result of another method."""
+    """Fields of the form, or the whole result of another method. None: no fields."""
 
 
 def method_of(question: Question) -> str:
-    """Return the method of the request that asks the question, as a key of `CAPABILITIES`."""
+    """Return the key in `CAPABILITIES` for the request that asks the question: `FORM`, `PAGE`, or another method of
+    MCP."""
     call = _call_of(question)
     if call is None:
         return FORM if page_of(question) is None else PAGE
@@ -78,8 +82,8 @@ def method_of(question: Question) -> str:
 
 
 def page_of(question: Question) -> str | None:
-    """Return the URL of a page on which the user answers a question of the gateway, or None. The URL of an agent is
-    data: the gateway does not send a user there."""
+    """Return the URL of the web page on which the user answers the question. Return None unless the gateway itself
+    asks: a URL in an agent's question is only data."""
     value: object = question.value
     if question.asker != "gateway" or not isinstance(value, dict):
         return None
@@ -88,8 +92,8 @@ def page_of(question: Question) -> str | None:
 
 
 def encode_request(question: Question, *, has_id: bool = False) -> JsonObject:
-    """Return the method and params of the request. `has_id` is true for versions in which a page has an id
-    (2025-11-25)."""
+    """Return the method and the params of the request that asks the question. `has_id`: the caller's version
+    (2025-11-25) needs an id in requests to open a page."""
     call, page = _call_of(question), page_of(question)
     if call is None and page is not None:
         # SPEC/client/elicitation, URL Mode Elicitation Requests
@@ -103,7 +107,7 @@ def encode_request(question: Question, *, has_id: bool = False) -> JsonObject:
 
 
 def decode_response(question: Question, response: object) -> Form | None:
-    """Return the caller's response to a question. Return None if it is not a valid response."""
+    """Return the caller's response to a question, or None if the result has not the form that its method requires."""
     reply = _REPLIES.get(method_of(question))
     try:
         if reply is None:
@@ -116,14 +120,15 @@ def decode_response(question: Question, response: object) -> Form | None:
 
 
 def _call_of(question: Question) -> ToolCallPart | None:
-    """Return the call of a caller's tool that is a method other than a form. Return None for every other question."""
+    """Return the tool call in the question if it calls a method of MCP other than elicitation. Return None for any
+    other question."""
     calls = [part for part in question.message.parts if isinstance(part, ToolCallPart)]
     return calls[0] if len(calls) == 1 and calls[0].name in _REPLIES else None
 
 
 def encode_form(question: Question) -> JsonObject:
-    """Return the schema of a form. SPEC/client/elicitation, Requested schema: a flat object of plain fields or
-    choices."""
+    """Return the schema of a form for the question's answer: a flat object of plain fields or choices
+    (SPEC/client/elicitation, Requested Schema). An answer of any other type is one text field for JSON."""
     schema = question.answer_schema
     if schema is None:
         return _one_field({"type": "string"})
@@ -135,7 +140,7 @@ def encode_form(question: Question) -> JsonObject:
 
 
 def form_text(question: Question) -> str:
-    """Return the text of a form. If the answer is JSON, the text includes its schema."""
+    """Return the text of a form. If the form has one text field for JSON, the text contains the answer's schema."""
     schema = question.answer_schema
     if schema is None or _is_flat(schema) or _is_plain(schema):
         return question_text(question)
@@ -143,7 +148,7 @@ def form_text(question: Question) -> str:
 
 
 def decode_form(question: Question, content: Mapping[str, Any] | None) -> Json:
-    """Return the value of the answer from the `content` of a filled form (None: an empty one)."""
+    """Return the answer to a question from the fields of a form. None counts as a form without fields."""
     fields = dict(content or {})
     if _call_of(question) is not None:
         return fields
@@ -162,7 +167,7 @@ def _one_field(schema: JsonObject) -> JsonObject:
 
 
 def _is_flat(schema: JsonObject) -> bool:
-    """Return True if a form can have this schema."""
+    """Return True if the schema is an object whose members are all possible as form fields."""
     members: object = schema.get("properties")
     if schema.get("type") != "object" or not isinstance(members, dict) or not members:
         return False
@@ -181,7 +186,8 @@ def _is_plain(schema: JsonObject) -> bool:
 
 
 def _is_choice(schema: JsonObject, titled: str) -> bool:
-    """Return True for a string field with named options. SPEC/client/elicitation, Requested Schema (SEP-1330)."""
+    """Return True for the schema of a string with named options in the keyword `titled` (SPEC/client/elicitation,
+    Requested Schema, SEP-1330)."""
     options: object = schema.get(titled)
     if not isinstance(options, list) or schema.get("type", "string") != "string" or "$ref" in schema:
         return False
@@ -192,7 +198,7 @@ def _is_choice(schema: JsonObject, titled: str) -> bool:
 
 
 def _are_choices(schema: JsonObject) -> bool:
-    """Return True for a list of strings with named options."""
+    """Return True for the schema of a list of strings with fixed options."""
     items: object = schema.get("items")
     if schema.get("type") != "array" or not isinstance(items, dict) or "$ref" in schema:
         return False

@@ -1,5 +1,5 @@
-"""Stateless ids of runs that wait for an answer. They hold the task's id and a checksum (SHA-256, without a key) over
-the task and the purpose of the id, so that changed ids are detected.
+"""Ids of runs that wait for an answer. An id encodes the task's id and a digest (SHA-256, without a key) over the task
+and the purpose of the id, so that changed ids are detected without stored state.
 
 They hold no secret. An id gives the owner of its task no additional rights, and other owners do not find the task.
 """
@@ -15,18 +15,18 @@ from babelgate.canonical import FaultCode, FaultError
 
 _PREFIX: Final = "run_"
 _LENGTH: Final = 32
-"""Length of an id in bytes: the task's id and the checksum."""
+"""Length of an id before its encoding, in bytes: 16 for the task, the rest for the digest."""
 
 
 def encode_run_id(task_id: str, purpose: str = "") -> str:
-    """Return the id of a task's run. It is valid for this purpose only."""
+    """Return an id for a task, `run_…`. It is valid only for the given purpose."""
     task = UUID(task_id).bytes
     digest = sha256(task + purpose.encode()).digest()
     return _PREFIX + urlsafe_b64encode(task + digest[: _LENGTH - len(task)]).decode().rstrip("=")
 
 
 def decode_run_id(run_id: str, purpose: str = "") -> str:
-    """Return the task's id. Raises invalid unless this gateway created the id for this purpose."""
+    """Return the task's id in a run id. Raises invalid unless `encode_run_id` created it for the same purpose."""
     try:
         raw = urlsafe_b64decode(run_id.removeprefix(_PREFIX).encode("ascii") + b"=")
         task_id = str(UUID(bytes=raw[:16]))
@@ -38,13 +38,14 @@ def decode_run_id(run_id: str, purpose: str = "") -> str:
 
 
 def encode_state(task_id: str, tool: str, question_ids: Iterable[str]) -> str:
-    """Return the state of a call of `tool`, with which it can be repeated to answer these questions."""
+    """Return the `requestState` with which the caller repeats a call of `tool` to answer these questions of a task."""
     turn = sha256(" ".join(question_ids).encode()).hexdigest()[:8]
     return f"{encode_run_id(task_id, f'state {tool} {turn}')}.{turn}"
 
 
 def decode_state(state: str, tool: str) -> str:
-    """Return the task's id. Raises invalid unless this gateway created the state for a call of `tool`."""
+    """Return the task's id in a `requestState`. Raises invalid unless `encode_state` created it for a call of
+    `tool`."""
     run_id, _, turn = state.rpartition(".")
     return decode_run_id(run_id, f"state {tool} {turn}")
 

@@ -1,4 +1,4 @@
-"""Tasks of the extension `io.modelcontextprotocol/tasks`, which are the tasks of the gateway."""
+"""Tasks of the extension `io.modelcontextprotocol/tasks`. Each is a task of the gateway, under the same id."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -25,11 +25,11 @@ STATES: Final[Mapping[TaskState, str]] = {
 }
 
 _POLL: Final = 500
-"""Poll interval that clients are sent, in milliseconds."""
+"""Interval at which clients are asked to poll a task, in milliseconds. Chosen."""
 
 
 def encode_task(task: Task, state: TaskState) -> JsonObject:
-    """Return the task in its wire form."""
+    """Return a task with the given state as the JSON object of the tasks extension."""
     return {
         "taskId": task.task_id,
         "status": STATES[state],
@@ -41,8 +41,8 @@ def encode_task(task: Task, state: TaskState) -> JsonObject:
 
 
 def encode_error(fault: Fault | None) -> JsonObject | None:
-    """Return the error of a task for a fault of the gateway, which is not a tool's result. Return None for other
-    faults. SEP-2663, Errors."""
+    """Return the error of a task that failed because of the gateway (SEP-2663, Errors). Return None for other faults,
+    because the failure of an agent is a tool result."""
     if fault is None or BLAME[fault.code] != "us":
         return None
     return {"code": INTERNAL, "message": fault.message}

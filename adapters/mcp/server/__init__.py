@@ -1,5 +1,5 @@
-"""The MCP endpoint: one URL for both eras of the protocol. The SDK serves the requests that pass the gateway's own
-checks."""
+"""Routes of the MCP endpoint: one URL for versions with a handshake and for the stateless version 2026-07-28. Requests
+that pass the gateway's own checks are served by the MCP SDK."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -31,6 +31,6 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    """Return a fault as a response of the protocol."""
+    """Return the error response for a fault, as a JSON-RPC error."""
     status, body, _ = encode_fault(fault)
     return json_response(body, challenge_headers(fault, request), status=status)

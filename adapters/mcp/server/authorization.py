@@ -1,5 +1,5 @@
-"""Authorization of MCP: the metadata of the gateway as a protected resource (RFC 9728), and the challenge that names
-it."""
+"""Authorization of MCP: the metadata of the gateway as a protected resource (RFC 9728), and the `WWW-Authenticate`
+header that names its URL."""
 
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,11 +20,11 @@ METADATA_PATHS: Final = (METADATA, f"{METADATA}/mcp")
 """Paths of the metadata. Clients look at the longer one first (SPEC/basic/authorization, Protected Resource Metadata
 Discovery Requirements)."""
 _MAX_AGE: Final = 300
-"""Seconds for which a client may cache the metadata, which change only with the configuration."""
+"""Seconds for which a client may cache the metadata. Chosen: they change only with the configuration."""
 
 
 async def get_metadata(request: AnyRequest) -> Response[Any]:
-    """Return the metadata. Raises NotFoundException if the gateway accepts no tokens."""
+    """Return the metadata of the protected resource. Raises NotFoundException if the gateway accepts no tokens."""
     accepted = authentication(request)
     if not accepted.issuers:
         raise NotFoundException
@@ -33,7 +33,7 @@ async def get_metadata(request: AnyRequest) -> Response[Any]:
 
 
 def resource_metadata(accepted: Authentication, base_url: str) -> JsonObject:
-    """Return the metadata of the gateway as a protected resource (RFC 9728, 2)."""
+    """Return the metadata of the gateway as a protected resource (RFC 9728, 2), for the base URL of the request."""
     metadata: JsonObject = {
         "resource": _resource(accepted, base_url),
         "authorization_servers": [issuer.url for issuer in accepted.issuers],
@@ -46,22 +46,22 @@ def resource_metadata(accepted: Authentication, base_url: str) -> JsonObject:
 
 
 def _resource(accepted: Authentication, base_url: str) -> str:
-    """Return the resource for which clients request tokens: the audience that contains this URL, so that the tokens are
-    accepted."""
+    """Return the resource for which clients request tokens: the configured audience that contains this endpoint's URL,
+    else the base URL. The gateway accepts tokens for its audiences only."""
     audiences = [audience for issuer in accepted.issuers for audience in issuer.audiences]
     return next((audience for audience in audiences if _contains(audience, f"{base_url}/mcp")), base_url)
 
 
 def _contains(audience: str, url: str) -> bool:
-    """Return True if a URL is equal to an audience or below it, as clients check it (mcp 2.3.0)."""
+    """Return True if a URL equals an audience or is below it, by the rule that clients use (mcp 2.3.0)."""
     parent, child = urlsplit(audience), urlsplit(url)
     is_same_host = (parent.scheme.lower(), parent.netloc.lower()) == (child.scheme.lower(), child.netloc.lower())
     return is_same_host and f"{child.path}/".startswith(f"{parent.path.rstrip('/')}/")
 
 
 def challenge_headers(fault: Fault, request: AnyRequest) -> dict[str, str]:
-    """Return the headers of a refused request: for a missing or invalid credential, and for a token that needs more
-    scopes, with the URL of the metadata (SPEC/basic/authorization, Access Token Usage and Scope Challenge Handling)."""
+    """Return the headers of the response to a refused request. If a token could help, `WWW-Authenticate` contains the
+    URL of the metadata (SPEC/basic/authorization, Access Token Usage and Scope Challenge Handling)."""
     headers, accepted = fault_headers(fault), authentication(request)
     is_about_origin = fault.details.get("reason") == ORIGIN
     if "WWW-Authenticate" in headers and accepted.issuers and not is_about_origin:

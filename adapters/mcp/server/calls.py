@@ -1,4 +1,5 @@
-"""Calls of tools: a run of the agent, the questions for which it stops, and the caller's answers."""
+"""Calls of tools: the run of an agent, the questions at which it stops, and the caller's answers. Also the methods of
+the tasks extension."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -53,13 +54,14 @@ from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 DISCONNECT: Final = "mcp_departure"
-"""Key in a request's state for the `Disconnect` of its caller."""
+"""Key in a request's ASGI state for the `Disconnect` with its caller's callbacks."""
 CHALLENGE: Final = "mcp_challenge"
-"""Key in a request's state for the function that replaces the response by the challenge of a fault."""
+"""Key in a request's ASGI state for a function that takes a fault and replaces the response by a request for more
+scopes."""
 PROTOCOL: Final = "mcp"
 
 _HOLD: Final = 1.0
-"""Seconds for which a call is awaited before it becomes a task, and for which the response to `tasks/get` is held back
+"""Seconds for which a call is awaited before it becomes a task. A response to `tasks/get` is delayed by the same time
 while the task is running. Chosen, not measured."""
 _NO_RUN: Final = "No run waits for an answer under that id."
 _WITH_PAGES: Final = "2025-11-25"
@@ -67,71 +69,76 @@ _WITH_PAGES: Final = "2025-11-25"
 
 
 class Peer(Protocol):
-    """The caller's end of one call. It is a Protocol although only `sdk.py` implements it: `sdk.py`, the only importer
-    of the SDK, imports this module, which so stays free of the SDK."""
+    """Caller of one tool call: what its client can do, and how to send it messages.
+
+    It is a Protocol although only `sdk.py` implements it. `sdk.py`, the only importer of the SDK, imports this module,
+    which so stays free of the SDK.
+    """
 
     @property
     def version(self) -> str:
-        """Version of the protocol."""
+        """Version of MCP that the client speaks, such as `2025-11-25`."""
         ...
 
     @property
     def can_be_asked(self) -> bool:
-        """True if requests can be sent to the caller during the call."""
+        """True if the gateway can send requests to the client before the call's response."""
         ...
 
     @property
     def can_repeat_call(self) -> bool:
-        """True if the call can result in questions, and be repeated with their answers."""
+        """True if the client's version allows a result with questions, and a repeated call with the answers (multi
+        round-trip requests)."""
         ...
 
     def can_answer(self, method: str) -> bool:
-        """Return True if the caller declares the capability that a method of `CAPABILITIES` requires."""
+        """Return True if the client declares the capability that a method, a key of `CAPABILITIES`, needs."""
         ...
 
     @property
     def is_polling(self) -> bool:
-        """True if the caller accepts a task that it polls, instead of the result."""
+        """True if the client accepts a task instead of a result, and then polls the task."""
         ...
 
     @property
     def has_extension(self) -> bool:
-        """True if the caller activated the Babelgate extension."""
+        """True if the client activated the Babelgate extension."""
         ...
 
     @property
     def extras(self) -> Request:
-        """The request's members of the Babelgate extension. Raises invalid."""
+        """The call's part for the Babelgate extension; empty if it has none. Raises invalid if it is malformed."""
         ...
 
     async def progress(self, words: str) -> None:
-        """Send a progress message."""
+        """Send a progress message of the agent to the client."""
         ...
 
     async def send_text(self, text: str) -> None:
-        """Send a piece of the result's text."""
+        """Send a piece of the result's text to the client, before the result."""
         ...
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject | None:
-        """Send a request for a method of `CAPABILITIES`, and return its result. Return None if the request failed."""
+        """Send a request for a method of `CAPABILITIES` to the client, and return its result. Return None if the
+        request failed."""
         ...
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Set a callback for a caller that disconnects before the call's response."""
+        """Set a callback for the case that the client disconnects or cancels the call before its response."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The state and the answers of a call that repeats an earlier one."""
+    """State and answers of a call that repeats an earlier one, whose result had questions."""
 
     state: str
     responses: Mapping[str, Any]
-    """Responses by question id."""
+    """Results of the requests in the earlier call's result, by question id."""
 
 
 class MissingCapability(Exception):
-    """Raised if the caller does not declare a capability that the call requires."""
+    """Raised if a call or a task needs a capability that the client does not declare."""
 
     def __init__(self, capabilities: JsonObject) -> None:
         super().__init__("The client does not declare a capability that this call needs.")
@@ -148,28 +155,29 @@ class PagesRequired(Exception):
 
 
 class ToolCalls:
-    """Tools, calls and tasks of one gateway."""
+    """Implementation of the tools and tasks for all callers, independent of the SDK."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     def _tools(self, who: Caller) -> dict[str, AgentTool]:
-        """Return the tools that the caller may see, by name. A request to the URL of one agent sees only the tool of
-        that agent."""
+        """Return the agents' tools that the caller can see, by name. If the base URL of the request is that of one
+        agent, there is only this agent's tool."""
         infos = self._hub.agents(who.principal)
         if who.has_single_agent:
             infos = [info for info in infos if info.name == who.agent]
         return tools_of(infos)
 
     def list_tools(self, who: Caller) -> list[JsonObject]:
-        """Return all tools in their wire form."""
+        """Return all tools as JSON objects: one for each agent, and the tool that answers questions."""
         tools = self._tools(who)
         return [*(tool.encode() for tool in tools.values()), encode_resume(resume_name(tools))]
 
     async def call(
         self, who: Caller, name: str, arguments: JsonObject, peer: Peer, retry: Retry | None = None
     ) -> JsonObject:
-        """Return the result of a call. `retry` is the state and the answers of a repeated call, None for a first one.
+        """Return the result of a tool call. Faults of the run are results with `isError`. `retry` has the state and
+        answers of a repeated call; None for a first call.
 
         Raises not_found if there is no such tool, or if the state belongs to another owner or to no task. Raises
         invalid if the state was changed, MissingCapability and PagesRequired. Raises forbidden if a token needs more
@@ -199,7 +207,7 @@ class ToolCalls:
     # Runs
 
     async def _start(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> JsonObject:
-        """Submit a run of the tool's agent with these arguments, and return its result."""
+        """Submit a run of the tool's agent, and return the result of the call."""
         self._hub.check_submit(who.principal, tool.info.name)  # its challenge names the scopes of the run and the read
         submission = await self._submission(who, tool, arguments, peer)
         if peer.is_polling:
@@ -213,7 +221,7 @@ class ToolCalls:
 
     async def _refuse_for_pages(self, who: Caller, writer: ResultWriter, run_id: str) -> None:
         """Cancel a run that waits until its user has opened pages, because the client will repeat the call. The agent
-        has not begun. Do nothing if the caller may not cancel runs. Raises PagesRequired."""
+        has not begun. Then raise PagesRequired with the pages. Do nothing if the caller may not cancel runs."""
         try:
             await self._hub.cancel(who.principal, writer.task.task_id)
         except FaultError:
@@ -223,7 +231,8 @@ class ToolCalls:
         raise PagesRequired(writer.questions)
 
     async def _conclude(self, who: Caller, tool: AgentTool, writer: ResultWriter, peer: Peer) -> JsonObject:
-        """Return the result of a run. If it takes longer and the caller polls, return its task instead."""
+        """Wait for the run of `writer`, and return the result of the call. If the client polls and the run takes longer
+        than `_HOLD`, return a task instead."""
         if not peer.is_polling:
             await self._follow(who, writer, peer)
             return await self._result(who, tool, writer, peer)
@@ -239,7 +248,8 @@ class ToolCalls:
         return {"resultType": "task", **task, "_meta": writer.metadata()}
 
     async def _submission(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> Submission:
-        """Return the submission for a tool call with these arguments. Raises invalid."""
+        """Return the hub's submission for a tool call. Raises invalid for arguments that do not match the tool's
+        schema."""
         thread_id, alias = self._thread(thread_of(arguments))
         if tool.takes_messages:
             run_input = decode_arguments(arguments)
@@ -269,14 +279,15 @@ class ToolCalls:
         return extras.start.apply(submission)
 
     def _thread(self, thread: str | None) -> tuple[str | None, str | None]:
-        """Return the id of the thread or, if the caller chose a name, its alias."""
+        """Return the argument `thread_id` as a pair: the id of a thread if it is a UUID, or else the alias that the
+        caller chose. The other member is None."""
         if thread is not None and is_uuid(thread):
             return str(UUID(thread)), None
         return None, thread
 
     async def _follow(self, who: Caller, writer: ResultWriter, peer: Peer) -> None:
-        """Read the run to its end, or to the shutdown of the gateway. Questions that the caller can answer are sent to
-        it on the way."""
+        """Pass the run's records to the writer until the run ends or the gateway shuts down. Text and progress are sent
+        to the client, as are questions that it can answer."""
         task = writer.task
         cancel_task = task_canceller(self._hub, who.principal, task.task_id)
         peer.on_disconnect(cancel_task)
@@ -301,8 +312,8 @@ class ToolCalls:
             raise
 
     async def _result(self, who: Caller, tool: AgentTool, writer: ResultWriter, peer: Peer) -> JsonObject:
-        """Return the result of a call that has ended or asks a question. Raises MissingCapability if no client like
-        this one can answer the question."""
+        """Return the result of a run that has ended or stopped for questions. Raises MissingCapability, and cancels the
+        task, if a question needs a method that the client lacks, such as `sampling/createMessage`."""
         if writer.is_paused and peer.can_repeat_call:
             if _can_answer(peer, writer.questions):
                 return {**_input_required(writer.task, writer.questions), "_meta": writer.metadata()}
@@ -330,7 +341,8 @@ class ToolCalls:
     # Questions
 
     async def _ask(self, who: Caller, writer: ResultWriter, peer: Peer) -> None:
-        """Send each open question to the caller. The writer then continues with the run that the answers start."""
+        """Send each open question as a request to the client, and submit the answers. The writer then continues with
+        the run that they start. If a response is not valid, nothing is submitted."""
         forms: list[tuple[Question, Form]] = []
         for question in writer.questions:
             request = encode_request(question, has_id=True)
@@ -348,8 +360,8 @@ class ToolCalls:
     async def _submit_responses(
         self, who: Caller, task: Task, forms: Sequence[tuple[Question, Form]], config: JsonObject | None = None
     ) -> Receipt | None:
-        """Submit the caller's responses with the configuration of their runs, and return the last receipt. Return None
-        if a response cancels the task."""
+        """Submit the caller's responses to questions of a task, and return the receipt of the last run that they start.
+        `config` is the configuration of these runs. Return None if a response cancels the task."""
         # SPEC/client/elicitation, Response Actions: accept, decline, cancel.
         if any(form.action == "cancel" for _, form in forms):
             await self._hub.cancel(who.principal, task.task_id)
@@ -373,8 +385,8 @@ class ToolCalls:
         *,
         declines: bool = False,
     ) -> Receipt:
-        """Submit the values for a task's questions, or decline these questions if `declines`. `config` is the
-        configuration of the run that continues."""
+        """Submit values for questions of a task, by question id, or decline these questions if `declines`. `config` is
+        the configuration of the run that continues. Return its receipt."""
         messages = () if declines else tuple(answer_message(value) for value in values.values())
         return await self._hub.answer(
             who.principal,
@@ -388,8 +400,9 @@ class ToolCalls:
         )
 
     async def _resume(self, who: Caller, resume: w.Resume, peer: Peer) -> JsonObject:
-        """Return the result of the run that continues after an answer. Raises invalid, not_found, not_awaiting,
-        task_ended."""
+        """Return the result of a call of the tool that answers questions: that of the run that continues. Raises
+        invalid for answers that match no open question or violate its schema, not_found for an unknown run, and
+        not_awaiting or task_ended if the run does not wait."""
         peer.extras.start.check_absent()
         task = await self._find(who, decode_run_id(resume.run_id))
         tool = self._tools(who).get(task.agent)
@@ -411,8 +424,8 @@ class ToolCalls:
         return await self._conclude(who, tool, _writer(receipt.task, receipt.seq, receipt.run_id, peer), peer)
 
     async def _repeat(self, who: Caller, tool: AgentTool, task: Task, retry: Retry, peer: Peer) -> JsonObject:
-        """Return the result of a repeated call. It has all output of the task, because the result of the earlier call
-        had only questions."""
+        """Return the result of a call that repeats an earlier one with answers. It contains all output of the task,
+        because the earlier result had only questions."""
         questions = await self._hub.reads.open_interrupts(who.principal, task.task_id)
         forms = _match_answers(questions, retry.responses)
         if questions and not forms and any(page_of(each) is not None for each in questions):
@@ -430,7 +443,8 @@ class ToolCalls:
         return await self._conclude(who, tool, _writer(task, task.first_seq - 1, run_id, peer), peer)
 
     async def _wait_for_page(self, who: Caller, task: Task) -> Sequence[Question]:
-        """Wait until the user has answered on a page, but not long, and return the open questions."""
+        """Wait until the user has answered a question on a web page, at most `_HOLD` seconds. Return the questions that
+        are open then."""
         follow = self._hub.reads.follow(who.principal, Scope.task(task), task.last_seq)
         with suppress(TimeoutError):
             async with asyncio.timeout(_HOLD), aclosing(follow) as batches:
@@ -440,7 +454,7 @@ class ToolCalls:
         return await self._hub.reads.open_interrupts(who.principal, task.task_id)
 
     async def _end(self, who: Caller, task: Task, peer: Peer) -> JsonObject:
-        """Return the result of a cancelled task that had waited for an answer."""
+        """Return the result of a task that was cancelled while it waited for an answer, after its end is in the log."""
         writer = _writer(task, task.last_seq, None, peer)
         await self._follow(who, writer, peer)
         return writer.result()
@@ -456,7 +470,8 @@ class ToolCalls:
     # Tasks
 
     async def get_task(self, who: Caller, task_id: str) -> JsonObject:
-        """Return the task. If it is running, respond as soon as it stops, or after a while. Raises not_found."""
+        """Return a task of the tasks extension, with its result or its open questions. While the task is running, the
+        response is delayed for up to `_HOLD` seconds. Raises not_found."""
         task = await self._task(who, task_id)
         writer = ResultWriter(task, task.first_seq - 1, None, whole=True)
         await self._read(who, writer)
@@ -477,8 +492,8 @@ class ToolCalls:
         return encoded
 
     async def _read(self, who: Caller, writer: ResultWriter) -> None:
-        """Read a task until it stops, or for `_HOLD` seconds after all its earlier records were read. Reading these is
-        not limited."""
+        """Pass the task's records to the writer: all that exist, and then new ones for `_HOLD` seconds or until the
+        task stops."""
         task = writer.task
         follow = self._hub.reads.follow(who.principal, Scope.task(task), task.first_seq - 1, inline=True)
         with suppress(TimeoutError):
@@ -492,15 +507,16 @@ class ToolCalls:
                         bound.reschedule(asyncio.get_running_loop().time() + _HOLD)
 
     async def answer_task(self, who: Caller, task_id: str, responses: Mapping[str, Any]) -> None:
-        """Submit responses to a task's questions. Responses that match no open question are ignored. Raises not_found,
-        invalid, not_awaiting, task_ended."""
+        """Submit responses to questions of a task, by question id. Those that are invalid or match no open question are
+        ignored. Raises not_found for an unknown task, and not_awaiting or task_ended if another caller answers
+        first."""
         task = await self._task(who, task_id)
         forms = _match_answers(await self._hub.reads.open_interrupts(who.principal, task.task_id), responses)
         if forms:
             await self._submit_responses(who, task, forms)
 
     async def cancel_task(self, who: Caller, task_id: str) -> None:
-        """Cancel a task. A task that has ended stays unchanged. Raises not_found."""
+        """Cancel a task. A task that has ended is not changed. Raises not_found."""
         task = await self._task(who, task_id)
         try:
             await self._hub.cancel(who.principal, task.task_id)
@@ -509,7 +525,7 @@ class ToolCalls:
                 raise
 
     async def _task(self, who: Caller, task_id: str) -> Task:
-        """Return a task whose agent the caller can call. Raises not_found."""
+        """Return a task of the owner whose agent the caller can see. Raises not_found."""
         if is_uuid(task_id):
             task = await self._find(who, task_id)
             if task.agent in self._tools(who):
@@ -517,7 +533,7 @@ class ToolCalls:
         raise FaultError(FaultCode.NOT_FOUND, _NO_RUN)
 
     async def _find(self, who: Caller, task_id: str) -> Task:
-        """Return a task. Raises not_found."""
+        """Return a task of the owner. Raises not_found."""
         try:
             return await self._hub.reads.task(who.principal, task_id)
         except FaultError as error:
@@ -527,8 +543,8 @@ class ToolCalls:
 
 
 def _writer(task: Task, since: int, run_id: str | None, peer: Peer) -> ResultWriter:
-    """Return the writer of a result with the output after the record `since`. The result ends with the run `run_id`, or
-    with the next run that ends if `run_id` is None. If the caller activated the extension, the writer also collects
+    """Return a writer for the result with the output after the record `since`. It ends with the run `run_id`; None
+    means with the next run that ends. If the client activated the Babelgate extension, the writer also collects
     records."""
     writer = ResultWriter(task, since, run_id)
     if peer.has_extension:
@@ -537,19 +553,20 @@ def _writer(task: Task, since: int, run_id: str | None, peer: Peer) -> ResultWri
 
 
 def _input_required(task: Task, questions: Sequence[Question]) -> JsonObject:
-    """Return the result that asks questions. NEXT/basic/utilities/mrtr, Multi Round-Trip Requests."""
+    """Return a result that asks the questions of a task (NEXT/basic/utilities/mrtr, Multi Round-Trip Requests)."""
     state = encode_state(task.task_id, task.agent, (each.interrupt_id or "" for each in questions))
     return {"resultType": "input_required", "inputRequests": _requests(questions), "requestState": state}
 
 
 def _requests(questions: Sequence[Question]) -> JsonObject:
-    """Return the requests that ask the questions, by question id."""
+    """Return a request to the client for each question, by question id."""
     return {each.interrupt_id or "": encode_request(each) for each in questions}
 
 
 def _match_answers(questions: Sequence[Question], responses: Mapping[str, Any]) -> list[tuple[Question, Form]]:
-    """Return the questions that have a valid response, with the response. Invalid responses are ignored, so that the
-    questions are sent again. That a page was opened is no response: the user answers there."""
+    """Return the questions to which `responses` has a valid answer, with the answer. Invalid responses are ignored, so
+    that their questions are sent again. For a question on a web page, `accept` is no answer: the user gives it on the
+    page."""
     decoded = [(each, decode_response(each, responses.get(each.interrupt_id or ""))) for each in questions]
     return [
         (each, form)
@@ -559,14 +576,14 @@ def _match_answers(questions: Sequence[Question], responses: Mapping[str, Any]) 
 
 
 async def _send_text(writer: ResultWriter, peer: Peer) -> None:
-    """Send the text that was added since the previous call."""
+    """Send the client the text that was added to the result since the previous call."""
     text = writer.take_text()
     if text:
         await peer.send_text(text)
 
 
 def _can_answer(peer: Peer, questions: Sequence[Question]) -> bool:
-    """Return True if the caller can answer all questions."""
+    """Return True if the client has the capabilities to answer all questions."""
     return all(peer.can_answer(method_of(each)) for each in questions)
 
 
@@ -577,7 +594,7 @@ def _can_open_pages(peer: Peer, questions: Sequence[Question]) -> bool:
 
 
 class _DisconnectCallback:
-    """Callback for a disconnected caller, which can be disabled."""
+    """Callback for a disconnect of the client, which can be disabled by setting `callback` to None."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback

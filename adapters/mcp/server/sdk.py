@@ -1,4 +1,4 @@
-"""Server of the SDK, with the agents as its tools. The only importer of the SDK."""
+"""Adapter of the official MCP SDK, whose server offers the agents as tools. No other module imports the SDK."""
 
 import asyncio
 import logging
@@ -47,13 +47,14 @@ log = logging.getLogger("babelgate.mcp")
 logging.getLogger("mcp").setLevel(logging.ERROR)
 
 _SESSIONS: Final = 1000
-"""Maximum number of open sessions. Clients that cannot be sent requests need none."""
+"""Maximum number of open sessions. Chosen. Clients to which no requests can be sent need none."""
 _BODY: Final = 2**40
-"""The SDK's limit on a body, in bytes. It is out of reach, because the gateway enforces its own limit first."""
+"""Limit on a body that is set in the SDK, in bytes. It has no effect, because the gateway enforces its own limit
+first."""
 _LEVEL: Final = "info"
-"""Level of all log messages."""
+"""Level of all log messages that clients are sent."""
 _TOOL_ERROR: Final = "tool_error"
-"""`error.type` of a tool that failed (semantic conventions, docs/gen-ai/mcp.md)."""
+"""Value of the attribute `error.type` in traces for a tool that failed (semantic conventions, docs/gen-ai/mcp.md)."""
 _INSTRUCTIONS: Final = (
     "Each tool is an agent. A result with the status `input_required` is a question of the agent's: answer it with "
     "the tool resume_run."
@@ -61,7 +62,7 @@ _INSTRUCTIONS: Final = (
 
 
 class Endpoint:
-    """The SDK's part of one gateway's endpoint."""
+    """Server of the SDK, with its session managers, for one gateway."""
 
     def __init__(self, hub: Hub, calls: ToolCalls) -> None:
         self._hub = hub
@@ -73,8 +74,8 @@ class Endpoint:
     async def serve(
         self, scope: MutableMapping[str, Any], receive: Any, send: Any, *, in_session: bool, streams: bool
     ) -> None:
-        """Serve one request. `in_session` is True if it belongs to a session of the SDK, and `streams` if the caller
-        accepts a stream of events."""
+        """Serve one request by the SDK. `in_session`: the request belongs to a session that the SDK stores. `streams`:
+        the caller accepts an event stream as the response."""
         who: Caller = scope["state"]["caller"]
         # The SDK binds a session to the client, issuer and subject that opened it.
         principal = who.principal
@@ -89,7 +90,7 @@ class Endpoint:
             await manager.handle_request(scope, receive, send)
 
     async def _open_sessions(self) -> StreamableHTTPSessionManager:
-        """Return the session manager, and start it if necessary."""
+        """Return the manager of stored sessions. Start it if it is not running."""
         async with self._opening:
             if self._sessions is None or self._running is None or self._running.done():
                 self._sessions = _manager(self._server, stateless=False)
@@ -99,15 +100,15 @@ class Endpoint:
             return self._sessions
 
     async def _run(self, manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
-        """Run the session manager until the gateway shuts down."""
+        """Run a session manager until the gateway shuts down. Sets `started` when it is ready."""
         async with manager.run():
             started.set()
             await self._hub.stopping
 
 
 def _manager(server: Server[Any], *, stateless: bool, streams: bool = True) -> StreamableHTTPSessionManager:
-    """Return a session manager of the SDK. `stateless`: it serves requests without a session. `streams`: it responds
-    with event streams, otherwise with JSON."""
+    """Return a session manager of the SDK. `stateless`: it stores no sessions. `streams`: it responds with event
+    streams, otherwise with JSON."""
     return StreamableHTTPSessionManager(
         server,
         stateless=stateless,
@@ -120,19 +121,20 @@ def _manager(server: Server[Any], *, stateless: bool, streams: bool = True) -> S
 
 
 def _era(scope: MutableMapping[str, Any]) -> str:
-    """Return the era of the protocol version of a request."""
+    """Return whether the protocol version of a request is `stateless` (2026-07-28) or has a `handshake`."""
     requested = read_line(scope["headers"], "mcp-protocol-version")
     return "stateless" if requested in MODERN_PROTOCOL_VERSIONS else "handshake"
 
 
 class _LogLevels:
-    """Log levels that clients have requested for their sessions."""
+    """Log levels that clients have set for their sessions. Only the newest `_SESSIONS` levels are kept."""
 
     def __init__(self) -> None:
         self._by_session: dict[str, types.LoggingLevel] = {}
 
     async def set(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
-        """Set the log level of a session, until the process ends. SPEC/server/utilities/logging, Setting Log Level."""
+        """Store the log level that a client sets for its session (SPEC/server/utilities/logging, Setting Log Level).
+        Raises MCPError for a request without a session."""
         session_id = _session_id(ctx)
         if session_id is None:
             raise MCPError(
@@ -145,7 +147,8 @@ class _LogLevels:
         return types.EmptyResult()
 
     def is_info_sent(self, ctx: Context) -> bool:
-        """Return True if messages of the level `info` are sent. Clients that never set a level get none."""
+        """Return True if the client receives log messages of the level `info`. Clients that never set a level receive
+        none."""
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return _LEVEL in allowed_log_levels(ctx.protocol_version, (ctx.params or {}).get("_meta"))
         return self._by_session.get(_session_id(ctx) or "") in ("debug", _LEVEL)
@@ -156,7 +159,7 @@ def _session_id(ctx: Context) -> str | None:
 
 
 def _server(calls: ToolCalls) -> Server[Any]:
-    """Return the SDK's server, with the handlers of all methods."""
+    """Return the SDK's server with the handlers of all methods, which call `calls`."""
     levels = _LogLevels()
 
     async def list_tools(ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
@@ -208,7 +211,8 @@ class _UpdateParams(_TaskParams):
 
 
 def _add_tasks(server: Server[Any], calls: ToolCalls) -> None:
-    """Register the methods of SEP-2663. The SDK knows neither the methods nor the results, and passes both through."""
+    """Register the methods of the tasks extension (SEP-2663). The SDK does not define them, and passes params and
+    results through."""
 
     async def get_task(ctx: Context, params: _TaskParams) -> dict[str, Any]:
         return await _answer_task_call(ctx, params, calls.get_task(_caller(ctx), params.task_id))
@@ -227,7 +231,8 @@ def _add_tasks(server: Server[Any], calls: ToolCalls) -> None:
 
 
 async def _answer_task_call(ctx: Context, params: _TaskParams, work: Coroutine[Any, Any, dict[str, Any] | None]) -> Any:
-    """Return the result of a method on a task, unless the request is invalid. Raises MCPError."""
+    """Await the work of a `tasks/…` method and return its result. Raises MCPError if the request is not valid for this
+    client, or for a fault."""
     with closing(work):  # if it was never started
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise MCPError(METHOD_NOT_FOUND, "Method not found")
@@ -250,7 +255,7 @@ def _has_tasks(ctx: Context) -> bool:
 
 
 def _retry(ctx: Context, params: types.CallToolRequestParams) -> Retry | None:
-    """Return the state and the answers of a repeated call, or None for a first call."""
+    """Return the state and answers of a repeated tool call, or None for a first call."""
     if params.request_state is None or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return None
     # Raw responses: several of the SDK's models may match one.
@@ -258,8 +263,8 @@ def _retry(ctx: Context, params: types.CallToolRequestParams) -> Retry | None:
 
 
 def _refuse(ctx: Context, fault: Fault) -> MCPError:
-    """Report the fault of a method, and return it as an error. If the token needs more scopes, the transport sends a
-    challenge instead."""
+    """Return the error for the fault of a method, and note it in traces. If the token needs more scopes, the transport
+    replaces the response."""
     _note_failure(ctx, str(fault.code))
     if fault.is_scope_missing:
         ctx.request.scope["state"][CHALLENGE](fault)  # pyright: ignore[reportOptionalMemberAccess]
@@ -267,7 +272,7 @@ def _refuse(ctx: Context, fault: Fault) -> MCPError:
 
 
 def _note_failure(ctx: Context, code: str) -> None:
-    """Report the error of a method in traces."""
+    """Note the error of a method in the request's trace."""
     note_failure(ctx.request.scope, code)  # pyright: ignore[reportOptionalMemberAccess]
 
 
@@ -280,11 +285,11 @@ _REQUESTS: Final[Mapping[str, tuple[Any, type[BaseModel]]]] = {
     "sampling/createMessage": (types.CreateMessageRequest, types.CreateMessageResultWithTools),
     "roots/list": (types.ListRootsRequest, types.ListRootsResult),
 }
-"""Request and result types, by the method that a client is sent."""
+"""Types of a request to the client and of its result, by method."""
 
 
 class _Peer:
-    """The SDK's implementation of `calls.Peer`."""
+    """Implementation of `calls.Peer` by the SDK's request context."""
 
     def __init__(self, ctx: Context, tool: str, logs: bool) -> None:
         self._ctx = ctx

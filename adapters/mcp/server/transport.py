@@ -1,5 +1,5 @@
-"""Streamable HTTP: the gateway checks each body by its own rules, and the SDK serves it. The SDK is loaded with the
-first request.
+"""Streamable HTTP transport: checks each request by the gateway's own rules, and passes it to the SDK. The SDK is
+loaded with the first request.
 
 The SDK takes more time and memory than the rest of the gateway, and few gateways are called by MCP.
 """
@@ -36,11 +36,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _Call = tuple[str, str, Any]
-"""Key of a call: subject, session id, request id."""
+"""Key of an active call: the caller's subject, the session id and the request id."""
 
 
 _ID_LENGTH: Final = 200
-"""Maximum length of an id or a name in a span, in characters. Chosen."""
+"""Maximum length of a request id or a tool name in a span, in characters. Chosen."""
 _VERSION: Final = "mcp-protocol-version"
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
@@ -58,11 +58,12 @@ _METHODS: Final = frozenset(
         "tools/list",
     }
 )
-"""Methods that logs and metrics name."""
+"""Methods whose names logs and metrics record. Other names are not recorded, because callers could choose them
+freely."""
 
 
 class TransportHandlers(Handlers):
-    """Route handlers of the endpoint."""
+    """Route handlers of the MCP endpoint."""
 
     def __init__(self, hub: Hub) -> None:
         self._calls = ToolCalls(hub)
@@ -70,10 +71,11 @@ class TransportHandlers(Handlers):
         self._endpoint: Endpoint | None = None
         self._loading = asyncio.Lock()
         self._open: dict[_Call, Disconnect] = {}
-        """Active calls in stateless sessions, so that they can be cancelled."""
+        """Callbacks of the active calls in stateless sessions, so that a notification can cancel a call."""
 
     async def post(self, request: AnyRequest) -> Response[Any]:
-        """Serve one JSON-RPC message. Raises too_large."""
+        """Serve one JSON-RPC message: a request, a notification or a response. Raises too_large for a body that exceeds
+        the limits; other faults are JSON-RPC errors."""
         raw = await read_bytes(request)
         try:
             value = await parse(raw, most_values(request))
@@ -111,7 +113,7 @@ class TransportHandlers(Handlers):
         return _SdkResponse(await self._load(), raw, in_session=in_session, new_session=session, challenge=challenge)
 
     def _cancel(self, call: "_Call") -> None:
-        """Cancel a call, if it is active."""
+        """Cancel the call with a key, if it is active."""
         if isinstance(call[2], str | int) and (disconnect := self._open.get(call)) is not None:
             disconnect.fire()
 
@@ -122,8 +124,8 @@ class TransportHandlers(Handlers):
         return await self._in_session(request)
 
     async def _in_session(self, request: AnyRequest) -> Response[Any]:
-        """Serve a request of an SDK session. Raises method_not_allowed if it has no such session: the server then sends
-        no messages except responses."""
+        """Serve a GET or DELETE request of a session that the SDK stores. Raises method_not_allowed for any other
+        request: the gateway then sends only responses, and has no stream of other messages."""
         session_id = request.headers.get(SESSION)
         if session_id is None or is_stateless(session_id):
             # SPEC/basic/transports, Listening for Messages from the Server
@@ -131,7 +133,7 @@ class TransportHandlers(Handlers):
         return _SdkResponse(await self._load(), b"", in_session=True)
 
     async def _load(self) -> "Endpoint":
-        """Return the SDK's part of the endpoint, and load the SDK first if necessary."""
+        """Return the SDK's part of the endpoint. Import the SDK first, in a thread, if that was not done."""
         if self._endpoint is not None:
             return self._endpoint
         async with self._loading:
@@ -149,7 +151,7 @@ def _refuse(fault: Fault, code: int | None) -> Response[Any]:
 
 
 def _check(value: Any) -> w.Envelope:
-    """Return one JSON-RPC message. Raises invalid."""
+    """Return the parsed body as one JSON-RPC message. Raises invalid for any other value, such as a batch."""
     if not isinstance(value, dict):
         raise FaultError(FaultCode.INVALID, "The body must be one JSON-RPC message, an object.")
     message = validate(w.Envelope, cast("JsonObject", value))
@@ -202,7 +204,7 @@ def _object(value: object) -> JsonObject:
 
 
 class _SdkResponse(Response[bytes]):
-    """A response that the SDK sends."""
+    """Response that the SDK produces for a request."""
 
     def __init__(
         self,
@@ -217,9 +219,10 @@ class _SdkResponse(Response[bytes]):
     ) -> None:
         """Create the response to a request with the body `raw`.
 
-        `in_session` is True if the SDK has a session for it. `new_session` is the id of a stateless session that it
-        opens, if it opens one. `call` is the key of the call in `calls` until its response ends. `challenge` replaces
-        the response of a refused request.
+        - `in_session`: the request belongs to a session that the SDK stores.
+        - `new_session`: id of the stateless session that the response opens, or None.
+        - `call`: key under which `calls` has the call's callbacks until the response ends.
+        - `challenge`: replaces the response if the token needs more scopes.
         """
         super().__init__(b"")
         self._endpoint = endpoint
@@ -265,36 +268,40 @@ class _SdkResponse(Response[bytes]):
 
 
 class Disconnect:
-    """Callbacks for a caller that disconnects, or cancels its request, before the response. A callback that is added
-    afterwards is called at once, because the stream of a response begins before its run is submitted."""
+    """Callbacks for the case that a caller disconnects, or cancels its request, before the response.
+
+    A callback that is added after that is called at once, because the stream of a response begins before its run is
+    submitted.
+    """
 
     def __init__(self) -> None:
         self._has_fired = False
         self._callbacks: list[Callable[[], None]] = []
 
     def add(self, callback: Callable[[], None]) -> None:
-        """Add a callback."""
+        """Add a callback. Call it at once if the caller has disconnected already."""
         if self._has_fired:
             callback()
         else:
             self._callbacks.append(callback)
 
     def fire(self) -> None:
-        """Call all callbacks."""
+        """Call all callbacks, once."""
         callbacks, self._callbacks, self._has_fired = self._callbacks, [], True
         for each in callbacks:
             each()
 
 
 class _Challenge:
-    """Response to a request whose token needs more scopes (SPEC/basic/authorization, Scope Challenge Handling)."""
+    """Error response to a request whose token needs more scopes (SPEC/basic/authorization, Scope Challenge
+    Handling)."""
 
     def __init__(self, request: AnyRequest, request_id: str | int | None) -> None:
         self._request = request
         self._request_id = request_id
 
     def encode(self, fault: Fault) -> tuple[Message, Message]:
-        """Return the response as messages of ASGI."""
+        """Return the ASGI messages of the response for a fault."""
         status, body, _ = encode_fault(fault)
         headers = {"Content-Type": _JSON, **challenge_headers(fault, self._request)}
         encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
@@ -306,10 +313,10 @@ class _Challenge:
 
 
 class _Exchange:
-    """A request whose body was already read, and whose caller may disconnect before the response.
+    """ASGI channels for the SDK: replay a body that was already read, and watch for a disconnect of the caller.
 
-    With a challenge, the start of the response is sent with its first bytes, because the SDK starts a stream before it
-    calls the method.
+    With a challenge, the start of the response is held back until its first bytes. The SDK starts a stream before it
+    calls the method, and only the method detects missing scopes.
     """
 
     def __init__(
@@ -327,7 +334,7 @@ class _Exchange:
         self._over = False
 
     async def receive(self) -> Message:
-        """Return the body first, and then the messages of the connection."""
+        """Return the body as the first message, and then the messages of the connection."""
         if self._raw is not None:
             raw, self._raw = self._raw, None
             return {"type": "http.request", "body": raw, "more_body": False}
@@ -337,7 +344,8 @@ class _Exchange:
         return message
 
     async def watch(self) -> None:
-        """Wait until the caller disconnects. No other message can arrive, because the body was read."""
+        """Wait until the caller disconnects, and call the callbacks. No other message is lost, because the body was
+        read before."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._disconnect()
@@ -348,11 +356,13 @@ class _Exchange:
             self.disconnect.fire()
 
     def refuse(self, fault: Fault) -> None:
-        """Replace the response by a challenge, if it has not begun and the caller can get more scopes."""
+        """Replace the response by a challenge with this fault, unless the response has begun or the caller cannot get
+        more scopes."""
         self._fault = fault
 
     async def send(self, message: Message) -> None:
-        """Send a message, with the header of a new session."""
+        """Send a message of the SDK to the caller. The header of a new session is added to the start of the
+        response."""
         if self._is_refused:
             return
         if message["type"] == "http.response.body" and not message.get("more_body"):

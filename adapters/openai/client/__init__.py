@@ -1,7 +1,7 @@
 """Client of models on an OpenAI-compatible server.
 
 It uses the Responses API if the server has it, because such a server stores conversations. Otherwise it uses chat
-completions, and sends the whole conversation each time.
+completions, and sends the whole conversation with each request.
 """
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -65,19 +65,20 @@ from babelgate.canonical.value import Json, JsonObject
 __all__ = ("Client", "discover")
 
 MOST_OF_FILES: Final = 32 * 2**20
-"""Maximum total size of earlier messages' files that are sent again, in bytes. The newest files take
-precedence."""
+"""Maximum total size of the files in earlier messages that a request repeats, in bytes. The newest files take
+precedence. Chosen."""
 
 _DONE: Final = b"[DONE]"
-"""End marker of a stream, which openai-python accepts in either API (`_streaming.py`)."""
+"""Data of the last event of a stream. openai-python accepts it in either API (`_streaming.py`)."""
 
 
 class Client(DrivenClient[HttpClient]):
     """Client of one model on an OpenAI-compatible server.
 
-    `agent`: the server's own name of the model; None means the first that it lists. `api`: the API to use; None means
-    responses if the server has them. `schema`: JSON schema of every answer. `extension`: whether to activate the
-    Babelgate extension if the server has it.
+    - `agent`: the server's name of the model. None: the first model that the server lists.
+    - `api`: the API to use. None: responses if the server has them, else chat completions.
+    - `schema`: JSON Schema that every answer must match.
+    - `extension`: `on` activates the Babelgate extension on servers that have it.
     """
 
     def __init__(
@@ -99,16 +100,16 @@ class Client(DrivenClient[HttpClient]):
 
 @dataclass(slots=True)
 class _Server:
-    """Capabilities of a server, which runs discover and share."""
+    """Connection to a server, and the capabilities that runs have detected so far. All runs share it."""
 
     http: HttpClient
     model: str | None
     api: Literal["chat", "responses"] | None
     schema: JsonObject | None
     counts: bool = True
-    """True unless the server refuses `stream_options`."""
+    """True unless the server has refused `stream_options`, which request token counts."""
     remembers: bool = True
-    """True unless the server cannot continue its earlier responses."""
+    """True unless the server was found unable to continue its earlier responses."""
     extended: bool | None = None
     """True if the Babelgate extension is active on the server; None if that is not known yet."""
 
@@ -117,7 +118,8 @@ class _Server:
         return {QUESTIONS_HEADER: CALLS, **({HEADER: URI} if self.extended else {})}
 
     async def look_for_extension(self) -> None:
-        """Find out if the server has the extension. A gateway confirms it when it is asked for the model."""
+        """Detect whether the server has the Babelgate extension, from a header of the response to `GET
+        /models/<model>`."""
         if self.extended is not None:
             return
         path = f"/models/{quote(self.model or '', safe='')}"
@@ -129,13 +131,15 @@ class _Server:
                 self.extended = False
 
     async def file(self, blob: str) -> bytes:
-        """Return a file of a gateway, by its hash. Raises the fault that the server answers with."""
+        """Return the bytes of a file from a server that is a Babelgate. `blob` is the hash of the file. Raises the
+        fault of the server's error response."""
         path = f"/models/{quote(self.model or '', safe='')}/files/{quote(blob, safe='')}"
         async with self.http.open_response("GET", path) as response:
             return await read_bytes(response, self.http.answer_limit)
 
     async def find_model(self) -> str:
-        """Return the configured model, or the server's first. Raises agent_unreachable if it has no models."""
+        """Return the configured model, or else the first in the server's list. Raises agent_unreachable if the list is
+        empty, and the fault of a failed request."""
         if self.model is None:
             models = _models(await self.http.get("/models"))
             if not models:
@@ -145,44 +149,46 @@ class _Server:
 
 
 class _Run(UpstreamRun):
-    """One answer of a model.
+    """One run of a model: one or several requests until the answer is read.
 
-    A server stops when the client disconnects, so nothing needs to be cancelled. Responses of a gateway are the
-    exception: they run in the background and can be resumed, so they are cancelled.
+    An ordinary server stops when the client disconnects, so it needs no cancel request. On a Babelgate, a response runs
+    in the background and can be resumed, so it is cancelled.
     """
 
     def __init__(self, server: _Server, call: Invocation) -> None:
         self._server = server
         self._call = call
         self._uploads: Sequence[FilePart] = ()
-        """Files that are sent by the extension, and have been removed from the call."""
+        """Files that the Babelgate extension's part of the request carries; they were removed from the call's
+        messages."""
         self._past: Sequence[Record] = ()
         self._model = ""
         self._records = RecordsReader(binds=False)
-        """Reader of the records that the extension sends."""
+        """Reader of the records that a server sends if the Babelgate extension is active."""
         self._refused: Literal["previous", "responses", "counts"] | None = None
-        """Part of the last request that the server refused before any event: the previous response, the API, or
-        `stream_options`."""
+        """Part of the last request that the server refused before any event: `previous` (the response to continue),
+        `responses` (the API) or `counts` (`stream_options`). None: nothing was refused."""
         self._is_answered = False
-        """True if a response that is not a stream was read."""
+        """True if the JSON body of a response that is not a stream was read."""
         self._is_other = False
-        """True if the server answered 2xx without a response, for example with a web page or an error."""
+        """True if the server answered 2xx with something that is not a response, for example a web page or an error."""
         self._refusal: FaultError | None = None
-        """Refusal of the Responses API that may have meant the request itself. It is raised if chat completions do not
-        exist either."""
+        """Error of the Responses API that could mean either a missing API or an invalid request. It is raised if the
+        server has no chat completions either."""
 
     @property
     def is_cancellable(self) -> bool:
         return self._records.response_id is not None and not self._records.has_stopped
 
     async def cancel(self) -> None:
-        """Cancel the background response on a gateway."""
+        """Cancel the background response on another Babelgate."""
         path = f"/responses/{self._records.response_id}/cancel"
         async with self._server.http.open_response("POST", path, {}):
             pass
 
     async def stages(self) -> AsyncGenerator[Stage]:
-        """Yield the stages of the run: one for each request. Raises agent_invalid."""
+        """Yield the requests of the run one after the other, each as an asynchronous generator of events. Raises
+        agent_invalid if the log does not show which call was answered, and the fault of a failed request."""
         server, call = self._server, self._call
         # A task's first run has no earlier records. Others need them, because they may contain tool calls.
         self._past = () if call.cause in ("input", "cron") else await call.past()
@@ -210,7 +216,8 @@ class _Run(UpstreamRun):
         server.api = "chat"
 
     async def _read_response(self, previous: str | None) -> Stage:
-        """Yield the events of one response, which continues the response `previous` unless that is None."""
+        """Request one response and yield its events. `previous` is the id of the response to continue; None sends the
+        whole conversation. If the server refuses a part of the request, `_refused` names it and nothing is yielded."""
         self._refused, self._is_other, self._is_answered = None, False, False
         losses, has_events = Losses(), False
         if previous is None:
@@ -255,10 +262,11 @@ class _Run(UpstreamRun):
     def _find_refused_part(
         self, error: FaultError, previous: str | None, *, has_events: bool
     ) -> Literal["previous", "responses"] | None:
-        """Return the part of a request for a response that the server refuses by an error: `previous` (the response to
-        continue) or `responses` (the whole API). None means that the run fails with the error.
+        """Return the part of the request that an error refuses: `previous` (the response to continue) or `responses`
+        (the whole API). None means that the run fails with the error.
 
-        `has_events` is True if the response had begun. An error that may have meant the request itself is kept.
+        `has_events` is True if the response had begun. An error that could also mean an invalid request is stored in
+        `_refusal`.
         """
         if previous is not None and is_previous_lost(error.fault, previous):
             return "previous"
@@ -272,7 +280,8 @@ class _Run(UpstreamRun):
         return None
 
     async def _load_history(self) -> None:
-        """Load the newest files of earlier messages, because the server receives the whole conversation."""
+        """Load the bytes of files in earlier messages, newest first up to `MOST_OF_FILES`. Needed if the request
+        contains the whole conversation."""
         remaining, history = MOST_OF_FILES, list(self._call.history)
         for number in range(len(history) - 1, -1, -1):
             message = history[number]
@@ -283,8 +292,8 @@ class _Run(UpstreamRun):
         self._call = replace(self._call, history=tuple(history))
 
     async def _load_state(self) -> None:
-        """Load the whole state of the checkpoint that a completion starts from. The server stores no state that it
-        could continue."""
+        """Add the values of the checkpoint from which the run starts to the call's state. A server of chat completions
+        stores no state itself."""
         checkpoint = self._call.input.checkpoint
         if self._server.extended and checkpoint is not None and not self._call.answers:
             revision = (await self._call.states()).get(checkpoint)
@@ -293,7 +302,8 @@ class _Run(UpstreamRun):
             self._call = replace(self._call, state={**values, **self._call.state})
 
     def _items(self, previous: str | None, losses: Losses) -> list[JsonObject]:
-        """Return the new items, or those of the whole conversation if there is no previous response."""
+        """Return the items of a request: the whole conversation or, to continue the response `previous`, only the new
+        items."""
         if previous is None:
             return list(encode_items(transcript(self._call, self._past), losses))
         if self._call.answers:
@@ -303,7 +313,8 @@ class _Run(UpstreamRun):
     async def _next_of_response(
         self, reader: ResponseReader, response: httpx.Response, frames: FrameStream | None
     ) -> Sequence[Event] | None:
-        """Return the next events, or None at the end. `frames`: None for an answer that is not a stream."""
+        """Return the events of the next frame, or None at the end of the response. `frames` is None for a body that is
+        not a stream; it is read as a whole."""
         if self._records.has_stopped or (reader.stopped and not self._records.active):
             return None
         with self._redacting(), blaming_the_agent():
@@ -330,14 +341,16 @@ class _Run(UpstreamRun):
         return await with_files(self._records.read(envelope), self._server.file)
 
     def _catch_up(self) -> Stage:
-        """Return the stage that reads the rest of a response after its stream broke off."""
+        """Return the requests that read the rest of a background response after its stream broke off. Raises
+        agent_unreachable if its id is not known."""
         records = self._records
         if records.response_id is None:
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
         return catch_up(records.reader, self._reread, lambda: records.has_stopped)
 
     async def _reread(self, start: int) -> Stage:
-        """Yield the events of a response from its start. Those that have been read before are left out."""
+        """Request the stream of a background response again, from its start, and yield the events that were not read
+        before."""
         records = self._records
         path = f"/responses/{records.response_id}?stream=true"
         async with (
@@ -353,14 +366,17 @@ class _Run(UpstreamRun):
 
     @property
     def _config(self) -> JsonObject:
-        """Configuration without the members that the extension carries."""
+        """Configuration of the run as the caller sent it, for example `{"temperature": 0, "tools": […]}`, from which
+        the request's members are encoded. If the Babelgate extension is active, `tools` and `configurable` are left
+        out, because the request member `babelgate` carries them."""
         config = self._call.config
         if not self._server.extended:
             return config
         return {name: value for name, value in config.items() if name not in ("tools", "configurable")}
 
     def _extended_body(self) -> JsonObject:
-        """Return the member of the request that the extension defines."""
+        """Return the request member `babelgate` of the Babelgate extension, or {} if the extension is not active or has
+        nothing to carry."""
         if not self._server.extended:
             return {}
         messages = self._call.input_messages
@@ -370,17 +386,17 @@ class _Run(UpstreamRun):
         return {EXTENSION: members} if members else {}
 
     def _note_metadata(self, body: JsonObject, losses: Losses) -> None:
-        """Note the loss of the caller's metadata, unless the extension carries it.
+        """Note the loss of the caller's metadata, unless the request's extension member carries them.
 
-        It is not sent in the API's own member: responses accept strings only, and chat completions refuse it unless
-        they are stored.
+        The API's own member `metadata` is not used: responses accept only strings in it, and chat completions accept it
+        only with `store`.
         """
         extension: JsonObject = body.get(EXTENSION) or {}
         if self._call.metadata and not self._call.answers and "metadata" not in extension:
             losses.note(Feature.METADATA, CARRIES[Feature.METADATA].how)
 
     async def _read_completion(self, *, counts: bool) -> Stage:
-        """Yield the events of one chat completion. `counts`: request the token counts."""
+        """Request one chat completion and yield its events. `counts`: request the token counts, too."""
         self._refused = None
         await self._load_history()
         await self._load_state()
@@ -440,7 +456,8 @@ class _Run(UpstreamRun):
 
     @contextmanager
     def _redacting(self) -> Generator[None]:
-        """Remove credentials from faults, because a server's error may quote the request."""
+        """Remove the request's credentials from faults raised in the block, because the text of a server's error may
+        quote them."""
         try:
             yield
         except FaultError as error:
@@ -448,8 +465,8 @@ class _Run(UpstreamRun):
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
-    """Return the models of a server, by `GET /v1/models`. `agents.upstream_name` returns the server's own name of
-    one."""
+    """Return the models of a server as agents, from `GET /v1/models`. `agents.upstream_name` returns a model's name at
+    the server. Raises agent_invalid, and the fault of a failed request."""
     return _models(await HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT).get("/models"))
 
 
@@ -465,10 +482,12 @@ def _note_losses(losses: Losses) -> list[LossNoted]:
 
 
 def _is_plain(message: Message) -> bool:
-    """Return True if the message needs no extension: the API carries all of it."""
+    """Return True if the message consists of a user's text only, which the API carries without the Babelgate
+    extension."""
     return message.role == "user" and not message.metadata and all(isinstance(p, TextPart) for p in message.parts)
 
 
 def _is_response(answer: Json) -> bool:
-    """Return True if the answer is a response, and not an error with the status 200 or a proxy's answer."""
+    """Return True if a JSON body is a response of the Responses API. An error with status 200 and the answer of a proxy
+    are not."""
     return isinstance(answer, dict) and not {"output", "status"}.isdisjoint(answer)

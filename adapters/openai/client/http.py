@@ -18,18 +18,17 @@ from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 
 _VERSIONED: Final = re.compile(r"/(v\d+\w*|openai)$")
-"""End of a URL that already names the version of the API."""
+"""Pattern for the end of a URL that already names a version of the API, such as `/v1`."""
 
 
 def base_of(url: str) -> str:
-    """Return the base URL of the API. Operators configure the server's URL, or the base URL that its documentation
-    names."""
+    """Return the base URL of the API: the URL itself if it ends with a version, else the URL with `/v1` appended."""
     url = url.rstrip("/")
     return url if _VERSIONED.search(url) else f"{url}/v1"
 
 
 class HttpClient(Calls):
-    """HTTP client of one server."""
+    """HTTP client of one OpenAI-compatible server."""
 
     def __init__(self, url: str, **connection: Unpack[Connection]) -> None:
         super().__init__(base_of(url), **connection)
@@ -37,7 +36,8 @@ class HttpClient(Calls):
     def open_response(
         self, method: str, path: str, body: JsonObject | None = None, headers: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        """Send a request with these headers. A request with a JSON `body` accepts a stream."""
+        """Return a context manager that sends a request and opens its response. With a JSON `body`, the request accepts
+        a stream of events, too."""
         all_headers = {**(headers or {}), "Accept": "application/json"}
         if body is None:
             return self.request(method, path, all_headers)
@@ -45,7 +45,7 @@ class HttpClient(Calls):
         return self.request(method, path, all_headers, body=_encode_body(body))
 
     async def get(self, path: str) -> Json:
-        """Return the JSON of a GET request."""
+        """Return the JSON body of the response to a GET request. Raises the fault of an error response."""
         async with self.open_response("GET", path) as response:
             return await self.json(response)
 
@@ -59,7 +59,7 @@ class HttpClient(Calls):
         return decode_error_response(status, error)
 
     def redact_fault(self, fault: Fault) -> Fault:
-        """Return the fault without the credentials of the request, which its text may quote."""
+        """Return the fault without the credentials in the request's headers, which its text may quote."""
         return redact_fault(fault, secrets_in(self._headers.values()))
 
 

@@ -20,15 +20,15 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 
 MOST: Final = 10 * 2**20
-"""Maximum length of `encrypted_content`, in characters (CompactionSummaryItemParam: maxLength 10485760)."""
+"""Maximum length of `encrypted_content`, in characters. From CompactionSummaryItemParam: maxLength 10485760."""
 _UNPACKED: Final = 64 * 2**20
-"""Maximum size of the items before compression, in bytes."""
+"""Maximum size of the items as JSON before compression, in bytes. Chosen."""
 _MARK: Final = "babelgate.1."
 _SUM: Final = 16
 
 
 def encode_compaction(items: Sequence[JsonObject]) -> JsonObject:
-    """Return the items as one compaction item. Raises too_large."""
+    """Return a compaction item that contains the given items. Raises too_large if they have too many bytes."""
     raw = to_json(items)
     packed = _sum(raw) + zlib.compress(raw)
     content = _MARK + b64encode(packed).decode()
@@ -43,7 +43,8 @@ def encode_compaction(items: Sequence[JsonObject]) -> JsonObject:
 
 
 def is_compaction(item: object) -> bool:
-    """Return True if a gateway created this compaction item. Those of a model's own server do not count."""
+    """Return True if the item is a compaction that a Babelgate created. Those of a model's own server have a different
+    content."""
     if not isinstance(item, dict):
         return False
     members = cast("JsonObject", item)
@@ -52,10 +53,10 @@ def is_compaction(item: object) -> bool:
 
 
 def expand_items(items: Sequence[Any], *, most: int, values: int) -> list[Any]:
-    """Return the items of an input, with each compaction replaced by the items in it.
+    """Return the items of an input, with each compaction replaced by the items inside it.
 
-    All compactions together may hold at most `most` bytes of JSON and `values` JSON values, because a short text can
-    expand a thousandfold. Raises invalid, too_large.
+    `most` and `values` limit all compactions together, in bytes of JSON and in number of JSON values, because a short
+    text can expand a thousandfold. Raises invalid for a malformed compaction, and too_large beyond these limits.
     """
     expanded: list[Any] = []
     for number, item in enumerate(items):

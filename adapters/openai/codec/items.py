@@ -37,9 +37,9 @@ _CALLS: Final[Mapping[str, str]] = {
 """Item types that request something from the caller, each with the type that answers it
 (SPEC/responses/response_input_item_param.py)."""
 _CALL_MEMBERS: Final = frozenset({"type", "call_id", "name", "arguments", "input"})
-"""Members of a call that a canonical message holds."""
+"""Members of an item with a call that are decoded to canonical fields. All others are stored in `extra`."""
 _OUTPUT_MEMBERS: Final = frozenset({"type", "call_id", "output"})
-"""Members of a call's output that a canonical message holds."""
+"""Members of an item with a call's output that are decoded to canonical fields. All others are stored in `extra`."""
 _ANSWER_TYPES: Final = frozenset(_CALLS.values())
 _ASSISTANT_TYPES: Final = frozenset({*_CALLS, "mcp_call", "reasoning"})
 """Types of items that the assistant produces, besides messages."""
@@ -50,7 +50,7 @@ _ASSISTANT_TYPES: Final = frozenset({*_CALLS, "mcp_call", "reasoning"})
 
 @dataclass(frozen=True, slots=True)
 class ItemAnswer:
-    """Item that answers a question."""
+    """Input item with the answer to a question that the gateway showed as a call. `task_id` is the task that asked."""
 
     item: w.Item
     call_id: str
@@ -59,21 +59,23 @@ class ItemAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ItemConversation:
-    """Input of a request, split into history, new items and answers to questions."""
+    """Input of a request for a response, split into history, new items, and answers to questions."""
 
     before: Sequence[w.Item]
-    """History: the items up to the assistant's last one."""
+    """History: the items up to and including the assistant's last one."""
     others: Sequence[w.Item]
-    """New items that are not answers to questions of the gateway."""
+    """New items of the caller, without those in `answers`."""
     answers: Sequence[ItemAnswer]
-    """New items that answer questions of the gateway."""
+    """New items with answers to questions that the gateway showed as calls."""
 
     @classmethod
     def of(cls, request_input: str | Sequence[w.Item] | None, *, same: bool = False) -> "ItemConversation":
-        """Split an input into the earlier items, the answers to questions and the new items. Raises invalid.
+        """Split the input of a request into history, new items, and answers to questions. Raises invalid for a
+        malformed item, and for an output whose call is not in the input.
 
-        If it has no new items and ends with an assistant's message, the trailing items of the assistant are new: it is
-        to continue them. `same`: the agent's own server speaks this API.
+        If an input without new items ends with an assistant's message, the last items of the assistant count as new:
+        the agent is to continue them. `same`: the agent's own server speaks the Responses API, so that items it knows
+        are accepted.
         """
         if isinstance(request_input, str):
             return cls((), (w.Item(role="user", content=request_input),), ())
@@ -104,7 +106,8 @@ class ItemConversation:
 
 
 def unknown_call(call_id: str, where: str) -> FaultError:
-    """Return the invalid fault for an answer to a call that does not exist. `where` names the field of the request."""
+    """Return the fault invalid for an answer that names a call which does not exist. `where` is the field of the
+    request."""
     words = f"No call was made with the id {call_id[:80]!r}."
     return FaultError(
         FaultCode.INVALID,
@@ -115,38 +118,43 @@ def unknown_call(call_id: str, where: str) -> FaultError:
 
 
 def _is_by_assistant(item: w.Item) -> bool:
-    """Return True if the assistant produced the item."""
+    """Return True if the assistant, and not the caller, produced the item."""
     if item.verbatim is not None:
         return not _is_by_caller(item)
     return item.role == "assistant" or item.type in _ASSISTANT_TYPES
 
 
 def _continues(item: w.Item) -> bool:
-    """Return True if an input that ends with this item asks the assistant to continue its last message."""
+    """Return True if this last item of an input means that the agent is to continue: an assistant's message, or
+    `compaction_trigger`."""
     return item.role == "assistant" or item.type == "compaction_trigger"
 
 
 def _is_by_caller(item: w.Item) -> bool:
-    """Return True if an item of an unknown type is the caller's result of a call."""
+    """Return True if an item of a type without a canonical form has the name of a caller's result, such as
+    `shell_call_output`."""
     # All outputs, and the one response, in SPEC/responses/response_input_item_param.py have types that end like this.
     return (item.type or "").endswith(("_output", "_response"))
 
 
 def _call_id_of(item: w.Item) -> str | None:
-    """Return the id of a call, or None if it has none."""
+    """Return the id that the answer to a call must name: its `call_id`, or else its `id`. None if the item has
+    neither."""
     # An McpApprovalRequest has an `id`, and no `call_id` (SPEC/responses/response_input_item_param.py).
     return item.call_id or item.id
 
 
 def _answered_call(item: w.Item) -> str:
-    """Return the id of the call that an item answers."""
+    """Return the id of the call that an item with a result answers, or ""."""
     return item.call_id or item.approval_request_id or ""
 
 
 def _check(item: w.Item, where: str, *, same: bool) -> None:
-    """Raise invalid for an item that lacks members of its type or that only the agent's own server could know. Raise
-    unsupported for an item_reference. With `same`, the agent's own server speaks this API, so the latter items are
-    accepted."""
+    """Raise a fault if an item cannot be used: invalid if it lacks members that its type requires, or has an unknown
+    type, and unsupported for an `item_reference`.
+
+    `same`: the agent's own server speaks the Responses API, so that unknown types and references are accepted.
+    """
     match item.type or "message":
         # Each guard names the members that SPEC/responses/response_input_item_param.py requires and messages need.
         case "message" if item.role is not None and item.content is not None:
@@ -178,9 +186,11 @@ def _check(item: w.Item, where: str, *, same: bool) -> None:
 
 
 def decode_items(items: Sequence[w.Item], where: str = "input", *, same: bool = False) -> tuple[Message, ...]:
-    """Return an input's items as messages. Raises invalid, unsupported.
+    """Return the items of an input as messages. `where` names the field in errors. Raises invalid for a malformed item,
+    and unsupported for one that the gateway cannot pass to the agent.
 
-    `same`: the agent's own server speaks this API, so the messages also keep members that have no canonical form.
+    `same`: the agent's own server speaks the Responses API, so the messages also keep members without a canonical form,
+    in `extra`.
     """
     messages: list[Message] = []
     for number, item in enumerate(items):
@@ -190,7 +200,8 @@ def decode_items(items: Sequence[w.Item], where: str = "input", *, same: bool = 
 
 
 def _decode_same(item: w.Item, where: str) -> list[Message]:
-    """Return the messages of an item, with the members that only a server of this API understands in their `extra`."""
+    """Return the messages of an item for an agent whose own server speaks the Responses API. Members without a
+    canonical form are stored in `extra`."""
     if item.verbatim is not None:
         role: Role = "user" if _is_by_caller(item) else "agent"
         return [Message(role=role, extra={"openai": {"item": item.verbatim}})]
@@ -216,7 +227,8 @@ def _decode_same(item: w.Item, where: str) -> list[Message]:
 
 
 def _with_unknown_members(message: Message, item: w.Item, members: JsonObject) -> Message:
-    """Return the message with the members of its item, and of its content parts, that have no canonical form."""
+    """Return the message with the members without a canonical form, of its item and of the item's content parts, in
+    `extra`."""
     if item.role == "assistant" and isinstance(item.content, list):
         return message.replace(extra={"openai": {"item": members}})
     extra: JsonObject = dict(message.extra.get("openai") or {})
@@ -278,8 +290,8 @@ def _decode_call(item: w.Item, kind: str) -> ToolCallPart:
 
 
 def decode_item_answer(answer: ItemAnswer, schema: JsonObject | None) -> tuple[Json, Message]:
-    """Return the value of an answer, and the message that shows it. `schema` is that of the question's answers, if it
-    has one. Raises invalid."""
+    """Return the value of an answer for the agent, and a message that shows it to readers of other protocols. `schema`
+    is the JSON Schema of the question's answers, or None. Raises invalid for a malformed answer."""
     item = answer.item
     extra = {"openai": {"type": item.type, "call_id": answer.call_id}}
     if item.type == "mcp_approval_response":
@@ -329,12 +341,13 @@ def _decode_part(part: w.Part, where: str) -> Part:
 
 
 def encode_inputs(messages: Iterable[Message]) -> list[JsonObject]:
-    """Return callers' messages as items."""
+    """Return messages of callers as input items, one for each message."""
     return [encode_input(message) for message in messages]
 
 
 def encode_input(message: Message) -> JsonObject:
-    """Return a caller's message as an item. An item that `extra` holds verbatim is returned with its members."""
+    """Return a message of a caller as an input item. If `extra` has the item that the message was decoded from, return
+    that item."""
     extra = object_in(dict(message.extra), "openai")
     message_id = message.message_id or ""
     if item := object_in(extra, "item"):
@@ -396,7 +409,7 @@ def _output(kind: str, call_id: str, message_id: str, output: str | list[JsonObj
 
 
 def text_in(part: Part) -> str:
-    """Return the text of a text or refusal part, and an empty string for any other part."""
+    """Return the text of a text or refusal part, and "" for any other part."""
     return part.text if isinstance(part, TextPart | RefusalPart) else ""
 
 

@@ -39,11 +39,11 @@ _ROLES: Final[dict[str, Role]] = {
 }
 _AUDIO: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _BYTES: Final = frozenset({"url", "data", "file_data", "filename", "format"})
-"""Members of a file part that the canonical part holds."""
+"""Members of a content part with a file that are decoded to fields of the `FilePart`."""
 
 
 def refuse(where: str, words: str) -> NoReturn:
-    """Raise invalid, with the field of the request at fault."""
+    """Raise invalid for a request. `where` is the path of the field at fault, such as `messages.0.content`."""
     raise FaultError(FaultCode.INVALID, f"{where}: {words}", errors=[{"field": where, "description": words}])
 
 
@@ -52,7 +52,7 @@ def refuse(where: str, words: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """The result of a tool call that was a question."""
+    """Result of a tool call by which the gateway showed a question. `task_id` is the task that asked."""
 
     call_id: str
     task_id: str
@@ -61,20 +61,21 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ChatConversation:
-    """Messages of a request, split into history and new messages."""
+    """Messages of a request for a chat completion, split into history and new messages."""
 
     before: Sequence[w.ChatMessage]
-    """History: the messages up to the assistant's last one."""
+    """History: all messages before `new_messages`. It ends with the assistant's last message, unless that is to be
+    continued."""
     new_messages: Sequence[w.ChatMessage]
-    """Messages after the history."""
+    """Messages after the history, to which the agent is to respond."""
     answers: Sequence[ToolAnswer]
-    """Answers to questions of the gateway, among the new messages."""
+    """Answers to questions that the gateway showed as tool calls; they are among the new messages, too."""
 
     @classmethod
     def of(cls, messages: Sequence[w.ChatMessage]) -> "ChatConversation":
-        """Split a conversation into history and new messages. Raises invalid.
+        """Split a conversation into history and new messages. Raises invalid for a malformed message.
 
-        If it ends with the assistant's messages, these are new, too: the assistant is to continue them.
+        If it ends with messages of the assistant that call no tool, these count as new: the agent is to continue them.
         """
         messages = _with_tool_calls(messages)
         last = max((number for number, each in enumerate(messages) if each.role == "assistant"), default=-1)
@@ -95,7 +96,7 @@ class ChatConversation:
 
     @property
     def others(self) -> Sequence[w.ChatMessage]:
-        """New messages that are not answers to questions of the gateway."""
+        """New messages without those in `answers`."""
         answered = {answer.call_id for answer in self.answers}
         return [each for each in self.new_messages if each.role != "tool" or each.tool_call_id not in answered]
 
@@ -120,14 +121,14 @@ def _with_tool_calls(messages: Sequence[w.ChatMessage]) -> Sequence[w.ChatMessag
 
 
 def _text_of(message: w.ChatMessage) -> str:
-    """Return the text of a message."""
+    """Return the text of a message, from all of its content parts."""
     if isinstance(message.content, str) or message.content is None:
         return message.content or ""
     return "".join(part.text or "" for part in message.content)
 
 
 def decode_answer(text: str, schema: JsonObject | None) -> tuple[Json, Message]:
-    """Return the value of an answer, and the message that shows it.
+    """Return the value of an answer for the agent, and a message that shows it to readers of other protocols.
 
     The value is the text of the tool call's result. If the question has a schema and the text is a JSON object or
     array, the value is that JSON.
@@ -143,9 +144,9 @@ def decode_answer(text: str, schema: JsonObject | None) -> tuple[Json, Message]:
 
 
 def encode_messages(messages: Sequence[Message]) -> list[JsonObject]:
-    """Return callers' messages as stored completions show them (SPEC/chat/chat_completion_store_message.py).
+    """Return messages of callers as stored completions show them (SPEC/chat/chat_completion_store_message.py).
 
-    A message that is more than text also lists its parts.
+    A message with other parts than text also gets `content_parts`.
     """
     return [_encode_message(each) for each in messages]
 
@@ -173,7 +174,7 @@ def _encode_message(message: Message) -> JsonObject:
 
 
 def _encode_part(part: Part) -> JsonObject | None:
-    """Return a text or an image as a content part, and None for other parts, which have no type there."""
+    """Return a text or an image as a content part. Return None for any other part, for which the API has no type."""
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, FilePart) and (part.media_type or "").startswith("image/"):
@@ -185,7 +186,8 @@ def _encode_part(part: Part) -> JsonObject | None:
 
 
 def decode_messages(messages: Sequence[w.ChatMessage]) -> tuple[Message, ...]:
-    """Return messages of chat completions as canonical ones. Raises invalid, unsupported."""
+    """Return messages of a chat completion request as canonical messages. Raises invalid for a malformed message, and
+    unsupported for content that the gateway cannot pass to the agent."""
     return tuple(_decode_message(each, f"messages.{number}") for number, each in enumerate(messages))
 
 
@@ -219,7 +221,8 @@ def _decode_message(message: w.ChatMessage, where: str) -> Message:
 
 
 def _extra_of(message: w.ChatMessage) -> Extra:
-    """Return the `extra` of a message: what only servers of this API receive."""
+    """Return the `extra` of a decoded message: members without a canonical form, which are passed on only to agents
+    whose server speaks this API."""
     openai: JsonObject = {"role": message.role} if message.role in ("developer", "function") else {}
     if isinstance(message.content, list):
         openai["parts"] = True
@@ -240,7 +243,7 @@ def _decode_content(content: str | list[w.Part] | None, where: str) -> list[Part
 
 
 def _with_unknown_members(decoded: Part, part: w.Part) -> Part:
-    """Return the part with the members that have no canonical form."""
+    """Return the decoded part with those members of the content part in `extra` that have no canonical form."""
     extra: JsonObject = {"own": part.model_extra} if part.model_extra else {}
     if isinstance(decoded, FilePart):
         extra |= {"type": "file"} if part.type == "file" else {}
@@ -271,7 +274,8 @@ def _decode_part(part: w.Part, where: str) -> Part:
 
 
 def decode_audio(audio: JsonObject, where: str) -> FilePart:
-    """Return audio as a file part. Raises invalid."""
+    """Return the audio of a content part as a file part. `where` names the field in errors. Raises invalid for another
+    format than wav and mp3, or data that is not base64."""
     kind: object = audio.get("format")
     if not isinstance(kind, str) or kind not in _AUDIO or not isinstance(audio.get("data"), str):
         refuse(where, "It must have data, and the format wav or mp3.")
@@ -280,7 +284,8 @@ def decode_audio(audio: JsonObject, where: str) -> FilePart:
 
 
 def decode_file(file: JsonObject, where: str) -> Part:
-    """Return a file, or the data of an unnamed JSON file. Raises invalid, unsupported."""
+    """Return the file of a content part as a file part. A JSON file without a name becomes a `DataPart`. `where` names
+    the field in errors. Raises invalid for a malformed file, and unsupported for a `file_id`."""
     if file.get("file_id") is not None:
         # The gateway stores the files of threads and runs only: callers cannot upload a file and get its id.
         raise FaultError(FaultCode.UNSUPPORTED, f"{where}.file_id: give the file's bytes as file_data.")
@@ -300,8 +305,8 @@ def decode_file(file: JsonObject, where: str) -> Part:
 
 
 def decode_url(url: str, name: str | None, media_type: str, where: str) -> FilePart:
-    """Return a URL as a file part with this name, if any: the decoded bytes of a `data:` URL (RFC 2397), any other URL
-    as it is. Raises invalid."""
+    """Return a file part for a URL. A `data:` URL (RFC 2397) is decoded to bytes, any other URL is kept. `name` and
+    `media_type` are used if the URL has none. Raises invalid for a malformed `data:` URL."""
     if url[:5].lower() != "data:":
         return FilePart(name=name, media_type=media_type, url=url)
     decoded = decode_data_url(url)

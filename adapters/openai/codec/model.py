@@ -1,4 +1,4 @@
-"""Conversions that both of OpenAI's APIs share: parts, files, tools, the form of answers, and usage."""
+"""Conversions that both of OpenAI's APIs need: content parts, files, tools, output formats, and token counts."""
 
 import json
 from base64 import b64encode
@@ -19,11 +19,11 @@ BOTH: Final = (
     "top_p",
     "user",
 )
-"""Configuration keys of a caller that either API accepts unchanged."""
+"""Keys of a run's configuration that requests of either API contain unchanged."""
 
 
 class Losses:
-    """Losses of one request, each noted once."""
+    """Collector of the losses of one request to a model's server. Equal losses are stored once."""
 
     def __init__(self) -> None:
         self._noted: dict[Loss, None] = {}
@@ -36,12 +36,13 @@ class Losses:
 
 
 def openai_extra(part: Part) -> Mapping[str, Any]:
-    """Return the members of a part that only this protocol understands."""
+    """Return the members in a part's `extra` that only OpenAI's APIs have."""
     return part.extra.get("openai") or {}
 
 
 def encode_call(call_id: str, part: ToolCallPart) -> JsonObject:
-    """Return a tool call of chat completions, with the members that its server added.
+    """Return a canonical tool call as a tool call of chat completions, with the further members that its server had
+    sent.
 
     See SPEC/chat/chat_completion_message_function_tool_call.py and …_custom_tool_call.py.
     """
@@ -52,7 +53,7 @@ def encode_call(call_id: str, part: ToolCallPart) -> JsonObject:
 
 
 def call_kind(part: Part) -> str:
-    """Return the kind of a call: `function`, `custom`, or `mcp_approval_request`."""
+    """Return the kind of a canonical tool call: `function`, `custom`, or `mcp_approval_request`."""
     return str(openai_extra(part).get("type", "function"))
 
 
@@ -67,10 +68,10 @@ def encode_content(
     *,
     as_parts: bool = False,
 ) -> str | list[JsonObject]:
-    """Return the content of a user or system message.
+    """Return the content of a user or system message for a model's server.
 
-    Content that is only text is one string, which every server accepts. `as_parts`: the caller sent a list of parts, so
-    the text stays a list.
+    Content that is only text is one string, which every server accepts. `file` encodes a file, or returns None to show
+    only its name. `text_type` is the API's type of text parts. `as_parts`: always return a list.
     """
     content: list[JsonObject] = []
     for part in parts:
@@ -85,8 +86,8 @@ def encode_content(
 
 
 def shown_text(part: Part, losses: Losses) -> str:
-    """Return a part as text: a file's name, JSON, or an empty string for a part that is not part of the
-    conversation."""
+    """Return a part as text for a model: JSON for data, the name for a file, which is noted in `losses`. Return "" for
+    parts that are not shown, such as reasoning."""
     match part:
         case TextPart() | RefusalPart():
             return part.text
@@ -100,25 +101,26 @@ def shown_text(part: Part, losses: Losses) -> str:
 
 
 def text_of_json(value: Json) -> str:
-    """Return JSON as text for a model. A string is returned as it is."""
+    """Return JSON as text for a model. A string is returned unchanged."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def data_url(part: FilePart) -> str:
-    """Return the bytes of a file as a `data:` URL."""
+    """Return the inline bytes of a file as a `data:` URL in Base64."""
     media_type = part.media_type or "application/octet-stream"
     return f"data:{media_type};base64,{b64encode(part.inline or b'').decode()}"
 
 
 def arguments_of(value: Json) -> str:
-    """Return the arguments of a call as text. Some servers send the object itself."""
+    """Return the arguments of a call as JSON text, even if the server sent an object instead of text."""
     if value is None:
         return ""
     return text_of_json(value)
 
 
 def is_approved(value: Json) -> bool:
-    """Return True if an answer to "may this tool be called?" is a yes."""
+    """Return True if a caller's answer to a request for approval is positive: true, a word such as `yes`, or an object
+    with `approve`."""
     if isinstance(value, dict):
         value = next((value[key] for key in ("approve", "approved") if key in value), None)
     if isinstance(value, str):
@@ -130,23 +132,25 @@ def is_approved(value: Json) -> bool:
 
 
 def object_in(config: JsonObject, name: str) -> JsonObject:
-    """Return a member that is an object, or an empty object."""
+    """Return the member `name` if it is an object, else an empty object."""
     value: object = config.get(name)
     return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def pick_members(config: JsonObject, names: Iterable[str]) -> JsonObject:
-    """Return the members with these names that are not None."""
+    """Return those members of `config` that have one of the names and are not None."""
     return {name: config[name] for name in names if config.get(name) is not None}
 
 
 def declared_objects(config: JsonObject) -> list[JsonObject]:
-    """Return the caller's tools as the caller wrote them."""
+    """Return the tools that the caller declared in the configuration, unchanged. Declarations that are no objects are
+    left out."""
     return [cast("JsonObject", tool) for tool in declared_tools(config) or () if isinstance(tool, dict)]
 
 
 def tools_of(config: JsonObject) -> list[JsonObject]:
-    """Return the caller's tools, written for either API, as `{"type": "function", name, parameters, …}`.
+    """Return the tools that the caller declared for either API, in the flat form `{"type": "function", name,
+    parameters, …}` of responses.
 
     A function of chat completions is strict only if it says so; one of responses is strict by default.
     """
@@ -161,8 +165,8 @@ def tools_of(config: JsonObject) -> list[JsonObject]:
 
 
 def format_of(config: JsonObject, schema: JsonObject | None) -> JsonObject | None:
-    """Return the format of the answer as responses write it: `{"type": "json_schema", name, schema, …}`. Return None if
-    there is no format.
+    """Return the output format that the caller requested, in the form of responses: `{"type": "json_schema", name,
+    schema, …}`. Return None for plain text.
 
     `schema`: the agent's own output schema, used if the caller requests no format.
     """
@@ -177,7 +181,8 @@ def format_of(config: JsonObject, schema: JsonObject | None) -> JsonObject | Non
 
 
 def schema_of(config: JsonObject) -> JsonObject | None:
-    """Return the JSON schema that the caller requested for the answer, or None. It was validated with the request."""
+    """Return the JSON Schema that the caller requested for the answer, or None for plain text. It was validated with
+    the request."""
     form = format_of(config, None) or {}
     if form.get("type") == "json_object":
         return {"type": "object"}
@@ -188,15 +193,14 @@ def schema_of(config: JsonObject) -> JsonObject | None:
 
 
 def output_of(text: str) -> Json:
-    """Return the structured output from an answer's text, or None if the text is not JSON. The message shows the text
-    anyway."""
+    """Return a text parsed as JSON, or None if it is not JSON. Used for the structured output of an answer."""
     value = parse_text(text)
     return None if value is ABSENT else value
 
 
 def decode_usage(usage: JsonObject | None) -> JsonObject:
-    """Return token counts under the names of the Responses API (SPEC/completion_usage.py →
-    SPEC/responses/response_usage.py); none if the server reports none."""
+    """Return token counts of either API under the names of the Responses API (SPEC/completion_usage.py →
+    SPEC/responses/response_usage.py). Return {} if the server reports none."""
     if not usage:
         return {}
     names = {
@@ -251,6 +255,6 @@ def encode_response_usage(usage: JsonObject) -> JsonObject:
 
 
 def _count(usage: JsonObject, *names: str) -> int:
-    """Return the first valid count among these members, or 0."""
+    """Return the first of these members that is an integer of 0 or more, or 0 if there is none."""
     counts = (usage.get(name) for name in names)
     return next((count for count in counts if isinstance(count, int) and not isinstance(count, bool) and count >= 0), 0)

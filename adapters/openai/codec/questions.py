@@ -1,4 +1,4 @@
-"""Questions of agents, shown as calls of a tool that the caller has declared, or else as text.
+"""Questions of agents, shown to callers as calls of a tool that the caller has declared, or else as text.
 
 Agent frameworks answer a call of an unknown tool with an error text. The agent would take that text for the person's
 answer (seen with LangGraph's ToolNode, Pydantic AI and Vercel's AI SDK, 2026-11).
@@ -16,15 +16,16 @@ from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
 
 ASK: Final = "ask_caller"
-"""Tool that is called for a question, if the caller declares it and the agent calls no other tool of its caller."""
+"""Name of the tool by whose calls the gateway shows an agent's questions. Only callers that declare this tool, or send
+`QUESTIONS_HEADER`, get such calls."""
 QUESTIONS_HEADER: Final = "Babelgate-Questions"
-"""Request header of callers that take calls of `ask_caller` without declaring it. A model server must not see that
-tool, so a client that does not know what its server is sends this header instead."""
+"""Request header of clients that accept calls of `ask_caller` without declaring this tool. The gateway's own client
+sends the header to every server, because a model on an ordinary server must not see the tool."""
 CALLS: Final = "calls"
 _TOOLS: Final = ("tools", "functions")
 _AS_TEXT: Final = "a text question has none"
 _ASKS: Final = "asks"
-"""Member of a run's own data that says how questions are shown to its caller."""
+"""Key in the `extra` of a run's input: how the caller sees questions of the run."""
 _WORDS: Final = "words"
 
 
@@ -34,7 +35,8 @@ def has_ask_tool(config: JsonObject) -> bool:
 
 
 def without_ask(config: JsonObject) -> JsonObject:
-    """Return the configuration without the tool `ask_caller`, which the gateway itself calls."""
+    """Return the configuration without the tool `ask_caller`. The gateway itself calls this tool, so the agent must not
+    see it."""
     config = dict(config)
     for member in _TOOLS:
         tools = _tools_in(config, member)
@@ -47,16 +49,16 @@ def without_ask(config: JsonObject) -> JsonObject:
 
 
 def questions_extra(*, in_words: bool) -> JsonObject:
-    """Return the members that a run stores so that later readers see its questions as its caller saw them: as text if
-    `in_words`, else as tool calls."""
+    """Return members for the `extra` of a run's input that record how its caller sees questions: as text if `in_words`,
+    else as tool calls. Later readers of the run see them the same way."""
     return {_ASKS: _WORDS} if in_words else {}
 
 
 def has_text_questions(created: RunCreated | None) -> bool:
-    """Return True if a run's questions are shown as text: its request (in the event `created`) came by this API and did
-    not declare `ask_caller`.
+    """Return True if the caller of a run sees its questions as text. `created` is the event that created the run.
 
-    Questions of runs that other protocols started are calls, so that a reader has an id to answer.
+    That is so if the caller used this API and did not declare `ask_caller`. Questions of runs from other protocols are
+    shown as calls, whose id a reader needs for the answer.
     """
     return created is not None and object_in(dict(created.extra), "openai").get(_ASKS) == _WORDS
 
@@ -74,20 +76,21 @@ def _tools_in(config: JsonObject, member: str) -> list[Any]:
 
 
 def called_part(question: InterruptRaised | Interrupt) -> ToolCallPart | None:
-    """Return the call of a caller's tool that the question is, or None."""
+    """Return the tool call in a question that asks the caller to run one of its tools. Return None for any other
+    question."""
     parts = (part for part in question.message.parts if isinstance(part, ToolCallPart) and part.side == "caller")
     return next(parts, None)
 
 
 def question_text(question: InterruptRaised | Interrupt) -> str:
-    """Return the text that shows a question: its message, or else its data as JSON."""
+    """Return the text of a question that is shown as text: its message, or else its data as JSON."""
     if question.message.text or question.value is None:
         return question.message.text or "The agent waits for your answer."
     return json.dumps(question.value, ensure_ascii=False)
 
 
 def question_losses(question: InterruptRaised) -> Iterator[Feature]:
-    """Yield the features of a question that a tool call cannot carry."""
+    """Yield the features of a question that are lost if it is shown as a tool call."""
     if question.ask == "auth":
         yield Feature.AUTH_REQUEST
     if question.answer_schema is not None:
@@ -97,7 +100,7 @@ def question_losses(question: InterruptRaised) -> Iterator[Feature]:
 
 
 def text_losses(question: InterruptRaised) -> Iterator[Loss]:
-    """Yield the losses of a question that is shown as text."""
+    """Yield the losses of a question if it is shown as text."""
     if question.value is not None and question.message.text:
         yield Loss(feature=Feature.QUESTION.value, how="the data of a question, except its text")
     if question.ask == "auth":
@@ -107,7 +110,7 @@ def text_losses(question: InterruptRaised) -> Iterator[Loss]:
 
 
 def encode_question(task_id: str, question: InterruptRaised) -> JsonObject:
-    """Return a question as a tool call of a chat completion.
+    """Return a question as a tool call of a chat completion: a call of the caller's own tool, or of `ask_caller`.
 
     See SPEC/chat/chat_completion_message_function_tool_call.py and …_custom_tool_call.py.
     """
@@ -119,11 +122,11 @@ def encode_question(task_id: str, question: InterruptRaised) -> JsonObject:
 
 
 def encode_question_item(task_id: str, question: InterruptRaised) -> JsonObject:
-    """Return a question as an item of a response.
+    """Return a question as an output item of a response.
 
     A question that a model on another server asked as a call keeps that form:
     SPEC/responses/response_function_tool_call.py, response_custom_tool_call.py, or McpApprovalRequest of
-    response_output_item.py. Any other is a call of `ask_caller`.
+    response_output_item.py. Any other question becomes a call of `ask_caller`.
     """
     call_id = encode_call_id(task_id, question.interrupt_id or "")
     item_id = call_id.removeprefix("call_")

@@ -11,7 +11,8 @@ from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.value import JsonObject
 
 _MOST_BYTES: Final = 64_000
-"""Maximum size of an error with its unknown members, in bytes. Of a larger one, only the API's own members are kept."""
+"""Maximum size of a server's error that a fault stores, in bytes. Of a larger one, only the members that the API
+defines are stored. Chosen."""
 
 _CODES: Final = {
     "rate_limit_exceeded": FaultCode.LIMITED,
@@ -22,8 +23,8 @@ _CODES: Final = {
 
 
 def decode_error(error: w.Error | str | None) -> Fault:
-    """Return the fault of a run that failed after it had begun. The server may report an object, a text or no
-    `error`."""
+    """Return the fault for an error that a server reported after it had accepted the request. `error` is the reported
+    object or text, or None."""
     if isinstance(error, str):
         error = w.Error(message=error)
     if error is None:
@@ -35,8 +36,8 @@ def decode_error(error: w.Error | str | None) -> Fault:
 
 
 def decode_error_response(status: int, error: w.Error | str | None) -> Fault:
-    """Return the fault for a response that is not 2xx, with the `error` of its body, if it has one. The text of a 401
-    or 403 is left out, because it may quote the API key."""
+    """Return the fault for a response whose status is not 2xx. `error` is the member `error` of its body, or None. The
+    text of a 401 or 403 is left out, because it may quote the API key."""
     if isinstance(error, str):
         error = w.Error(message=error)
     prefix = f"The agent's server answered {status}"
@@ -69,17 +70,17 @@ def _members_of(error: w.Error) -> JsonObject:
 
 
 def _error_of(fault: Fault) -> JsonObject:
-    """Return the members of the server's error."""
+    """Return the members of the server's error from which a fault was decoded."""
     return fault.details.get("openai") or {}
 
 
 def has_no_such_api(fault: Fault) -> bool:
-    """Return True if the server does not know the path. An unknown model does not count."""
+    """Return True if the server has no route for the requested path. The 404 for an unknown model does not count."""
     return fault.details.get("status") in (404, 405, 501) and _error_of(fault).get("code") != "model_not_found"
 
 
 def is_unexplained(fault: Fault) -> bool:
-    """Return True if the server refused a request and named neither a member nor an error code.
+    """Return True if the server refused a request with 400 or 422, and named neither a member nor an error code.
 
     Servers without the Responses API answer like this, too: "Invalid URL", or that the body has no `messages`.
     """
@@ -88,8 +89,7 @@ def is_unexplained(fault: Fault) -> bool:
 
 
 def is_previous_lost(fault: Fault, response_id: str) -> bool:
-    """Return True if the server does not know the response that the request continues: it is too old, or was not
-    stored."""
+    """Return True if the server refused a request because it does not have the response that the request continues."""
     if fault.details.get("status") not in (400, 404, 422):
         return False
     error = _error_of(fault)
@@ -104,7 +104,7 @@ def is_previous_lost(fault: Fault, response_id: str) -> bool:
 
 
 def is_field_refused(fault: Fault, field: str) -> bool:
-    """Return True if the server refuses requests with this field."""
+    """Return True if the server refused a request with 400 or 422 and named this field in its error."""
     error = _error_of(fault)
     named = f"{error.get('param', '')} {error.get('message', '')}"
     return fault.details.get("status") in (400, 422) and field in named

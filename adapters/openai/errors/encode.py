@@ -41,14 +41,18 @@ _ERRORS: Final[Mapping[FaultCode, tuple[int, str, str | None]]] = {
 """HTTP status, `type` and `code` of the error by fault code."""
 
 _RETRYABLE: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.LIMITED, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
-"""Faults after which a retry may succeed. By default, official clients retry any 409, 429 and 5xx
-(openai-python 3.52.0, `_base_client.py`), and each retry would run the agent again."""
+"""Faults after which clients may retry. For all others, the header `x-should-retry: false` stops official clients.
+
+By default they retry any 409, 429 and 5xx (openai-python 3.52.0, `_base_client.py`), and each retry would run the agent
+again.
+"""
 _RETRYABLE_STATUSES: Final = frozenset({429, 503})
-"""Statuses by which an upstream says that it has not processed the request."""
+"""HTTP statuses with which the agent's server says that it has not processed the request, so that callers may retry."""
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error, dict[str, str]]:
-    """Return the HTTP status, the error and the headers."""
+    """Return the HTTP status, the error object and the headers for a fault. If the fault came from a server that speaks
+    this API, return that server's error."""
     value: object = fault.details.get("openai")
     upstream_error = cast("JsonObject", value) if isinstance(value, dict) else {}
     if isinstance(upstream_error.get("message"), str):
@@ -68,7 +72,7 @@ def encode_fault(fault: Fault) -> tuple[int, w.Error, dict[str, str]]:
 
 
 def _encode_upstream_error(fault: Fault, upstream_error: JsonObject) -> tuple[int, w.Error, dict[str, str]]:
-    """Return the error of the agent's own server, which speaks this API, with its status and text."""
+    """Return the error that the agent's own server sent, which speaks this API, with its status and text."""
     status, kind, _ = _ERRORS[fault.code]
     upstream_status: object = fault.details.get("status")
     if isinstance(upstream_status, int) and 400 <= upstream_status < 600:
@@ -82,13 +86,13 @@ def _headers(fault: Fault, *, can_retry: bool) -> dict[str, str]:
 
 
 def encode_error(fault: Fault) -> JsonObject:
-    """Return the error as an event of a stream, whose status 200 has been sent already."""
+    """Return the data of an error event, for a stream whose status 200 was sent before."""
     _, error, _ = encode_fault(fault)
     return {"error": error.model_dump()}
 
 
 def encode_error_message(fault: Fault) -> JsonObject:
-    """Return the error as a WebSocket message, which also holds the status and the headers
+    """Return an error as a WebSocket message, which also has the status and the headers of an error response
     (SPEC/responses/responses_server_event.py, ResponseWsError)."""
     status, error, headers = encode_fault(fault)
     members = error.model_dump()
@@ -100,6 +104,6 @@ def encode_error_message(fault: Fault) -> JsonObject:
 CANCELLED: Final = Fault(
     code=FaultCode.CONFLICT, message="The run was cancelled.", details={"openai": {"code": "run_cancelled"}}
 )
-"""Fault of a cancelled run. The protocol has no error for it."""
+"""Fault that callers get for a cancelled run, for which OpenAI's API defines no error."""
 FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
-"""Fault of a failed run whose end has no fault."""
+"""Fault that callers get for a failed run whose `RunEnded` has no fault."""

@@ -26,36 +26,37 @@ from babelgate.canonical.event import Native
 from babelgate.canonical.value import Json, JsonObject
 
 _FINISHES: Final[Mapping[str, Finish]] = {"length": "length", "content_filter": "refusal"}
-"""Canonical finish by `finish_reason`; any other reason is `stop`. Tool calls are recognized by themselves, because
-some servers report `stop` with them."""
+"""Canonical finish by `finish_reason`; any other reason means `stop`. Tool calls do not depend on it, because some
+servers report `stop` with them."""
 
 _NOT_KEPT: Final = frozenset({"object", "created", "error", "obfuscation"})
-"""Members of a completion that are not kept, because the gateway writes its own."""
+"""Members of a server's completion that are dropped, because the gateway writes these members itself."""
 _MOST_BYTES: Final = 64_000
-"""Maximum size of a completion's unknown members, in bytes. The unknown members of its choices and deltas, taken
-together, have the same limit."""
+"""Maximum size of the stored unknown members of a completion, in bytes. The unknown members of its choices and deltas
+have a second limit of this size. Chosen."""
 _MOST_LOGPROBS: Final = 256_000
-"""Maximum size of the `logprobs` of one chunk, in bytes, because an event of the log has a limit."""
+"""Maximum size of the stored `logprobs` of one chunk, in bytes. Chosen, because the size of one event in the log is
+limited."""
 _MOST_QUOTED: Final = 500
-"""Maximum number of characters that the error text quotes from an answer without choices."""
+"""Maximum number of characters that the fault for a completion without choices quotes from it. Chosen."""
 _TOO_LARGE: Final = "members of the completion that are too large to keep"
 
 
 @dataclass
 class _Call:
-    """Tool call, assembled from chunks."""
+    """Tool call of the model, assembled from chunks."""
 
     call_id: str = ""
     name: str = ""
     kind: str = "function"
     arguments: list[str] = field(default_factory=list[str])
     members: JsonObject = field(default_factory=dict[str, Any])
-    """Members that the API does not define. Some servers require them back with the result."""
+    """Members of the call that the API does not define. Some servers require them back with the call's result."""
     function_members: JsonObject = field(default_factory=dict[str, Any])
-    """Members of its function that the API does not define."""
+    """Members of the call's function that the API does not define."""
 
     def extra(self) -> JsonObject:
-        """Return the members of the call that have no canonical field, for its `extra`."""
+        """Return the members without a canonical form, as the `extra` of the tool call's part."""
         extra: JsonObject = {"type": self.kind} if self.kind != "function" else {}
         extra |= {"own": self.members} if self.members else {}
         extra |= {"inner": self.function_members} if self.function_members else {}
@@ -63,7 +64,10 @@ class _Call:
 
 
 class ChatReader:
-    """Reader of one completion. `run_id` is the base of ids for calls without one; `structured`: the answer is JSON."""
+    """Reader of one chat completion, streamed or whole.
+
+    `run_id` begins the ids of calls that the server sent without an id. `structured`: the caller requested JSON.
+    """
 
     def __init__(self, run_id: str, *, structured: bool = False) -> None:
         self._has_stopped = False
@@ -73,13 +77,13 @@ class ChatReader:
         self._finish: Finish = "stop"
         self._usage: JsonObject = {}
         self._members: JsonObject = {}
-        """Members of the completion that have no canonical form. A later chunk's value replaces an earlier one's."""
+        """Unknown members of the completion, merged over all chunks."""
         self._emitted: JsonObject | None = None
-        """Members among these that were emitted with the first chunk."""
+        """Value of `_members` when the first event with it was emitted. None: no such event yet."""
         self._choice: JsonObject = {}
-        """Members of the choice at its end."""
+        """Unknown members of the choice in the chunk that ends it."""
         self._raw_usage: JsonObject | None = None
-        """Usage as the server reported it."""
+        """Token counts as the server reported them; None: not reported."""
         self._extra_bytes = 0
         """Size of the unknown members of choices and deltas so far, in bytes."""
         self._calls: list[_Call] = []
@@ -87,9 +91,9 @@ class ChatReader:
         self._decoder = AnswerDecoder()
 
     def read(self, value: Json) -> list[Event]:
-        """Return the events of one chunk or one completion.
+        """Return the events of one chunk, or of a whole completion.
 
-        Raises agent_failed if the server reports an error, invalid if the value breaks the protocol.
+        Raises agent_failed if the server reports an error, and invalid for a malformed chunk.
         """
         if value is None:  # one-api and its relatives send such a chunk, without a meaning
             return []
@@ -118,8 +122,8 @@ class ChatReader:
         return self._decoder.take()
 
     def _attach_unknown(self, choice: w.Choice, delta: w.Delta | None, before: int) -> None:
-        """Attach logprobs and unknown members of a choice and its delta, if it has one, to the last event that they
-        came with. `before` is the number of events before them."""
+        """Store the logprobs and unknown members of a chunk's choice and delta in the last event of this chunk.
+        `before` is the number of events from before the chunk."""
         members: JsonObject = dict(choice.model_extra or {})
         additions = PieceExtras()
         logprobs = members.pop("logprobs", None)
@@ -142,7 +146,8 @@ class ChatReader:
             self._decoder.attach(additions, before)
 
     def _fits(self, members: JsonObject) -> bool:
-        """Return True if unknown members are within the limit, and count them. The first excess is noted as a loss."""
+        """Return True if unknown members are within the limit on stored members, and count their size. The first time
+        that they exceed it, note a loss."""
         if not members:
             return True
         if self._extra_bytes > _MOST_BYTES:
@@ -177,7 +182,7 @@ class ChatReader:
             self._call(w.ToolCall(index=0, function=delta.function_call))
 
     def _content_parts(self, content: list[JsonObject]) -> None:
-        """Read content that is a list of parts, which some servers send."""
+        """Emit the events of content that is a list of parts, which some servers send instead of a string."""
         for piece in content:
             match piece.get("type"):
                 case "text" if isinstance(piece.get("text"), str):
@@ -207,9 +212,10 @@ class ChatReader:
             call.arguments.append(function.input or arguments_of(function.arguments))
 
     def end(self, *, done: bool = False) -> list[Event]:
-        """Return the last events, after the stream has ended. `done`: the server sent its end marker.
+        """Return the last events after the end of the stream: questions for tool calls, and `RunEnded`. `done`: the
+        server sent the marker `[DONE]`.
 
-        Raises agent_unreachable if the stream broke off, agent_failed if it holds no answer but other members.
+        Raises agent_unreachable if the stream broke off, and agent_failed if the completion had only unknown members.
         """
         if not self._has_stopped and not done:
             unknown = {
@@ -242,8 +248,8 @@ class ChatReader:
         return self._decoder.take()
 
     def _emit_members(self, more: JsonObject) -> JsonObject:
-        """Emit the members of the completion, unless they were emitted before. Return them without those that are not
-        kept."""
+        """Emit an event with the unknown members of the completion and `more`, if they are new and not too large.
+        Return the unknown members, without `_NOT_KEPT`."""
         about = {name: value for name, value in self._members.items() if name not in _NOT_KEPT}
         if len(to_json((about, more))) > _MOST_BYTES:
             if about != self._emitted:
@@ -258,8 +264,8 @@ def _without_nulls(members: JsonObject | None) -> JsonObject:
 
 
 def _unread_members(delta: w.Delta, *, whole: bool) -> JsonObject:
-    """Return the members of a delta that are not read. `whole`: a whole message, of which nulls and empty lists are
-    kept."""
+    """Return the members of a delta that have no canonical form. `whole`: the delta is a complete message, so nulls and
+    empty lists are included."""
     unknown = {name: value for name, value in (delta.model_extra or {}).items() if name != "role"}
     if whole:
         unknown |= {n: v for n in ("annotations", "tool_calls") if (v := getattr(delta, n)) == []}

@@ -1,4 +1,5 @@
-"""Conversion of a model's output to canonical events: one message at a time, with one open part, and questions last."""
+"""Builder that converts a model's output to canonical events: one message at a time, with one open part, and the
+questions at the end."""
 
 from collections.abc import Hashable
 from typing import Final, Literal, cast
@@ -36,38 +37,40 @@ from babelgate.canonical.value import Json, JsonObject
 
 Finish = Literal["stop", "length", "tool_calls", "refusal"]
 Growing = type[TextPart] | type[ReasoningPart] | type[RefusalPart]
-"""Kinds of parts whose text arrives in pieces."""
+"""Type of a part whose text arrives in pieces."""
 
 _APPROVAL: Final[JsonObject] = {
     "type": "object",
     "properties": {"approve": {"type": "boolean"}},
     "required": ["approve"],
 }
-"""Schema of the answer to a request for approval (SPEC/responses/response_input_item_param.py, McpApprovalResponse)."""
+"""JSON Schema of the answer to a request for approval (SPEC/responses/response_input_item_param.py,
+McpApprovalResponse)."""
 
 
 class AnswerDecoder:
-    """Builder of the canonical events of one run."""
+    """Builder of the canonical events of one run. Readers of both APIs call it with what the model sent, and then
+    `take` the events."""
 
     def __init__(self) -> None:
         self.text: list[str] = []
-        """Pieces of the answer's text."""
+        """Text of the answer so far, in pieces."""
         self.refused = False
         self.calls: list[ToolCallPart] = []
-        """Calls of the caller's tools that the model requests."""
+        """Calls of the caller's tools that the model has requested. `stop` emits them as questions."""
         self._events: list[Event] = []
         self._phase: Phase | None = None
-        """Phase of the open message."""
+        """Phase of the open message; None if no message is open."""
         self._has_content = False
-        """True if the open message has more than reasoning."""
+        """True if the open message has a part other than reasoning."""
         self._open: Hashable = None
         self._chars = 0
-        """Number of characters in the text parts of the open message."""
+        """Length of the open message's text so far, in characters."""
         self._part_starts: dict[Hashable, int] = {}
-        """Number of characters of the message before each of its text parts, by part key."""
+        """Offset in the message's text at which each text part begins, in characters, by part key."""
 
     def take(self) -> list[Event]:
-        """Return the events since the last call, and remove them."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return events
 
@@ -80,8 +83,8 @@ class AnswerDecoder:
         self._events.append(event)
 
     def attach(self, extras: PieceExtras, before: int) -> None:
-        """Attach members to the last piece after the first `before` events. Without such a piece, emit them as an
-        event."""
+        """Store unknown members in the newest `PartAdded` or `PartDelta` after the first `before` events. If there is
+        none, emit a `Native` event with them."""
         for number in range(len(self._events) - 1, before - 1, -1):
             event = self._events[number]
             if isinstance(event, PartAdded | PartDelta):
@@ -90,7 +93,8 @@ class AnswerDecoder:
         self.emit(Native(protocol="openai", event=PIECE_EXTRAS, extra={PIECE_EXTRAS: extras}))
 
     def begin(self, phase: Phase = "answer") -> None:
-        """Begin a message, and end the open one. An open message that holds only reasoning continues as this one."""
+        """Begin a message of a phase, after ending the open one. If the open message has the same phase and only
+        reasoning, continue it instead."""
         if self._phase is not None and (self._has_content or self._phase != phase):
             self.end("stop")
         self._start(phase)
@@ -110,10 +114,10 @@ class AnswerDecoder:
         extra: JsonObject | None = None,
         head: ItemHead | None = None,
     ) -> None:
-        """Emit a piece of text of the part `key`. Consecutive pieces with the same kind and key belong to one part,
-        which begins with the members `extra`.
+        """Emit a piece of text. Consecutive pieces with the same kind and `key` belong to one part. `extra` are members
+        for the `extra` of a new part.
 
-        `head`: description of the output item that the part belongs to, if the API has items.
+        `head`: members of the upstream's output item to which the part belongs, if the API has items.
         """
         if not text:
             return
@@ -134,8 +138,8 @@ class AnswerDecoder:
         self._has_content |= kind is not ReasoningPart
 
     def cite(self, part: AnnotationPart, key: Hashable = None) -> None:
-        """Emit a citation. Its indices count from the start of the part `key`, and become offsets in the message's
-        text."""
+        """Emit a citation. Its positions are relative to the text part `key`, and are converted to positions in the
+        message's text."""
         self._start(self._phase or "answer")
         before = self._part_starts.get(key, 0)
         start = None if part.start is None else part.start + before
@@ -146,7 +150,8 @@ class AnswerDecoder:
         self.emit(PartAdded(part=part))
 
     def lose(self, feature: Feature, how: str, *, mirrored: bool = False) -> None:
-        """Note a loss. `mirrored`: callers of the same API receive the original, so it is no loss to them."""
+        """Emit a loss. `mirrored`: callers of the Responses API receive the upstream's own item or annotation, so that
+        nothing is lost for them."""
         self.emit(LossNoted(feature=feature, how=how, extra={MIRRORED: {}} if mirrored else {}))
 
     def _close(self) -> None:
@@ -161,8 +166,8 @@ class AnswerDecoder:
             self.emit(MessageEnded(finish=finish))
 
     def stop(self, finish: Finish, usage: JsonObject, *, structured: bool, before: Event | None = None) -> None:
-        """End the message and the run. If `structured`, an answer in JSON is also the run's structured output.
-        `before`: event to emit ahead of the questions, if any."""
+        """Emit the end of the message, the questions, and `RunEnded`. `structured`: an answer in JSON is also the run's
+        output. `before`: event to emit ahead of the questions, if any."""
         if finish == "length":
             self._drop_truncated_calls()
         if finish == "stop" and self.refused:
@@ -181,7 +186,8 @@ class AnswerDecoder:
         self.emit(RunEnded(output=output, usage=usage))
 
     def _drop_truncated_calls(self) -> None:
-        """Drop calls that the token limit cut off (SPEC/chat/chat_completion.py, finish_reason)."""
+        """Remove calls with incomplete arguments, which the token limit cut off, and note a loss
+        (SPEC/chat/chat_completion.py, finish_reason)."""
         whole = [call for call in self.calls if _is_whole(call)]
         if len(whole) < len(self.calls):
             self.calls = whole
@@ -212,7 +218,7 @@ def _question(call: ToolCallPart) -> InterruptRaised:
 
 
 def _gateway_question(call: ToolCallPart, arguments: JsonObject) -> InterruptRaised:
-    """Return the question of an agent behind another Babelgate, which asks it by a tool call (`codec.questions`)."""
+    """Return the question of an agent behind another Babelgate, from the arguments of its `ask_caller` call."""
     kind, schema = arguments.get("kind"), arguments.get("schema")
     return InterruptRaised(
         ask=kind if kind in ("approval", "auth") else "input",
@@ -223,8 +229,8 @@ def _gateway_question(call: ToolCallPart, arguments: JsonObject) -> InterruptRai
 
 
 def decode_annotation(annotation: w.Annotation) -> AnnotationPart | None:
-    """Return a citation of a page. Return None for one of a file in the upstream's own store, which the caller cannot
-    read."""
+    """Return the annotation as a citation of a web page. Return None for other annotations, such as those that cite a
+    file in the upstream's store."""
     if annotation.type != "url_citation":
         return None
     extra: JsonObject = {"own": annotation.model_extra} if annotation.model_extra else {}

@@ -1,4 +1,5 @@
-"""Reader that converts records of the Babelgate extension, of a run on another gateway, to canonical events."""
+"""Reader of records in envelopes of the Babelgate extension, which another Babelgate sends, as events of this
+gateway."""
 
 from collections.abc import Sequence
 
@@ -12,7 +13,8 @@ from babelgate.canonical.value import Json, is_uuid
 
 
 class RecordsReader:
-    """Reader of one run's records. `binds`: the run is a response that can be resumed."""
+    """Reader of the records of one run on another Babelgate. `binds`: the run is shown as a response, whose id is
+    stored to resume, cancel or continue it."""
 
     def __init__(self, *, binds: bool) -> None:
         self.reader = RecordReader(of_run=True)
@@ -22,7 +24,7 @@ class RecordsReader:
 
     @property
     def active(self) -> bool:
-        """True once a record has arrived. Native events are ignored from then on."""
+        """True once a record has arrived. The client then ignores the server's ordinary events."""
         return self.reader.active
 
     @property
@@ -35,7 +37,7 @@ class RecordsReader:
         return encode_id(RESPONSE, run_id) if self._binds and run_id is not None and is_uuid(run_id) else None
 
     def read(self, envelope: Json) -> Sequence[Event]:
-        """Return the new events of an envelope."""
+        """Return the events of the records in an envelope that were not read before."""
         new_events = self.reader.read(envelope)
         events: list[Event] = []
         if not self._bound and self.response_id is not None:
@@ -54,7 +56,7 @@ class RecordsReader:
         return events
 
     def _answerable(self, event: InterruptRaised) -> InterruptRaised:
-        """Return the question with the id of the call by which the other gateway accepts the answer."""
+        """Return the question with the id of the tool call to which the other gateway accepts the answer."""
         task_id = self.reader.task_id
         event = named_question(event)
         if task_id is None or not is_uuid(task_id):

@@ -1,4 +1,8 @@
-"""Reader that converts responses, streamed or whole, to canonical events."""
+"""Reader that converts responses of the Responses API, streamed or whole, to canonical events.
+
+Events and items without a canonical form are mirrored: a `Native` event stores them unchanged for callers of the
+Responses API.
+"""
 
 import re
 from base64 import b64decode
@@ -40,12 +44,13 @@ from babelgate.canonical.event import ArtifactAdded, Native, RunEnded, ToolEnded
 from babelgate.canonical.value import Json, JsonObject
 
 _MOST_BYTES: Final = 256_000
-"""Maximum size of a mirrored event, of the further members of an item, and of a piece's `logprobs`, in bytes. An event
-of the log has a limit."""
+"""Maximum size in bytes of one mirrored event, of an item's members without a canonical form, and of the `logprobs` of
+one piece. Chosen, because the size of one event in the log is limited."""
 _MOST_OF_RESPONSE: Final = 64_000
-"""Maximum size of a response's unknown members, in bytes."""
+"""Maximum size of a response's stored members without a canonical form, in bytes. Chosen."""
 _MOST_OF_TEXT: Final = 64_000
-"""Maximum length of a mirrored item's member, in characters. Images exceed it, and are kept as files instead."""
+"""Maximum length of one string member in a mirrored item, in characters; longer ones become null. Chosen: images exceed
+it, and are stored as files."""
 _TOO_LARGE: Final = "the output of the server is too large to keep"
 
 _DELTAS: Final[Mapping[str, Growing]] = {
@@ -67,12 +72,12 @@ _OWN_TOOLS: Final[Mapping[str, str]] = {
     "mcp_call": "arguments",
     "web_search_call": "action",
 }
-"""Types of calls that the server itself executes, each with the member that holds the input."""
+"""Types of items for calls that the model's server executes, each with the name of the member that holds the input."""
 _RESULTS: Final = ("output", "outputs", "results")
 _CANONICAL_TYPES: Final = frozenset(
     {"message", "reasoning", "function_call", "custom_tool_call", "mcp_approval_request"}
 )
-"""Types of items that canonical events represent."""
+"""Types of output items for which canonical events exist. Items of other types are mirrored."""
 _REPEATS: Final = frozenset(
     {
         "response.queued",
@@ -91,47 +96,48 @@ _REPEATS: Final = frozenset(
         "keepalive",
     }
 )
-"""Types of events that are skipped, because other events hold all of their content."""
+"""Types of events that are ignored, because other events have the same content."""
 _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""Item ids that callers can be shown unchanged (Open Responses 2026-04-24)."""
+"""Pattern of upstream item ids that callers get unchanged (Open Responses 2026-04-24)."""
 _CALL_MEMBERS: Final = frozenset({"type", "id", "call_id", "name", "arguments", "input", "server_label"})
 _ITEM_MEMBERS: Final = frozenset({"type", "id", "role", "content", "summary"})
 _PART_MEMBERS: Final = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
 _RESPONSE_MEMBERS: Final = frozenset(
     {"object", "created_at", "completed_at", "model", "background", "conversation", "metadata", "babelgate"}
 )
-"""Members of a response that the gateway writes itself."""
+"""Members of the upstream's response that are dropped, because the gateway writes these members itself."""
 
 
 class ResponseReader:
-    """Reader of one response. `structured`: the answer is JSON."""
+    """Reader of one response, streamed or whole. `structured`: the caller requested JSON."""
 
     def __init__(self, *, structured: bool = False) -> None:
         self.stopped = False
         self.response_id: str | None = None
         self.forgets = False
-        """True if the server reported that the response continues no other response."""
+        """True if the server reported that the response does not continue the previous one, which means that it stores
+        no responses."""
         self._structured = structured
         self._stored = True
         self._decoder = AnswerDecoder()
         self._heads: dict[int, ItemHead] = {}
-        """Descriptions of output items, by index."""
+        """Members of output items that are known at their start, by index."""
         self._items_with_text: set[int] = set()
-        """Indices of output items that have text."""
+        """Indices of output items for which text was emitted."""
         self._read_items: set[str | int] = set()
-        """Ids and indices of output items that have been read, in part or whole."""
+        """Ids and indices of output items for which events were emitted."""
         self._emitted_parts: set[tuple[Growing, int, int, str]] = set()
-        """Parts whose text has been emitted."""
+        """Parts whose text was emitted: the kind, the index of the item, the index in the item, and the form."""
         self._cited_items: set[str | int] = set()
-        """Indices of output items whose annotations have been read."""
+        """Indices of output items whose annotations were emitted."""
         self._bound = False
         self._has_lost = False
 
     def read(self, value: Json) -> list[Event]:
         """Return the canonical events for one event of the stream.
 
-        Raises agent_failed if the server reports an error, invalid if the value breaks the protocol.
+        Raises agent_failed if the server reports an error, and invalid for a malformed event.
         """
         if isinstance(value, dict) and isinstance(value.get("error"), dict | str) and value.get("type") in (None, ""):
             raise FaultError.of(decode_error(validate(w.ErrorBody, value).error))
@@ -149,7 +155,8 @@ class ResponseReader:
         return self._decoder.take()
 
     def whole(self, value: Json) -> list[Event]:
-        """Return the events of an answer that is not a stream. Raises invalid if the response has not ended."""
+        """Return the events of a response that is not streamed. Raises invalid if its status says that it has not
+        ended, and agent_failed if it failed."""
         response = validate(w.Response, value)
         self._note_response(response)
         if response.status in ("queued", "in_progress"):
@@ -161,7 +168,7 @@ class ResponseReader:
         return self._decoder.take()
 
     def end(self) -> None:
-        """Raise agent_unreachable if the stream has ended before the response did."""
+        """Check the end of the stream. Raises agent_unreachable if the response had not ended."""
         if not self.stopped:
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
 
@@ -179,8 +186,8 @@ class ResponseReader:
     # Items
 
     def _mirror(self, event: w.Event) -> None:
-        """Emit an event of the server as it came, for callers of the same API. Members that are too large are left
-        out."""
+        """Emit an event of the server unchanged, as a `Native` for callers of the Responses API. Members that are too
+        large are left out and noted as a loss."""
         members = event.model_dump(exclude_unset=True)
         if event.item is not None:
             item: JsonObject = members["item"]
@@ -248,7 +255,8 @@ class ResponseReader:
                 self._add_text_of(ReasoningPart, thought.text or "", index, (index, number, form), form=form)
 
     def _end_item(self, item: w.Item, index: int) -> None:
-        """Emit the members of an item that canonical events do not hold."""
+        """Emit the members of a finished item that have no canonical form. An item without text is mirrored as a
+        whole."""
         if index not in self._items_with_text or item.id is None:
             self._mirror_item(item, index)
             return
@@ -302,9 +310,10 @@ class ResponseReader:
         return any(call.call_id == item.call_id for call in self._decoder.calls)
 
     def _result(self, item: w.Item) -> None:
-        """Emit a call that the server made itself, and its result, so that the caller is not asked to make it.
+        """Emit a tool call with its result as the agent's own, if the response has an output for it. Without this the
+        caller would be asked to run the tool.
 
-        Agents behind this API show their own calls like this.
+        Other Babelgates show the tools of their agents like this.
         """
         (call,) = (call for call in self._decoder.calls if call.call_id == item.call_id)
         self._decoder.calls.remove(call)
@@ -314,7 +323,7 @@ class ResponseReader:
         self._decoder.emit(ToolEnded(call_id=call.call_id, name=call.name, output=output, fault=fault))
 
     def _tool(self, item: w.Item) -> None:
-        """Emit a call of one of the server's own tools, and its result."""
+        """Emit a call of a tool that the model's server executed, and its result."""
         name = item.name or item.type.removesuffix("_call")
         tool_input: Json = item.model_dump().get(_OWN_TOOLS[item.type])
         if isinstance(tool_input, str) and item.type == "mcp_call":
@@ -346,7 +355,7 @@ class ResponseReader:
             self._add_text(kind, event.delta, event)
 
     def _whole(self, kind: Growing, event: w.Event) -> None:
-        """Emit the text of a part that has ended, unless its deltas have been emitted."""
+        """Emit the text of a part at its end, unless its deltas were emitted before."""
         if (kind, event.output_index, _number(event), _form(event)) not in self._emitted_parts:
             self._add_text(kind, event.text or event.refusal or "", event)
 
@@ -423,8 +432,8 @@ class ResponseReader:
         decoder.stop(finish, decode_usage(response.usage), structured=self._structured, before=bound)
 
     def _emit_members(self, response: w.Response) -> None:
-        """Emit the members of the response that have no canonical form. The largest are left out if they exceed the
-        limit."""
+        """Emit the members of the response that have no canonical form. If they exceed the limit, the largest ones are
+        left out."""
         members = {name: value for name, value in (response.model_extra or {}).items() if name not in _RESPONSE_MEMBERS}
         if response.incomplete_details is not None:
             members["incomplete_details"] = response.incomplete_details.model_dump(exclude_unset=True)
@@ -440,8 +449,8 @@ class ResponseReader:
             self._decoder.emit(Native(protocol="openai", event=ABOUT, extra={"openai": members}))
 
     def _error(self, event: w.Event) -> None:
-        """Raise the fault that the stream reports. OpenAI sends its members flat
-        (SPEC/responses/response_error_event.py); other servers nest them, as in an error response."""
+        """Raise the fault for an event `error`. OpenAI sends its members at the top level
+        (SPEC/responses/response_error_event.py); other servers send them in `error`, as in an error response."""
         self.stopped = True
         error = event.error or w.Error(message=event.message, code=event.code, param=event.param)
         raise FaultError.of(decode_error(error))
@@ -457,11 +466,11 @@ class ResponseReader:
         "response.cancelled": _terminal,
         "error": _error,
     }
-    """Handlers by type of event. Events of other types repeat these, or report progress."""
+    """Method by type of event. Events of other types have their own branch in `read`, are mirrored or are ignored."""
 
 
 def _head(item: w.Item) -> ItemHead:
-    """Return the description of an output item."""
+    """Return the members of an output item that are known at its start: its id and phase."""
     head = ItemHead()
     if item.id is not None and _PLAIN_ID.fullmatch(item.id):
         head["id"] = item.id
@@ -471,7 +480,7 @@ def _head(item: w.Item) -> ItemHead:
 
 
 def _number(event: w.Event) -> int:
-    """Return the index of the event's part in its item."""
+    """Return the index of the event's part in the content or the summary of its item."""
     return event.content_index + event.summary_index  # a part has one of the two
 
 

@@ -1,5 +1,5 @@
-"""A conversation as a request of chat completions. The API is stateless, so each request holds the whole
-conversation."""
+"""Conversion of a conversation to a request of chat completions. The API is stateless, so each request contains the
+whole conversation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -62,10 +62,10 @@ def encode_chat(
     *,
     same: bool = False,
 ) -> JsonObject:
-    """Return the body of POST /chat/completions, streamed.
+    """Return the JSON body of a streamed POST /chat/completions.
 
-    `schema`: the agent's output schema, used if `config` requests no format. `same`: the caller configured the run in
-    terms of this API, so its configuration is sent unchanged.
+    `config` is the caller's configuration. `schema`: the agent's output schema, used if `config` requests no format.
+    `same`: the caller used this API, too, so `config` is sent unchanged.
     """
     encoded = list(encode_messages(messages, losses))
     if same:
@@ -138,7 +138,8 @@ def _encode_format(form: JsonObject) -> JsonObject:
 
 
 def encode_messages(messages: Iterable[Message], losses: Losses) -> Iterator[JsonObject]:
-    """Yield messages as chat completions write them. Items that only the Responses API has are noted as losses."""
+    """Yield messages in the form of chat completions. Input items that only the Responses API has are left out and
+    noted in `losses`."""
     for message in messages:
         if not message.parts and (item := object_in(message.extra.get("openai") or {}, "item")):
             losses.note(Feature.CUSTOM, f"an input item of the type {str(item.get('type'))[:40]}")
@@ -164,7 +165,7 @@ def encode_messages(messages: Iterable[Message], losses: Losses) -> Iterator[Jso
 
 
 def _unknown_members(message: Message) -> JsonObject:
-    """Return the members that a caller of this API added to a message."""
+    """Return the members of a message that this API does not define, as a caller of this API sent them."""
     extra: JsonObject = message.extra.get("openai") or {}
     return extra.get("own") or {}
 
@@ -190,9 +191,10 @@ def _encode_agent(message: Message, losses: Losses) -> JsonObject:
 
 
 def _thoughts(parts: Sequence[Part]) -> dict[str, str]:
-    """Return the reasoning before a call, by the name of the field in which the model sent it.
+    """Return the reasoning in the parts, by the name of the member in which the model's server had sent it, such as
+    `reasoning_content`.
 
-    Some reasoning models require it back in that field.
+    Some reasoning models require it back in that member of the message with the call.
     """
     texts: dict[str, str] = {}
     for part in parts:

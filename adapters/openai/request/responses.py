@@ -1,4 +1,4 @@
-"""A conversation, or its new messages, as a request of the Responses API."""
+"""Conversion of a conversation, or of its new messages, to a request of the Responses API."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -45,10 +45,10 @@ def encode_response(
     *,
     same: bool = False,
 ) -> JsonObject:
-    """Return the body of POST /responses, streamed.
+    """Return the JSON body of a streamed POST /responses.
 
-    `schema`: the agent's output schema, used if `config` requests no format. `previous`: id of the response that the
-    request continues, if any. `same`: the caller configured the run in terms of this API, so its configuration is sent
+    `config` is the caller's configuration. `schema`: the agent's output schema, used if `config` requests no format.
+    `previous`: id of the response to continue, or None. `same`: the caller used this API, too, so `config` is sent
     unchanged.
     """
     if same:
@@ -111,12 +111,13 @@ def _encode_choice(config: JsonObject) -> object:
 
 
 def encode_results(results: Results) -> list[JsonObject]:
-    """Return the results of calls as items, for a server that stores the calls."""
+    """Return the results of calls as input items without the calls, for a server that has stored the calls."""
     return [_encode_result(call, result) for call, result in results]
 
 
 def encode_items(messages: Iterable[Message], losses: Losses) -> Iterator[JsonObject]:
-    """Yield messages as items. An item that a message holds verbatim is sent unchanged."""
+    """Yield messages as input items. A message that was decoded from an item of this API, and stored it in `extra`,
+    yields that item."""
     calls: dict[str, ToolCallPart] = {}
     for message in messages:
         extra: JsonObject = message.extra.get("openai") or {}
@@ -174,7 +175,7 @@ def _encode_result(call: ToolCallPart, result: ToolResultPart) -> JsonObject:
 
 
 def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
-    """Return an image or a file, by its bytes or its URL. Return None if it has neither."""
+    """Return an image or a file as a content part, with its bytes or its URL. Return None if it has neither."""
     others = openai_extra(part).get("own", {})
     if (part.media_type or "").startswith("image/") and (part.inline is not None or part.url is not None):
         url = part.url if part.inline is None else data_url(part)

@@ -1,7 +1,8 @@
-"""Transcript (chat history) for a stateless model: the conversation so far, with every tool call and its result.
+"""Transcript for a stateless model: the conversation so far, with every tool call and its result.
 
-The thread's history holds messages only. In the log, a model's call of a caller's tool is a question, and the result is
-the answer. The transcript inserts both at their places, from the task's records, under the ids that the model used.
+The thread's history contains messages only. In the log, a model's call of a caller's tool is a question, and the result
+is the answer. The transcript inserts both where they occurred, from the task's records, under the ids that the model
+used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,12 +20,14 @@ Results = tuple[tuple[ToolCallPart, ToolResultPart], ...]
 
 
 def input_of(call: Invocation) -> tuple[Message, ...]:
-    """Return the messages of a run that answers no question. Data without a message is sent as text."""
+    """Return the input messages of a run that answers no question. Input that is only data becomes a message with its
+    JSON as text."""
     return call.messages or (Message.of(call.text, "user"),)
 
 
 def results_of(call: Invocation, past: Sequence[Record]) -> Results:
-    """Return the calls that the run's answers belong to, each with its result."""
+    """Return the tool calls that the answers in `call` belong to, each with its result. `past` are the task's
+    records."""
     calls = _question_calls(past)
     return tuple(
         (calls[answer.interrupt_id], _result(calls[answer.interrupt_id], answer))
@@ -34,7 +37,8 @@ def results_of(call: Invocation, past: Sequence[Record]) -> Results:
 
 
 def _question_calls(past: Sequence[Record]) -> dict[str, ToolCallPart]:
-    """Return the calls of callers' tools that are questions, by interrupt id."""
+    """Return the calls of callers' tools in the records, by the id of the question as which the log stores each
+    call."""
     calls: dict[str, ToolCallPart] = {}
     for record in past:
         if isinstance(record.event, InterruptRaised):
@@ -53,14 +57,14 @@ def _question_calls(past: Sequence[Record]) -> dict[str, ToolCallPart]:
 
 
 def _result(call: ToolCallPart, answer: InterruptAnswered) -> ToolResultPart:
-    """Return the result of a call: the caller's answer, or an error if the caller declined."""
+    """Return the result of a tool call: the caller's answer, or an error text if the caller declined."""
     if answer.action == "answer":
         return ToolResultPart(call_id=call.call_id, output=answer.value)
     return ToolResultPart(call_id=call.call_id, output=DECLINED, error=True)
 
 
 def transcript(call: Invocation, past: Sequence[Record] = ()) -> tuple[Message, ...]:
-    """Return the whole conversation, including this run's input. `past` holds the task's records."""
+    """Return the messages of the whole conversation, including this run's input. `past` are the task's records."""
     task_messages = tuple(_task(call, past))
     logged_ids = {message.message_id for message in task_messages} | _ids(past)
     earlier = [
@@ -71,7 +75,7 @@ def transcript(call: Invocation, past: Sequence[Record] = ()) -> tuple[Message, 
 
 
 def _ids(past: Sequence[Record]) -> set[str | None]:
-    """Return the ids of all messages of the task."""
+    """Return the ids of all messages in the task's records."""
     ids: set[str | None] = set()
     for record in past:
         match record.event:
@@ -87,7 +91,7 @@ def _ids(past: Sequence[Record]) -> set[str | None]:
 
 
 def _task(call: Invocation, past: Sequence[Record]) -> Iterator[Message]:
-    """Yield the messages of the task's earlier runs, in order, with calls and results."""
+    """Yield the messages of the task's earlier runs, in order, with tool calls and their results."""
     messages_by_run = Fold(call.thread_id, call.owner, past).messages_by_run()
     calls = _question_calls(past)
     removed = {record.event.run_id for record in past if isinstance(record.event, RunRemoved)}
@@ -115,8 +119,8 @@ def _calls(past: Sequence[Record], run_id: str) -> tuple[ToolCallPart, ...]:
 
 
 def _append_calls(messages: list[Message], calls: tuple[ToolCallPart, ...]) -> Iterator[Message]:
-    """Yield the messages of one run, with its calls in the last one. A model sends text and calls in one message
-    (SPEC/chat/chat_completion_message.py: `content` and `tool_calls`)."""
+    """Yield the messages of one run, with its tool calls added to the last message. A model sends text and calls in one
+    message (SPEC/chat/chat_completion_message.py: `content` and `tool_calls`)."""
     if calls:
         last = messages.pop() if messages else Message()
         messages.append(last.replace(parts=(*last.parts, *calls)))
@@ -128,10 +132,9 @@ def _tool_message(results: Results) -> Message:
 
 
 def _pair_calls(messages: Sequence[Message]) -> Iterator[Message]:
-    """Yield the messages with calls and results paired, because models refuse anything else.
+    """Yield the messages with every call directly followed by its result, because models refuse anything else.
 
-    A call is followed by the message with its results. A call without a result is left out; a result without a call
-    becomes text.
+    A call without a result is left out, and a result without a call becomes a user's text.
     """
     pieces = _join_results(piece for message in messages for piece in _pieces(message))
     for index, message in enumerate(pieces):
@@ -154,8 +157,8 @@ def _pair_calls(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def _join_results(pieces: Iterable[Message]) -> list[Message]:
-    """Return the messages with consecutive results joined into one message. They belong to one turn, and a message of
-    chat has one `tool_call_id` only (SPEC/chat/chat_completion_tool_message_param.py)."""
+    """Return the messages with consecutive messages of results joined into one, so that `_pair_calls` finds all results
+    of a message's calls together."""
     joined: list[Message] = []
     for piece in pieces:
         if joined and piece.role == joined[-1].role == "tool":
@@ -166,7 +169,8 @@ def _join_results(pieces: Iterable[Message]) -> list[Message]:
 
 
 def _pieces(message: Message) -> Iterator[Message]:
-    """Yield a message split into groups, in the order of its parts: each group has only results, or none."""
+    """Yield a message, split so that each piece consists only of tool results or of other parts. The order of the parts
+    is kept."""
     parts: list[Part] = []
     for part in message.parts:
         if parts and isinstance(part, ToolResultPart) != isinstance(parts[-1], ToolResultPart):

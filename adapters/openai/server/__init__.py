@@ -1,5 +1,5 @@
-"""Endpoints of OpenAI's APIs: models, chat completions, responses, conversations. A completion or a response is a run
-of the hub."""
+"""Routes of OpenAI's APIs: models, chat completions, responses and conversations. The gateway shows each run as a
+completion and as a response."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -28,7 +28,7 @@ __all__ = ("answer_fault", "routes")
 
 
 def routes(hub: Hub) -> Sequence[Router]:
-    """Return the routes of all endpoints."""
+    """Return the routes of both APIs."""
     models, chat, stored, compact = Models(hub), ChatCompletions(hub), StoredCompletions(hub), Compact(hub)
     create, responses, conversations = CreateResponse(hub), Responses(hub), Conversations(hub)
     conversation = "/conversations/{conversation_id:str}"
@@ -67,7 +67,7 @@ def routes(hub: Hub) -> Sequence[Router]:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    """Return the error for a fault. A path that is not served is answered with the paths that are."""
+    """Return the error response for a fault. For an unknown path, the text lists the paths that exist."""
     if fault.code is FaultCode.NOT_FOUND and fault.message == _NO_ROUTE:  # for example, embeddings
         path = request.scope["path"][:100]
         served = "/v1/models, /v1/chat/completions, /v1/responses and /v1/conversations"
@@ -83,20 +83,20 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
 _ABSENT: Final = {
     "/v1/responses/input_tokens": "Tokens of an input cannot be counted: agents have no tokenizer.",
 }
-"""Reasons why paths are not served that match the path of a response."""
+"""Error texts for paths of OpenAI that the gateway does not serve, although they match the route of a response."""
 
 _NO_ROUTE: Final = "Not Found"
-"""Litestar's message if no route matches."""
+"""Message of Litestar's fault if no route matches the path."""
 
 
 class Models(Handlers):
-    """Endpoints of models."""
+    """Handlers of the routes for models, which are the gateway's agents."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def list_models(self, request: AnyRequest) -> Response[Any]:
-        """Answer with all agents as models. The URL of one agent lists only that agent."""
+        """Return all agents as models. If the base URL of the request is that of one agent, return only this agent."""
         who = caller(request)
         infos = self._hub.agents(who.principal)
         if who.has_single_agent:
@@ -104,11 +104,12 @@ class Models(Handlers):
         return json_response(w.Models(data=[encode_model(info) for info in infos]))
 
     async def get_model(self, request: AnyRequest) -> Response[Any]:
-        """Answer with one model. Raises not_found."""
+        """Return the model in the path. Raises not_found."""
         found = find_agent(self._hub, caller(request).principal, request.path_params["model"])
         return json_response(encode_model(found), confirm(active=is_activated(request)))
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a file that records of the extension name by its hash. Raises not_found."""
+        """Return the bytes of a file by its hash, for clients of the Babelgate extension: records name files by hash.
+        Raises not_found."""
         find_agent(self._hub, caller(request).principal, request.path_params["model"])
         return await answer_file(self._hub, request, request.path_params["blob"])

@@ -1,4 +1,4 @@
-"""Error responses, and answers to questions of runs."""
+"""Error responses, and the conversion of callers' answers to questions for both APIs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -23,8 +23,8 @@ def error_response(
     unfinished: JsonObject | None = None,
     name: str = "completion",
 ) -> Response[Any]:
-    """Return a fault as an HTTP response. `unfinished`: the incomplete completion or response, if there is one, added
-    to the error as `name`."""
+    """Return the error response for a fault. `unfinished` is the incomplete completion or response, which the error
+    then contains as its member `name`."""
     status, error, more = encode_fault(fault)
     members = error.model_dump()
     if unfinished is not None:
@@ -33,7 +33,8 @@ def error_response(
 
 
 def make_answers(task_id: str, values: Mapping[str, Json], run_input: RunInput, extension: Request) -> Answers:
-    """Return the answers to a task's questions. They are declined if `extension` declines all of them."""
+    """Return the hub's form of answers to the questions of one task. `values` has them by question id. If the Babelgate
+    extension's part of the request declines all of them, the action is `decline`."""
     is_declined = bool(extension.declined) and values.keys() <= extension.declined
     values_ = None if is_declined else values
     return Answers(
@@ -58,8 +59,12 @@ async def collect_answers(
     extension: Request,
     words: CallWords,
 ) -> tuple[Mapping[str, Json], Sequence[Message]]:
-    """Return the values by question, and the messages, of the results of a task's calls. `decode` gets the question's
-    schema. Raises not_awaiting, invalid."""
+    """Return the values of the caller's answers by question id, and the messages that show them. `answers` are the
+    results of calls of one task.
+
+    `decode` converts one answer, given the JSON Schema of its question. Raises not_awaiting for a call whose question
+    is not open, and invalid for a malformed answer.
+    """
     values: dict[str, Json] = {}
     messages: list[Message] = []
     questions = {each.interrupt_id: each for each in await hub.reads.open_interrupts(principal, task.task_id)}

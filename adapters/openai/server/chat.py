@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: starts a run, or answers the question of a waiting one."""
+"""POST /v1/chat/completions: starts a run, or answers the question of a waiting task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,32 +51,35 @@ from babelgate.canonical.value import JsonObject, is_uuid
 _WORDS: Final = CallWords(call="tool call", result="result", field="messages")
 
 _HEARTBEAT: Final = 15.0
-"""Interval of comments in a stream, in seconds. Clients ignore them; proxies do not take the silent stream for dead.
-Chosen, not measured."""
+"""Seconds between comments in an idle stream, which keep proxies from closing the connection. Chosen, not measured."""
 _THREAD: Final = "thread_id"
-"""Member of a request's metadata that names a thread."""
+"""Member of a request's metadata with which a caller names a thread."""
 
 _Place = tuple[str | None, str | None, bool]
-"""Id and name of the thread that a request names, and whether the thread exists."""
+"""Thread that a request names: its id or None, its name or None, and True if it exists. Without an id and a name, the
+run gets a new thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """Run that a request started or resumed."""
+    """Run that a request has started or resumed."""
 
     receipt: Receipt
     cancels: bool
-    """True if the run ends with the request, because no later request could read it."""
+    """True if the run is cancelled when the caller disconnects, because its completion is not stored and cannot be read
+    later."""
 
 
 class ChatCompletions(Handlers):
-    """Endpoint of chat completions."""
+    """Handler of the route that creates chat completions."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a completion, whole or streamed. Raises invalid, unsupported, not_found, not_awaiting."""
+        """Start or resume a run, and respond with its completion, whole or streamed. Raises invalid for a malformed
+        body, unsupported for an option that the gateway does not have, not_found for an unknown model, and not_awaiting
+        for an answer to a closed question."""
         who = caller(request)
         body = validate(w.ChatCreate, await read_json(request))
         # SPEC/chat/completion_create_params.py, n: "How many chat completion choices to generate".
@@ -103,8 +106,8 @@ class ChatCompletions(Handlers):
         return await completion.response(headers, losses=_losses(body, agent, completion.writer))
 
     async def _schema(self, principal: Principal, body: w.ChatCreate) -> JsonObject | None:
-        """Return the JSON schema that the answer must match, or None if it may be any text. Raises invalid for an
-        invalid schema, before a run starts."""
+        """Return the JSON Schema that the request demands of the answer, or None for any text. Raises invalid for a
+        schema that is not valid, before a run starts."""
         form = body.response_format
         if form is None or form.type == "text":
             return None
@@ -125,8 +128,8 @@ class ChatCompletions(Handlers):
     async def _begin(
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, *, in_words: bool
     ) -> _Begun:
-        """Start a run, or answer questions. If `in_words`, the caller sees questions as text, so user messages may
-        answer one. Raises invalid, not_found, not_awaiting."""
+        """Start a run with the new messages, or answer a question with them. If `in_words`, the caller sees questions
+        as text, so that user messages may be an answer. Raises the faults of the hub's `submit` and `answer`."""
         sent = SentMessages(
             partial(decode_messages, conversation.before), partial(decode_messages, conversation.new_messages)
         )
@@ -148,8 +151,8 @@ class ChatCompletions(Handlers):
     async def _submit(
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, sent: SentMessages, place: _Place, members: JsonObject
     ) -> _Begun:
-        """Start a run with the new messages at a place: a thread, or a new one. `members` are stored for later
-        requests. Raises invalid."""
+        """Start a run with the new messages on the thread `place`. `members` are stored in the run's input, for later
+        requests of the conversation. Raises the faults of the hub's `submit`."""
         extension = decode_request(body.babelgate)
         thread_id, alias, is_known = place
         # SPEC/chat/completion_create_params.py, store: a completion is stored only on request.
@@ -185,8 +188,8 @@ class ChatCompletions(Handlers):
         members: JsonObject,
         uploaded: int = 0,
     ) -> RunInput:
-        """Return the input of a run with these messages. `members` are stored for later requests, and `uploaded` is the
-        number of separately uploaded files at the end of the last message."""
+        """Return the input of a run with the messages. `members` are stored in its `extra`. `uploaded` is the number of
+        files at the end of the last message that came through the Babelgate extension."""
         extension, config = decode_request(body.babelgate), body.config()
         if not has_openai_api(agent):
             config = without_ask(config)
@@ -202,7 +205,8 @@ class ChatCompletions(Handlers):
         )
 
     async def _thread(self, who: Caller, body: w.ChatCreate, agent: AgentInfo) -> _Place:
-        """Return the thread that a request's metadata names."""
+        """Return the thread that `thread_id` in the request's metadata names: a UUID, or a name that the caller chose.
+        Raises invalid for an empty text."""
         thread_name = (body.metadata or {}).get(_THREAD)
         if thread_name is None:
             return None, None, False
@@ -225,7 +229,7 @@ class ChatCompletions(Handlers):
     async def _find_question(
         self, who: Caller, agent: AgentInfo, sent: SentMessages, place: _Place
     ) -> TextQuestion | None:
-        """Return the question that the new user messages answer, or None if they answer none."""
+        """Return the question, shown as text, that the new user messages answer. Return None if no question is open."""
         thread_id, alias, is_known = place
         if thread_id is None and alias is None:
             return await find_question_in(self._hub, who.principal, agent.name, sent.before)
@@ -244,7 +248,7 @@ class ChatCompletions(Handlers):
         question: TextQuestion,
         members: JsonObject,
     ) -> _Begun:
-        """Answer a question that was shown as text, with the text of the new user messages."""
+        """Answer a question that was shown as text, with the text of the new user messages. Return the resumed run."""
         values, messages = question.answer(sent.new_messages)
         run_input = await self._input(who, body, agent, messages, members)
         answers = make_answers(question.task.task_id, values, run_input, decode_request(None))
@@ -255,7 +259,8 @@ class ChatCompletions(Handlers):
     async def _answer(
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, members: JsonObject
     ) -> _Begun:
-        """Answer questions that were shown as tool calls, with the results of these calls in the conversation."""
+        """Answer questions that were shown as tool calls, with the tool results in the conversation. Return the resumed
+        run."""
         task = await find_asking_task(self._hub, who.principal, conversation.answers[0].task_id, _WORDS)
         if task.agent != agent.name:
             refuse("model", f"The tool was called by {task.agent}: send its result to that model.")
@@ -277,8 +282,8 @@ class ChatCompletions(Handlers):
 
 
 def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:
-    """Return the loss of the caller's tools. Return no loss if the agent's server speaks this API, or if the agent has
-    called a tool."""
+    """Return the loss of the tools that the request declares. Return () if the agent's server speaks this API, or if
+    the agent has called one of the tools."""
     if not without_ask(body.config()).get("tools") or has_openai_api(agent) or writer.has_called:
         return ()
     return (Loss(feature=Feature.CALLER_TOOLS.value, how=CHAT[Feature.CALLER_TOOLS].how),)

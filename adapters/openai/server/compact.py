@@ -37,14 +37,15 @@ _NO_USAGE: Final[JsonObject] = {
 
 
 class Compact(Handlers):
-    """Endpoint of compactions."""
+    """Handler of the route that creates compactions."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._references = ItemReferences(hub)
 
     async def compact(self, request: AnyRequest) -> Response[Any]:
-        """Answer with the compaction of the input and the responses before it. Raises invalid, not_found, too_large."""
+        """Return a compaction of the request's input and of the conversation that it continues. Raises invalid for a
+        malformed body, not_found for an unknown model, and too_large."""
         who = caller(request)
         raw_body = await self._references.expand(who.principal, await read_expanded(request))
         body = decode_request_of_model(w.ResponseCompact, raw_body)
@@ -66,7 +67,8 @@ class Compact(Handlers):
         return json_response({**members, "created_at": int(time.time()), "output": [item], "usage": _NO_USAGE})
 
     async def _items_until(self, who: Caller, previous: FoundRun) -> list[JsonObject]:
-        """Return the items of a conversation up to a run's end. Raises invalid, too_large."""
+        """Return the items of a conversation up to the end of the run `previous`. Raises invalid if that run has not
+        ended, and too_large."""
         run = previous.run
         if run.status is RunStatus.PAUSED:
             refuse("previous_response_id", "The response waits for the output of its calls.")
@@ -90,15 +92,17 @@ class Compact(Handlers):
 
 
 async def read_expanded(request: AnyRequest) -> object:
-    """Return the body of a request, with the compactions of its input expanded. Raises invalid, too_large.
+    """Return the JSON body of a request, with the compactions in its `input` replaced by their items. Raises invalid
+    for a body that is not JSON or a malformed compaction, and too_large.
 
-    The items of the compactions have the same limits as a body.
+    The expanded items count towards the limits of a body.
     """
     return await expand_body(await read_json(request), request)
 
 
 async def expand_body(raw_body: object, connection: ASGIConnection[Any, Any, Any, Any]) -> object:
-    """Return a decoded body, with the compactions of its input expanded. Raises invalid, too_large."""
+    """Return a parsed body, with the compactions in its `input` replaced by their items. Raises invalid for a malformed
+    compaction, and too_large beyond the limits of a body."""
     items = cast("JsonObject", raw_body).get("input") if isinstance(raw_body, dict) else None
     if not isinstance(items, list) or not any(map(is_compaction, cast("list[Any]", items))):
         return cast("object", raw_body)

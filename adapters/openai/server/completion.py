@@ -1,4 +1,4 @@
-"""A run as a completion: awaited, streamed, or read later."""
+"""Reading of a run as a chat completion: wait for it, stream it, or read it later."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -25,8 +25,11 @@ _STOPPING = Fault(code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting
 
 
 class Completion:
-    """Reader of one run's completion. `schema`: the format that the caller requested for the answer. `extended`:
-    the caller activated the Babelgate extension."""
+    """Reader of one run's records that shows them as a chat completion, whole or as a stream.
+
+    - `schema`: JSON Schema that the caller demanded of the answer, or None.
+    - `extended`: True if the caller activated the Babelgate extension.
+    """
 
     def __init__(
         self,
@@ -49,10 +52,10 @@ class Completion:
         self._created = created_at // 1_000_000
         self._schema = schema
         self._slice = Slice()
-        """Records of the run for the extension."""
+        """Records of the run that the response will contain for the Babelgate extension."""
 
     async def follow(self) -> None:
-        """Wait until the run ends, or the gateway shuts down."""
+        """Read the run's records until it ends, or until the gateway shuts down."""
         async with self._open_records() as batches:
             async for batch in batches:
                 for record in batch:
@@ -63,7 +66,7 @@ class Completion:
                         return
 
     async def read(self) -> None:
-        """Read the records that exist now."""
+        """Read the run's records that are in the log now."""
         log = self._hub.reads.log(self._principal, Scope.task(self._task), self._task.first_seq - 1)
         async with aclosing(log) as batches:
             async for batch in batches:
@@ -79,7 +82,7 @@ class Completion:
         return aclosing(complete_states(self._hub, self._principal, self._task.thread_id, records))
 
     def body(self) -> JsonObject:
-        """Return the completion, even if it is incomplete."""
+        """Return the completion as JSON from the records read so far."""
         writer = self.writer
         completion = w.completion(
             self.completion_id,
@@ -95,8 +98,11 @@ class Completion:
     async def response(
         self, headers: Mapping[str, str], *, losses: Sequence[Loss] = (), metadata: JsonObject | None = None
     ) -> Response[Any]:
-        """Return the completion as an HTTP response, or the run's fault with the incomplete completion. `losses` are
-        those of the request, and `metadata`, if given, is added to the completion."""
+        """Return the completion as an HTTP response. For a failed run, return an error response that contains the
+        incomplete completion.
+
+        `losses` are losses of the request. `metadata` is added to the completion unless it is None.
+        """
         fault = await self.find_fault()
         if fault is not None:
             return error_response(fault, headers, unfinished=self.body() if self.writer.has_output else None)
@@ -106,13 +112,14 @@ class Completion:
         return json_response(body, {**headers, **loss_header((*self.writer.losses, *losses))})
 
     async def find_fault(self) -> Fault | None:
-        """Return the reason why there is no completion, or None."""
+        """Return the reason why there is no complete answer: a shutdown, a failed run, or an answer that does not match
+        the schema. Otherwise return None."""
         if not self.writer.has_ended:
             return _STOPPING
         return self.writer.fault or await self._schema_fault()
 
     async def _schema_fault(self) -> Fault | None:
-        """Return a fault if the answer does not match the requested schema, else None.
+        """Return a fault if the answer does not match the schema that the caller demanded, else None.
 
         A refusal, a question, and an answer that the token limit cut off are not validated.
         """
@@ -133,8 +140,8 @@ class Completion:
         return Fault(code=FaultCode.AGENT_INVALID, message=words, details={"openai": {"code": "invalid_output"}})
 
     async def frames(self, *, counts: bool) -> AsyncGenerator[bytes]:
-        """Yield the frames of the stream, as many at a time as are available. `counts`: the caller requested the
-        usage."""
+        """Yield the frames of the completion's stream. Each item joins the frames that are ready. `counts`: the caller
+        requested token counts."""
         writer = self.writer
         chunks = ChunkWriter(self.completion_id, self._created, self._task.agent, counts=counts)
         yield chunks.begin()

@@ -1,4 +1,4 @@
-"""Endpoints of conversations, which are threads of any protocol."""
+"""Routes of conversations. Every thread, of any protocol, is shown as a conversation."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -27,14 +27,15 @@ from babelgate.canonical.value import JsonObject
 
 
 class Conversations(Handlers):
-    """Endpoints of conversations and their items."""
+    """Handlers of the routes for conversations and their items."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._pages = ItemPages(hub)
 
     async def create_conversation(self, request: AnyRequest) -> Response[Any]:
-        """Create a conversation, with its first items. Raises invalid, unsupported."""
+        """Create a conversation, with its first items. Raises invalid for a malformed body, and unsupported for items
+        that the gateway cannot store."""
         who = caller(request)
         raw_body = await read_json(request)
         body = validate(w.ConversationCreate, {} if raw_body is ABSENT else raw_body)
@@ -45,14 +46,15 @@ class Conversations(Handlers):
         return json_response(_encode(thread))
 
     async def get_conversation(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a conversation. Raises not_found."""
+        """Return the conversation in the path. Raises not_found."""
         return json_response(_encode(await self._find(caller(request), request)))
 
     async def _find(self, who: Caller, request: AnyRequest) -> Thread:
         return await find_conversation(self._hub, who.principal, request.path_params["conversation_id"])
 
     async def change_conversation(self, request: AnyRequest) -> Response[Any]:
-        """Replace the metadata of a conversation. Raises not_found, invalid."""
+        """Replace the metadata of a conversation. Raises not_found for an unknown conversation, and invalid for a
+        malformed body."""
         who = caller(request)
         thread = await self._find(who, request)
         body = validate(w.MetadataUpdate, await read_json(request))
@@ -72,7 +74,8 @@ class Conversations(Handlers):
     # Items
 
     async def list_items(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a page of items. Raises not_found, invalid."""
+        """Return a page of a conversation's items. Raises not_found for an unknown conversation, and invalid for wrong
+        query parameters."""
         who = caller(request)
         thread = await self._find(who, request)
         return json_response(await self._pages.read(who.principal, thread.thread_id, request.query_params))
@@ -86,7 +89,7 @@ class Conversations(Handlers):
         return writer.items()
 
     async def add_items(self, request: AnyRequest) -> Response[Any]:
-        """Add items. Raises not_found, invalid, unsupported, conflict (a run is active)."""
+        """Add items to a conversation. Raises not_found, invalid, unsupported, and conflict while a run is active."""
         who = caller(request)
         thread = await self._find(who, request)
         body = validate(w.ItemsCreate, await read_json(request))
@@ -99,7 +102,8 @@ class Conversations(Handlers):
         return json_response(page_of(added, {"order": "asc", "limit": "100"}))
 
     async def get_item(self, request: AnyRequest) -> Response[Any]:
-        """Answer with one item. Raises not_found, too_large."""
+        """Return one item of a conversation. Raises not_found for an unknown conversation or item, and too_large if the
+        conversation has too many items."""
         who = caller(request)
         return json_response((await self._find_item(who, await self._find(who, request), request)).item)
 
@@ -111,7 +115,8 @@ class Conversations(Handlers):
         raise FaultError(FaultCode.NOT_FOUND, f"Item with id {item_id[:100]!r} not found.")
 
     async def delete_item(self, request: AnyRequest) -> Response[Any]:
-        """Delete an item that is a message. Raises not_found, unsupported, conflict (a run is active)."""
+        """Delete an item of a conversation, which must be a message. Raises not_found, unsupported, and conflict while
+        a run is active."""
         who = caller(request)
         thread = await self._find(who, request)
         item = await self._find_item(who, thread, request)

@@ -1,4 +1,4 @@
-"""POST /v1/responses: starts a run, continues an earlier response, or answers the questions of a waiting run."""
+"""POST /v1/responses: starts a run, continues an earlier response, or answers the questions of a waiting task."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Container, Sequence
@@ -68,61 +68,62 @@ from babelgate.canonical.value import JsonObject
 _WORDS: Final = CallWords(call="call", result="output", field="input")
 
 HEARTBEAT: Final = 15.0
-"""Interval of comments in a stream, in seconds. Clients ignore them; proxies do not take the silent stream for dead."""
+"""Seconds between comments in an idle stream, which keep proxies from closing the connection. Chosen, not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """Validated request, with its agent, conversation and previous response."""
+    """Validated request for a response, with the agent, conversation and previous response that it names."""
 
     who: Caller
     body: w.ResponseCreate
     agent: AgentInfo
     conversation: ItemConversation
     sent: SentMessages
-    """Items of `conversation` as messages."""
+    """History and new items of `conversation`, decoded to messages when needed."""
     previous: FoundRun | None
     thread_id: str | None
-    """Id of the conversation's thread."""
+    """Id of the thread that the request names as its `conversation`, or None."""
     extension: ExtensionRequest
-    """Request of the extension."""
+    """Part of the request for the Babelgate extension; empty if the request has none."""
     previous_id: str | None
-    """Id that the response shows as its previous response."""
+    """Id that the response will show as `previous_response_id`, or None."""
     in_words: bool = False
-    """True if questions are shown as text, because the request declares no tool by which agents ask."""
+    """True if the caller sees questions as text, because the request does not declare the tool `ask_caller`."""
 
     @property
     def is_stored(self) -> bool:
-        """True if the response is stored. A response that continues an unstored one is not stored either."""
+        """True if the response can be read later. A response that continues an unstored one is not stored either."""
         return self.body.store is not False and not (self.previous is not None and self.previous.thread.ephemeral)
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Response whose run has been created."""
+    """Response whose run has been committed."""
 
     checked: CheckedRequest
     receipt: Receipt
     reading: Reading
     on_disconnect: Callable[[], None]
-    """Callback for a caller that disconnects before the end and is the only reader."""
+    """Callback to call if the caller disconnects before the end. It cancels a run that is not stored."""
     is_stored: bool
-    """True if others can read the response later."""
+    """True if the response can be read later by its id."""
 
 
 class CreateResponse(Handlers):
-    """Endpoint that creates responses."""
+    """Handler of the route that creates responses. The WebSocket uses it, too."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._references = ItemReferences(hub)
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        """Locks by owner and thread. If two requests continue one response, the second must find the run of the
-        first."""
+        """Lock by owner and thread id. If two requests continue the same response, the second request must see the run
+        of the first one, because its own run then becomes a branch."""
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a response, whole, streamed or in the background. Raises invalid, unsupported, not_found,
-        not_awaiting."""
+        """Start or resume a run, and respond with it as a response: whole, streamed, or unfinished if it is in the
+        background. Raises invalid for a malformed body, unsupported for an option that the gateway does not have,
+        not_found for an unknown model or conversation, and not_awaiting for an answer to a closed question."""
         raw_body, extended = await read_expanded(request), is_activated(request)
         begun = await self.begin(
             caller(request), raw_body, extended=extended, by_calls=can_receive_question_calls(request)
@@ -149,11 +150,12 @@ class CreateResponse(Handlers):
         unstored_ids: Container[str] = (),
         previous_id: str | None = None,
     ) -> Begun:
-        """Start the response that a request asks for.
+        """Start or resume the run that a request asks for.
 
-        `extended`: the caller has activated the extension. `by_calls`: the caller accepts calls of the tool
-        `ask_caller` even if the request does not declare this tool. `unstored_ids` and `previous_id` are those of
-        `check`. Raises invalid, unsupported, not_found, not_awaiting.
+        `extended`: the caller has activated the Babelgate extension. `by_calls`: the caller accepts calls of
+        `ask_caller` without declaring this tool. `unstored_ids` and `previous_id` are passed to `check`. Raises invalid
+        for a malformed body, unsupported for an option that the gateway does not have, not_found for an unknown model
+        or conversation, and not_awaiting for an answer to a closed question.
         """
         raw_body = await self._references.expand(
             who.principal, raw_body, keeps=self._is_passed_on(who.principal, raw_body)
@@ -170,10 +172,11 @@ class CreateResponse(Handlers):
     async def check(
         self, who: Caller, raw_body: object, *, unstored_ids: Container[str] = (), previous_id: str | None = None
     ) -> CheckedRequest:
-        """Validate a request. Raises invalid, not_found.
+        """Validate a parsed body, and look up what it names. Raises invalid for a malformed body or an unknown previous
+        response, and not_found for an unknown model or conversation.
 
-        `unstored_ids`: see `find_previous`. `previous_id`: what the response shows as its previous response, if that is
-        not the one that it continues.
+        `unstored_ids`: ids of unstored responses that this caller may continue. `previous_id`: id to show as
+        `previous_response_id`, if it differs from the response that is continued.
         """
         body = decode_request_of_model(w.ResponseCreate, raw_body)
         if body.background and body.store is False:
@@ -200,7 +203,8 @@ class CreateResponse(Handlers):
         return CheckedRequest(who, body, agent, conversation, sent, previous, thread_id, extension, shown_id)
 
     def _is_passed_on(self, principal: Principal, raw_body: object) -> bool:
-        """Return True if the agent's own server speaks this API."""
+        """Return True if the agent's own server speaks OpenAI's API, so that it may know items which the gateway does
+        not."""
         model: object = cast("JsonObject", raw_body).get("model") if isinstance(raw_body, dict) else None
         try:
             return isinstance(model, str) and has_openai_api(self._hub.agent(principal, model))
@@ -210,7 +214,8 @@ class CreateResponse(Handlers):
     # Runs
 
     async def _run(self, checked: CheckedRequest) -> Receipt:
-        """Start a run, or answer questions. Raises invalid, not_found, not_awaiting."""
+        """Start a run with the new items, or answer questions with them. Raises the faults of the hub's `submit` and
+        `answer`."""
         if checked.conversation.answers:
             return await self._answer(checked)
         question = await self._find_question(checked) if checked.in_words else None
@@ -219,7 +224,7 @@ class CreateResponse(Handlers):
         return await self._submit(checked)
 
     async def _submit(self, checked: CheckedRequest) -> Receipt:
-        """Start a run. Raises invalid."""
+        """Start a run with the new items. Raises the faults of the hub's `submit`."""
         conversation = checked.conversation
         if not conversation.others:
             words = "The input ends with a call or reasoning. Add" if conversation.before else "There is no input. Give"
@@ -247,7 +252,8 @@ class CreateResponse(Handlers):
 
     @asynccontextmanager
     async def _turn(self, owner: str, thread_id: str | None) -> AsyncGenerator[None]:
-        """Hold the lock of a thread, so that its requests start in order. Without a thread (None), hold none."""
+        """Hold the lock of a thread, so that requests for one thread start their runs in order. None, a new thread,
+        needs no lock."""
         if thread_id is None:
             yield
             return
@@ -256,11 +262,9 @@ class CreateResponse(Handlers):
             yield
 
     async def _checkpoint(self, checked: CheckedRequest) -> str | None:
-        """Return the checkpoint at which the conversation branches off, or None if it continues the thread's newest
-        run.
-
-        A response that has been continued already is continued from its own state. Raises invalid.
-        """
+        """Return the checkpoint from which the run starts, if the previous response was continued by another run
+        already. Return None to start from the thread's newest state. Raises invalid if that checkpoint is not
+        available."""
         if checked.previous is None:
             return None
         run, principal = checked.previous.run, checked.who.principal
@@ -282,8 +286,9 @@ class CreateResponse(Handlers):
     async def _input(
         self, checked: CheckedRequest, messages: Sequence[Message], checkpoint: str | None = None, uploaded: int = 0
     ) -> RunInput:
-        """Return the input of a run. The run starts from `checkpoint`, or from the thread's newest state if it is None.
-        `uploaded` is the number of parts at the end of the last message that are separately uploaded files."""
+        """Return the input of a run with the messages. The run starts from `checkpoint`; None means the thread's newest
+        state. `uploaded` is the number of files at the end of the last message that came through the Babelgate
+        extension."""
         body, config = checked.body, checked.body.config()
         if not has_openai_api(checked.agent):
             config = without_ask(config)
@@ -310,7 +315,8 @@ class CreateResponse(Handlers):
     # Answers
 
     async def _find_question(self, checked: CheckedRequest) -> TextQuestion | None:
-        """Return the question that the user messages at the end of the input answer, or None if they answer none."""
+        """Return the question, shown as text, that the new user messages answer. Return None if no such question is
+        open."""
         principal, agent, conversation = checked.who.principal, checked.agent.name, checked.conversation
         if not conversation.others or any(item.role != "user" for item in conversation.others):
             return None
@@ -323,14 +329,14 @@ class CreateResponse(Handlers):
         return await find_question_in(self._hub, principal, agent, checked.sent.before)
 
     async def _answer_in_words(self, checked: CheckedRequest, question: TextQuestion) -> Receipt:
-        """Answer a question that was shown as text."""
+        """Answer a question that was shown as text, with the text of the new user messages."""
         values, messages = question.answer(checked.sent.new_messages)
         run_input = await self._input(checked, messages)
         answers = make_answers(question.task.task_id, values, run_input, checked.extension)
         return await self._hub.answer(checked.who.principal, answers)
 
     async def _answer(self, checked: CheckedRequest) -> Receipt:
-        """Answer questions that were shown as calls."""
+        """Answer questions that were shown as calls, with the outputs of these calls in the input."""
         who, conversation = checked.who, checked.conversation
         checked.extension.start.check_absent()
         task = await find_asking_task(self._hub, who.principal, conversation.answers[0].task_id, _WORDS)
@@ -348,9 +354,10 @@ class CreateResponse(Handlers):
 
 
 def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) -> Sequence[Loss]:
-    """Return the losses of a request: its tools, and its items that only a server of this API understands.
+    """Return the losses of a request: the tools that it declares, and its items that only a server of this API
+    understands.
 
-    Return no loss if the agent's server speaks this API. The tools are no loss if the agent has called one.
+    Return () if the agent's server speaks this API. The tools are not lost if the agent has called one of them.
     """
     if has_openai_api(agent):
         return ()

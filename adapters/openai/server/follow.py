@@ -1,4 +1,5 @@
-"""A run as a response: awaited, streamed, or read later. The run's log is the only source."""
+"""Reading of a run as a response: wait for it, stream it, or read it later. All of it is computed from the run's
+log."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -28,22 +29,22 @@ _STOPPING: Final = Fault(
 
 
 class Reading:
-    """One reading of a run. `extended`: the caller has activated the Babelgate extension."""
+    """One reading of a run as a response. `extended`: the caller activated the Babelgate extension."""
 
     def __init__(self, hub: Hub, principal: Principal, task: Task, run_id: str, *, extended: bool = False) -> None:
         self._run_id = run_id
         self.extended = extended
         self._last_seq = 0
-        """Sequence number of the last record of the run that was sent."""
+        """Seq of the newest record that was sent to the stream for the Babelgate extension."""
         self._slice = Slice()
-        """Records of the run for the extension."""
+        """Records of the run that the response will contain for the Babelgate extension."""
         self.writer = ResponseWriter(task.task_id, task.agent, run_id)
         self._hub = hub
         self._principal = principal
         self._task = task
 
     async def follow(self) -> None:
-        """Wait until the run ends, or the gateway shuts down."""
+        """Read the run's records until it ends, or until the gateway shuts down."""
         async with aclosing(self._follow()) as batches:
             async for batch in batches:
                 for record in batch:
@@ -61,7 +62,7 @@ class Reading:
         return complete_states(self._hub, self._principal, self._task.thread_id, records)
 
     async def read(self, *, begins: bool = False) -> None:
-        """Read the records that exist now. `begins`: read only up to the creation of the run."""
+        """Read the run's records that are in the log now. `begins`: stop after the record that created the run."""
         log = self._hub.reads.log(self._principal, Scope.task(self._task), self._task.first_seq - 1)
         async with aclosing(self._with_whole_states(log)) as batches:
             async for batch in batches:
@@ -71,7 +72,8 @@ class Reading:
                         return
 
     async def _write(self, record: Record) -> list[JsonObject]:
-        """Write a record, and return its events of the stream. The end of the run adds the last events."""
+        """Pass a record to the writer, and return the stream's events for it. The record that ends the run also gives
+        the last event."""
         had_ended = self.writer.has_ended
         if self.extended and record.run_id == self._run_id and not had_ended:
             self._slice.add(record)
@@ -81,8 +83,8 @@ class Reading:
         return events
 
     async def _schema_fault(self) -> Fault | None:
-        """Return a fault if the answer does not match the requested schema, else None. The log holds the schema, so all
-        readers agree."""
+        """Return a fault if the answer does not match the schema that its request demanded, else None. The schema is
+        read from the log, so all readers get the same result."""
         writer = self.writer
         schema = None if writer.created is None else schema_of(writer.created.config)
         if schema is None or not writer.has_to_fit:
@@ -102,7 +104,8 @@ class Reading:
         return Fault(code=FaultCode.AGENT_INVALID, message=words, details={"openai": {"code": "invalid_output"}})
 
     def answer(self, headers: Mapping[str, str], *, losses: Sequence[Loss] = ()) -> Response[Any]:
-        """Return the response as it is now, as an HTTP response."""
+        """Return an HTTP response with the response object from the records read so far. `losses` are losses of the
+        request."""
         all_headers = {**headers, **loss_header((*self.writer.losses, *losses))}
         response = self.writer.response()
         if self.extended:
@@ -110,7 +113,8 @@ class Reading:
         return json_response(response, all_headers)
 
     def final_answer(self, headers: Mapping[str, str], *, losses: Sequence[Loss] = ()) -> Response[Any]:
-        """Return the response as an HTTP response, or the run's fault with the incomplete response."""
+        """Return an HTTP response with the finished response. For a failed run or a shutdown, return an error response
+        that contains the incomplete response."""
         writer = self.writer
         if not writer.has_ended:
             return error_response(_STOPPING, headers, unfinished=writer.response(), name="response")
@@ -119,9 +123,10 @@ class Reading:
         return self.answer(headers, losses=losses)
 
     async def frames(self, after: int = -1) -> AsyncGenerator[bytes]:
-        """Yield the events with a number above `after` as frames, as many at a time as are available.
+        """Yield the stream's events with a sequence number above `after`, as frames. Each item joins the frames that
+        are ready.
 
-        If the gateway shuts down, the stream ends without its last event, and the caller can resume it from there.
+        If the gateway shuts down, the stream ends without its last event, and the caller can resume it.
         """
         async with aclosing(self._follow()) as batches:
             async for batch in batches:
@@ -138,7 +143,7 @@ class Reading:
                     return
 
     async def messages(self, more: JsonObject) -> AsyncGenerator[bytes]:
-        """Yield all events as JSON messages, each with the members of `more`."""
+        """Yield all events as JSON for a WebSocket, each with the members of `more` added."""
         async with aclosing(self._follow()) as batches:
             async for batch in batches:
                 for event in await self._events(batch):
@@ -147,7 +152,8 @@ class Reading:
                     return
 
     async def _events(self, batch: Sequence[Record], after: int = -1) -> list[JsonObject]:
-        """Return the events of a batch, up to the last event of the response."""
+        """Return the stream's events with a sequence number above `after` for a batch of records, at most up to the
+        last event of the response."""
         events: list[JsonObject] = []
         for record in batch:
             events += [event for event in await self._write(record) if event["sequence_number"] > after]
@@ -158,16 +164,15 @@ class Reading:
         return events
 
     def _encode_record(self, record: Record) -> JsonObject:
-        """Return a record of the extension as an event. It has no sequence number, so it does not shift the numbers of
-        other events."""
+        """Return a record in an envelope of the Babelgate extension, as an event of the stream. The event has no
+        sequence number, so the numbers of other events stay the same."""
         event: JsonObject = {"type": RECORDS, URI: envelope(self._last_seq, (record,))}
         self._last_seq = record.seq
         return event
 
 
 def _encode_event(event: JsonObject) -> bytes | LargeJson:
-    """Return an event as JSON. A text delta is encoded directly, because `encode` would first inspect the size of each
-    token."""
+    """Return an event as JSON. Text deltas bypass `encode`, which would check the size of each token first."""
     return to_json(event) if event["type"] == _DELTA else encode(event)
 
 

@@ -1,4 +1,4 @@
-"""Pages of a conversation's items. Of a long conversation, only the turns on the page are read."""
+"""Pages of a conversation's items. Only the turns that are on the page are read from the log."""
 
 import asyncio
 from collections import OrderedDict
@@ -12,25 +12,27 @@ from babelgate.canonical import Hub, Principal
 from babelgate.canonical.value import JsonObject
 
 _TURNS: Final = 64
-"""Maximum number of turns that are read at once."""
+"""Maximum number of turns that one query reads. Chosen."""
 _AT_ONCE: Final = 8
-"""Maximum number of pages that are read concurrently, because each holds its own records in memory. Chosen: twice the
-readers of the database."""
+"""Maximum number of pages that are read concurrently. Chosen: twice the readers of the database, because each page
+holds its records in memory."""
 _PLACES: Final = 10_000
-"""Maximum number of items at the ends of pages whose turns are cached, because the next page starts from them."""
+"""Maximum number of cached last items of pages, with their turns. The next page usually starts after such an item.
+Chosen."""
 
 
 class ItemPages:
-    """Reader of item pages."""
+    """Reader of pages of items, with a cache that finds the start of the next page."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._turns: OrderedDict[tuple[str, str, str], int] = OrderedDict()
-        """Sequence numbers of turns, by owner, thread and item."""
+        """Seq of the turn in which an item is, by owner, thread id and item id."""
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def read(self, principal: Principal, thread_id: str, query: Mapping[str, str]) -> JsonObject:
-        """Return a page of items. Raises not_found, invalid."""
+        """Return a page of items as JSON. `query` has the parameters `limit`, `order` and `after`. Raises not_found for
+        an unknown thread, and invalid for wrong query parameters."""
         async with self._gate:
             return await self._read_page(principal, thread_id, query)
 
@@ -63,10 +65,10 @@ class ItemPages:
         descending: bool,
     ) -> list[ConversationItem] | None:
         """Return the items of a page, and one more if another page follows. The page begins after the item `after`;
-        None requests the first page.
+        None means the first page.
 
-        Return None if that item is not in its `turn`, or, without a turn, in the conversation. If `descending`, the
-        newest item comes first.
+        `turn` is the seq of the turn that should contain this item; None searches the whole conversation. Return None
+        if the item is not there.
         """
         page: list[ConversationItem] = []
         has_begun = after is None
@@ -85,8 +87,8 @@ class ItemPages:
     async def _items(
         self, principal: Principal, thread_id: str, limit: int, turn: int | None, *, descending: bool
     ) -> AsyncGenerator[ConversationItem]:
-        """Yield items from one turn on, or from the first if it is None. If `descending`, the newest item comes
-        first."""
+        """Yield items, beginning with the turn `turn` or, if it is None, with the first one. `descending`: the newest
+        item comes first."""
         reads = self._hub.reads
         removed_messages = await reads.removed_messages(principal, thread_id)
         beyond = turn if turn is None else turn + (1 if descending else -1)

@@ -20,7 +20,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def find_agent(hub: Hub, principal: Principal, model: str) -> AgentInfo:
-    """Return the agent that a request names as its model. Raises not_found."""
+    """Return the agent with the name that a request has as its `model`. Raises not_found."""
     try:
         return hub.agent(principal, model)
     except FaultError as error:
@@ -38,7 +38,7 @@ def find_agent(hub: Hub, principal: Principal, model: str) -> AgentInfo:
 
 @dataclass(frozen=True, slots=True)
 class FoundRun:
-    """Run, with its task and thread."""
+    """A run, with its task and thread."""
 
     run: Run
     task: Task
@@ -46,7 +46,8 @@ class FoundRun:
 
 
 async def find_run(hub: Hub, principal: Principal, run_id: str, lost: FaultError) -> FoundRun:
-    """Return a run that can be read later. Raises `lost` if it does not exist."""
+    """Return a run that is stored, by its id. Raises the fault `lost` if there is no such run, or if its thread is not
+    stored."""
     found = await _find_any(hub, principal, run_id, lost)
     if found.thread.ephemeral:
         raise lost
@@ -68,8 +69,8 @@ async def _find_any(hub: Hub, principal: Principal, run_id: str, lost: FaultErro
 
 
 async def find_response(hub: Hub, principal: Principal, run_id: str, lost: FaultError) -> FoundRun:
-    """Return a run whose response is stored. Raises `lost` if it does not exist, or if its request had `store:
-    false`."""
+    """Return a run that is stored as a response. Raises the fault `lost` if there is no such run, or if its request had
+    `store: false`."""
     found = await find_run(hub, principal, run_id, lost)
     run_input = await hub.reads.run_input(principal, found.run)
     # SPEC/responses/response_create_params.py, store: "for later retrieval via API", unless it is false.
@@ -81,10 +82,8 @@ async def find_response(hub: Hub, principal: Principal, run_id: str, lost: Fault
 async def find_previous(
     hub: Hub, principal: Principal, response_id: str, unstored_ids: Container[str] = ()
 ) -> FoundRun:
-    """Return the response that a request continues. Raises invalid.
-
-    `unstored_ids`: ids of responses that are not stored, but that this caller may continue.
-    """
+    """Return the run whose response a request continues. `unstored_ids` are ids of unstored responses that this caller
+    may continue. Raises invalid if there is no such response, or if it was not stored."""
     words = f"Previous response with id {response_id[:100]!r} not found."
     lost = FaultError(
         FaultCode.INVALID,
@@ -100,7 +99,8 @@ async def find_previous(
 
 
 def decode_request_of_model(model: type[M], raw_body: Any) -> M:
-    """Return the validated body of a request that names a model. Raises invalid."""
+    """Return a parsed body validated as a request with a member `model`. Raises invalid for a missing `model`, and for
+    other malformed members."""
     if isinstance(raw_body, dict) and "model" not in raw_body:
         words = "Missing required parameter: 'model'."
         errors: list[Mapping[str, str]] = [{"field": "model", "description": words}]
@@ -109,7 +109,7 @@ def decode_request_of_model(model: type[M], raw_body: Any) -> M:
 
 
 async def find_conversation(hub: Hub, principal: Principal, conversation_id: str) -> Thread:
-    """Return the thread of a conversation. Raises not_found."""
+    """Return the thread that is shown as a conversation. Raises not_found."""
     words = f"Conversation with id {conversation_id[:100]!r} not found."
     lost = FaultError(FaultCode.NOT_FOUND, words, errors=[{"field": "conversation", "description": words}])
     thread_id = decode_id(CONVERSATION, conversation_id)
@@ -128,7 +128,8 @@ async def find_conversation(hub: Hub, principal: Principal, conversation_id: str
 
 @dataclass(frozen=True, slots=True)
 class CallWords:
-    """Words of one API for a call of a caller's tool and its result, and the field of the request that holds them."""
+    """Terms of one API for error texts: a call of a caller's tool, its result, and the field of the request that
+    contains the results."""
 
     call: str
     result: str
@@ -136,7 +137,7 @@ class CallWords:
 
 
 async def find_asking_task(hub: Hub, principal: Principal, task_id: str, words: CallWords) -> Task:
-    """Return the task that asked a question. Raises not_found."""
+    """Return the task whose id was in a call id, because it asked the question. Raises not_found."""
     try:
         return await hub.reads.task(principal, task_id)
     except FaultError as error:
@@ -150,7 +151,8 @@ async def find_asking_task(hub: Hub, principal: Principal, task_id: str, words: 
 
 
 async def why_not_open(hub: Hub, principal: Principal, task: Task, call_id: str, words: CallWords) -> FaultError:
-    """Return the fault for an id that names no open question."""
+    """Return the fault for a call id that belongs to no open question of the task: invalid if it was changed,
+    not_awaiting if the question was answered."""
     records = await hub.reads.records(principal, Scope.task(task), task.first_seq - 1)
     ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
     if find_interrupt(call_id, task.task_id, ids) is None:
@@ -159,7 +161,7 @@ async def why_not_open(hub: Hub, principal: Principal, task: Task, call_id: str,
 
 
 async def read_inputs(hub: Hub, principal: Principal, run: Run) -> Sequence[Message]:
-    """Return the input messages of a run, with the bytes of their files."""
+    """Return the input messages of a run, with the bytes of their files loaded."""
     scope = Scope(run.thread_id, "run", run.run_id)
     async with aclosing(hub.reads.log(principal, scope, run.first_seq - 1, inline=True)) as batches:
         async for batch in batches:
@@ -170,7 +172,7 @@ async def read_inputs(hub: Hub, principal: Principal, run: Run) -> Sequence[Mess
 
 
 def response_run(response_id: str) -> str:
-    """Return the id of a response's run. Raises not_found."""
+    """Return the id of the run that a response id names. Raises not_found."""
     run_id = decode_id(RESPONSE, response_id)
     if run_id is None:
         raise no_response(response_id)
@@ -178,13 +180,13 @@ def response_run(response_id: str) -> str:
 
 
 def no_response(response_id: str) -> FaultError:
-    """Return the not_found fault of a response."""
+    """Return the fault not_found for a response id."""
     # OpenAI's text.
     return FaultError(FaultCode.NOT_FOUND, f"Response with id {response_id[:100]!r} not found.")
 
 
 def run_of(stored_id: str) -> str:
-    """Return the id of a completion's run. Raises not_found."""
+    """Return the id of the run that a completion id names. Raises not_found."""
     try:
         run_id = str(UUID(stored_id.removeprefix(COMPLETION)))
     except ValueError as error:
@@ -195,10 +197,10 @@ def run_of(stored_id: str) -> str:
 
 
 def no_completion(stored_id: str) -> FaultError:
-    """Return the not_found fault of a completion."""
+    """Return the fault not_found for a completion id."""
     return FaultError(FaultCode.NOT_FOUND, f"No completion is stored under the id {stored_id[:100]!r}.")
 
 
 def has_openai_api(agent: AgentInfo) -> bool:
-    """Return True if the agent's own server speaks this API."""
+    """Return True if the agent's own server speaks OpenAI's API."""
     return "openai" in agent.metadata

@@ -1,4 +1,4 @@
-"""Cursor pagination (`after`, `limit`, `order`) of items."""
+"""Cursor pagination of lists (`after`, `limit`, `order`)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
@@ -14,7 +14,8 @@ _MOST_ITEMS: Final = 100
 
 
 def limit_of(text: str | None) -> int:
-    """Return the requested size of a page, or the default size without a request. Raises invalid."""
+    """Return the page size in the query parameter `limit`, or the default for None. Raises invalid for any other
+    text."""
     if text is None:
         return _PAGE
     if (limit := parse_integer(text, 5, 1, _MOST_ITEMS)) is None:
@@ -23,8 +24,8 @@ def limit_of(text: str | None) -> int:
 
 
 def page_of(items: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:
-    """Return a page of items that are in chronological order. The page is newest first, unless `order` is `asc`. Raises
-    invalid."""
+    """Return one page of `items`, which are oldest first. The page is newest first unless `order` is `asc`. Raises
+    invalid for wrong query parameters, such as an `after` that no item has as its id."""
     limit, descending = limit_of(query.get("limit")), is_descending(query.get("order"))
     ordered = list(items)[::-1] if descending else list(items)
     after = query.get("after")
@@ -37,19 +38,20 @@ def page_of(items: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject
 
 
 def is_descending(order: str | None) -> bool:
-    """Return True if the newest item comes first, which is the default for `order`. Raises invalid."""
+    """Return True if the query parameter `order` means newest first, which is the default. Raises invalid for any other
+    text than `asc` and `desc`."""
     if order not in (None, "asc", "desc"):
         refuse("order", "It must be asc or desc.")
     return order != "asc"
 
 
 def refuse_cursor(after: str) -> NoReturn:
-    """Raise invalid for an `after` that names no item."""
+    """Raise invalid for a cursor `after` that names no item of the list."""
     refuse("after", f"There is no item with the id {after[:100]!r}.")
 
 
 def encode_page(items: Sequence[JsonObject], limit: int) -> JsonObject:
-    """Return a page. `items` holds the items of the page, and at least one more if another page follows."""
+    """Return a page as JSON. `items` are those of the page, and at least one more if another page follows."""
     # resources/responses/input_items.py, list.
     page = items[:limit]
     return {

@@ -1,4 +1,5 @@
-"""References to items by their ids (SPEC/responses/response_input_item_param.py, ItemReference).
+"""Item references in inputs: items that only name the id of an earlier item
+(SPEC/responses/response_input_item_param.py, ItemReference).
 
 @ai-sdk/openai 3.0.141 sends them from its second turn on, instead of the earlier items.
 """
@@ -14,29 +15,30 @@ from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Scope, Ta
 from babelgate.canonical.value import JsonObject
 
 _PLACES: Final = 10_000
-"""Maximum number of items whose tasks are cached. Chosen: an entry takes 300 bytes."""
+"""Maximum number of items for which the id of the task is cached. Chosen: an entry takes 300 bytes."""
 _TASKS: Final = 64
-"""Maximum number of tasks that are searched for one item: those that were active at its creation. Chosen: an owner
-rarely has more at the same time."""
+"""Maximum number of tasks that are searched for one item, among those that were active when the item was created.
+Chosen: an owner rarely has more at the same time."""
 _ID: Final = re.compile(r"[a-z]{1,8}_([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})(?:_\w{1,32})?")
-"""Pattern of item ids that hold a UUID of version 7, which begins with the time in milliseconds (RFC 9562, section
+"""Pattern of item ids that contain a UUID of version 7, which begins with the time in milliseconds (RFC 9562, section
 5.7)."""
 _CLOCKS: Final = 5_000_000
-"""Maximum difference between the clocks of gateways on one database, in microseconds."""
+"""Assumed maximum difference between the clocks of gateways on one database, in microseconds. Chosen."""
 
 
 class ItemReferences:
-    """Resolver of references to items of an owner's earlier responses."""
+    """Finder of items of an owner's earlier responses by their ids."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._places: OrderedDict[tuple[str, str], str] = OrderedDict()
-        """Ids of tasks, by owner and item."""
+        """Id of the task that has an item, by owner and item id."""
 
     async def expand(self, principal: Principal, raw_body: object, *, keeps: bool = False) -> object:
-        """Return the body with references replaced by their items.
+        """Return the parsed body with each reference in `input` replaced by the item that it names.
 
-        `keeps`: unknown references stay, because the agent's own server may know them. Raises not_found.
+        `keeps`: unknown references are kept, because the agent's own server may know them. Otherwise they raise
+        not_found.
         """
         items: Any = cast("JsonObject", raw_body).get("input") if isinstance(raw_body, dict) else None
         if not isinstance(items, list) or not any(map(_is_reference, cast("list[Any]", items))):
@@ -58,7 +60,8 @@ class ItemReferences:
         return {**cast("JsonObject", raw_body), "input": expanded}
 
     async def _find(self, principal: Principal, item_id: str, items_by_id: dict[str, JsonObject]) -> None:
-        """Find the task with the item, and add all of its items to `items_by_id`."""
+        """Find the task that has the item, and add all items of this task to `items_by_id`. An unknown item adds
+        nothing."""
         for task in await self._candidates(principal, item_id):
             items = await self._items_of(principal, task)
             items_by_id |= items
@@ -70,8 +73,7 @@ class ItemReferences:
                 return
 
     async def _candidates(self, principal: Principal, item_id: str) -> list[Task]:
-        """Return the tasks that may have the item: the cached one, or those that were active when its id was
-        created."""
+        """Return the tasks that may have the item: the cached one, or those that were active at the time in its id."""
         reads = self._hub.reads
         if (task_id := self._places.get((principal.owner, item_id))) is not None:
             try:
@@ -87,7 +89,7 @@ class ItemReferences:
         return list(await reads.tasks_active_at(principal, moment, slack=_CLOCKS, limit=_TASKS))
 
     async def _items_of(self, principal: Principal, task: Task) -> dict[str, JsonObject]:
-        """Return the items of a task's responses, by id. A response that is not stored has no items."""
+        """Return the items of all runs of a task, by item id. A task on an unstored thread has none."""
         reads = self._hub.reads
         try:
             if (await reads.thread(principal, task.thread_id)).ephemeral:
@@ -107,7 +109,7 @@ class ItemReferences:
 
 
 def _is_reference(item: object) -> bool:
-    """Return True if an item only names another one. Its type may be left out."""
+    """Return True if an item has only the id of another item. Its `type` may be missing."""
     if not isinstance(item, dict):
         return False
     members = cast("JsonObject", item)

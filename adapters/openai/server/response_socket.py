@@ -32,10 +32,9 @@ from babelgate.canonical.value import JsonObject
 log = logging.getLogger("babelgate.openai")
 
 _LIFETIME: Final = 3600.0
-"""Maximum age of a connection, in seconds. OpenAI's server closes connections after an hour, and clients open new
-ones."""
+"""Maximum age of a connection, in seconds. Same as OpenAI's server, after which clients open a new connection."""
 _WAITING: Final = 16
-"""Maximum number of messages that wait for the current response to end."""
+"""Maximum number of messages queued behind the current response of a connection. Chosen."""
 _STEER: Final = "response.steer"
 
 _OVER: Final = Fault(
@@ -51,7 +50,7 @@ _INTERNAL: Final = Fault(code=FaultCode.INTERNAL, message="The gateway failed to
 
 
 class ResponseSocket(Handlers):
-    """Endpoint of the WebSocket."""
+    """Handler of the WebSocket route."""
 
     def __init__(self, hub: Hub, create: CreateResponse) -> None:
         self._hub = hub
@@ -59,7 +58,7 @@ class ResponseSocket(Handlers):
         self._prepared = PreparedInputs()
 
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
-        """Serve one WebSocket until it is closed."""
+        """Accept a WebSocket and serve it until it is closed."""
         await socket.accept(headers=dict(confirm(active=is_activated(socket))))
         inputs = SocketInputs(self._prepared)
         try:
@@ -75,10 +74,10 @@ class ResponseSocket(Handlers):
 
 
 class _Talk:
-    """One WebSocket.
+    """One WebSocket connection.
 
     Messages are received while a response is sent. Otherwise the gateway would not notice that the client disconnected,
-    and pings would stay unanswered.
+    and would not answer pings.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class _Talk:
         self._bytes, self._values = most_bytes(socket), most_values(socket)
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._size = 0
-        """Total size of the waiting messages, in bytes."""
+        """Total size of the queued messages, in bytes."""
         self._until = asyncio.get_running_loop().time() + _LIFETIME
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
@@ -108,7 +107,8 @@ class _Talk:
             self._memory.close()
 
     async def _listen(self) -> None:
-        """Receive messages and queue them."""
+        """Receive messages and queue them until the client disconnects. A message that exceeds the limits of the queue
+        is refused."""
         while (members := await self._receive())["type"] != "websocket.disconnect":
             raw: bytes = members.get("bytes") or (members.get("text") or "").encode()
             if _STEER.encode() in raw and await self._refuse_to_steer(raw):
@@ -124,8 +124,8 @@ class _Talk:
             return cast("dict[str, Any]", await self._socket.receive())
 
     async def _refuse_to_steer(self, raw: bytes) -> bool:
-        """Refuse a `response.steer` message at once, because it concerns the current response. Return True if it was
-        one."""
+        """Refuse a `response.steer` message, without queueing it, because it concerns the response that is being sent.
+        Return True if the message was one."""
         try:
             raw_message = await parse(raw, self._values)
         except FaultError:
@@ -149,8 +149,8 @@ class _Talk:
             await self._close(GOING_AWAY, "The connection is an hour old.")
 
     async def _next(self) -> bytes | None:
-        """Return the next message, or None if the connection has expired. A response that has begun is sent to its
-        end."""
+        """Return the next queued message, or None if the connection has expired. A response that has begun is not
+        interrupted by the expiry."""
         if asyncio.get_running_loop().time() >= self._until:
             return None
         try:
@@ -162,7 +162,7 @@ class _Talk:
         return raw
 
     async def _take_turn(self, raw: bytes) -> None:
-        """Answer one message. Faults are sent as events."""
+        """Answer one message with the events of a response. Faults are sent as error events."""
         raw_message: object = None
         try:
             raw_message = await parse(raw, self._values)
@@ -184,7 +184,7 @@ class _Talk:
         await self._send_event(encode_error_message(fault) | _lane(stream_id if is_lane else None))
 
     def _forget(self, response_id: str | None) -> None:
-        """Drop a response from the cache of the connection.
+        """Remove an unstored response or prewarmed input from the memory of the connection. None does nothing.
 
         Open Responses, WebSocket: a failed response evicts the one that it continued, so that a retry sends the whole
         input.
@@ -194,7 +194,8 @@ class _Talk:
             self._inputs.drop(response_id)
 
     async def _join(self, raw_message: JsonObject, size: int) -> JsonObject:
-        """Return the body of a message, with the prewarmed input in front of its input. Raises invalid, too_large."""
+        """Return the message's body. If it continues a prewarmed input, put that input before the message's own. Raises
+        invalid for a malformed message, and too_large if both inputs together exceed the limits of one."""
         body = {name: value for name, value in raw_message.items() if name not in w.ENVELOPE}
         prewarmed = self._inputs.get(body.get("previous_response_id"))
         if prewarmed is None:
@@ -208,7 +209,8 @@ class _Talk:
         return {**body, **prewarmed_body, "input": [*prewarmed_body["input"], *_items_of(body.get("input"))]}
 
     async def _respond(self, body: JsonObject, message: w.ResponseMessage) -> None:
-        """Send the response to one message. Raises Disconnected, and the faults of `CreateResponse.begin`."""
+        """Start the run for one message, and send its events until it ends. Raises Disconnected, and the faults of
+        `CreateResponse.begin`."""
         lane, previous = _lane(message.stream_id), message.previous_response_id
         whole = await expand_body(body, self._socket)
         if not message.is_generating:
@@ -240,8 +242,9 @@ class _Talk:
             self._forget(response_id)
 
     async def _prepare(self, body: JsonObject, whole: object, previous: str | None, lane: JsonObject) -> None:
-        """Store a prewarmed input, and send the events of its empty response. `previous` is the id of the response that
-        it continues, if any. Raises invalid, not_found, too_large."""
+        """Store a prewarmed input (`generate: false`), and send the events of an empty response. `previous` is the id
+        of the response that it continues, or None. Raises invalid for a malformed body, not_found for an unknown model,
+        and too_large if the connection's memory cannot hold the input."""
         checked = await self._create.check(self._who, whole, unstored_ids=self._memory, previous_id=previous)
         response_id = encode_id(RESPONSE, str(uuid4()))
         members = {name: body.get(name) for name in ("previous_response_id", "conversation")}
@@ -269,8 +272,7 @@ async def _leave(begun: Begun) -> None:
 
 
 def _lane(stream_id: str | None) -> JsonObject:
-    """Return the member that all events of an answer share with its message. It is empty if the message has no
-    `stream_id`."""
+    """Return `{"stream_id": …}`, which every event for a message repeats, or {} if the message has no `stream_id`."""
     return {} if stream_id is None else {"stream_id": stream_id}
 
 

@@ -1,4 +1,4 @@
-"""Endpoints of stored responses, which are runs of any protocol. Runs without a stored thread are not stored."""
+"""Routes of stored responses. Every run on a stored thread, of any protocol, is shown as a response."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -25,13 +25,14 @@ from babelgate.canonical.value import JsonObject
 
 
 class Responses(Handlers):
-    """Endpoints of stored responses."""
+    """Handlers of the routes for stored responses."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def get_response(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a response, or with its stream from `starting_after` on. Raises not_found, invalid."""
+        """Return the response in the path, or its stream after the event number `starting_after`. Raises not_found for
+        an unknown response, and invalid for wrong query parameters."""
         who = caller(request)
         query = request.query_params
         streams = query.get("stream", "false").lower()
@@ -58,10 +59,11 @@ class Responses(Handlers):
         return await find_response(self._hub, who.principal, response_run(response_id), no_response(response_id))
 
     async def cancel_response(self, request: AnyRequest) -> Response[Any]:
-        """Cancel a response. Raises not_found; invalid if its caller waits for it, because that caller can disconnect
-        instead.
+        """Cancel the run of the response in the path, wait for its end, and return the response. Cancelling again has
+        no effect.
 
-        Cancelling a response again has no effect.
+        Raises not_found, and invalid for a response that is not in the background: its caller waits for it, and can
+        disconnect instead.
         """
         who = caller(request)
         found = await self._find(who, request)
@@ -75,7 +77,7 @@ class Responses(Handlers):
         return reading.answer(run_headers(found.task, found.run.run_id))
 
     async def _stop(self, who: Caller, found: FoundRun) -> None:
-        """Cancel a run and wait for its end. Then cancel its task, if the task waits for an answer."""
+        """Cancel a run and wait for its end. Then cancel its task, too, if the task waits for an answer."""
         with _suppress_ended():
             if not found.run.has_ended:
                 await self._hub.cancel_run(who.principal, found.run.run_id)
@@ -86,7 +88,8 @@ class Responses(Handlers):
                 await self._hub.cancel(who.principal, task.task_id)
 
     async def delete_response(self, request: AnyRequest) -> Response[Any]:
-        """Delete a response. Raises not_found, conflict (another run of its task is active)."""
+        """Delete the response in the path; an active run is cancelled first. Raises not_found, and conflict if another
+        run of its task is active."""
         who = caller(request)
         found = await self._find(who, request)
         await self._stop(who, found)
@@ -95,7 +98,8 @@ class Responses(Handlers):
         return json_response(members)
 
     async def list_input_items(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a page of the response's input items. Raises not_found, invalid."""
+        """Return a page of the response's input items. Raises not_found for an unknown response, and invalid for wrong
+        query parameters."""
         who = caller(request)
         found = await self._find(who, request)
         items = encode_inputs(await read_inputs(self._hub, who.principal, found.run))
@@ -104,7 +108,7 @@ class Responses(Handlers):
 
 @contextmanager
 def _suppress_ended() -> Generator[None]:
-    """Ignore that a run or task ended before it could be cancelled."""
+    """Ignore the fault task_ended in the block, raised if a run or task ended before it could be cancelled."""
     try:
         yield
     except FaultError as error:

@@ -10,36 +10,38 @@ from typing import Final
 from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Scope
 
 _RESPONSES: Final = 8
-"""Maximum number of unstored responses that one WebSocket can continue. The newest events of a thread stay in memory
-while it has a reader, up to a megabyte. OpenAI's server keeps only the last response."""
+"""Maximum number of unstored responses that one WebSocket can continue. Chosen: each may keep up to a megabyte of
+events in memory. OpenAI's server keeps only the last response."""
 _INPUTS: Final = 16
-"""Maximum number of prewarmed inputs of one WebSocket."""
+"""Maximum number of prewarmed inputs of one WebSocket. Chosen."""
 _INPUT_BYTES: Final = 8 * 2**20
-"""Maximum size of one prewarmed input, in bytes."""
+"""Maximum size of one prewarmed input, in bytes. Chosen."""
 _ALL_BYTES: Final = 64 * 2**20
-"""Maximum size of the prewarmed inputs of all WebSockets, in bytes."""
+"""Maximum total size of the prewarmed inputs of all WebSockets of the gateway, in bytes. Chosen."""
 _END: Final = 2**53
-"""Sequence number beyond every record. A reader that starts here keeps a thread in memory and receives nothing."""
+"""Seq greater than that of any record. A reader that starts after it keeps the thread in memory without receiving
+records."""
 
 
 class SocketMemory(Container[str]):
-    """Ids of unstored responses that a WebSocket can continue. A reader per thread keeps their threads in memory."""
+    """Set of the ids of unstored responses that a WebSocket can continue. For each of their threads it holds an open
+    reader, which keeps the newest records in memory."""
 
     def __init__(self, hub: Hub, principal: Principal, tasks: TaskGroup) -> None:
-        """Create the memory of one WebSocket. `tasks`: task group of the WebSocket."""
+        """Create an empty memory. `tasks` is the WebSocket's task group, in which the readers run."""
         self._hub = hub
         self._principal = principal
         self._tasks = tasks
         self._threads: OrderedDict[str, str] = OrderedDict()
-        """Ids of threads, by response id."""
+        """Id of the thread of each response, by response id, oldest first."""
         self._readers: dict[str, Task[None]] = {}
-        """Readers that keep threads in memory, by thread id."""
+        """Task that reads a thread only to keep it in memory, by thread id."""
 
     def __contains__(self, response_id: object) -> bool:
         return response_id in self._threads
 
     def remember(self, response_id: str, thread_id: str) -> None:
-        """Add a response. The oldest one is removed if there are too many."""
+        """Add a response and its thread. If there are more than `_RESPONSES`, remove the oldest one."""
         self._threads[response_id] = thread_id
         if thread_id not in self._readers:
             self._readers[thread_id] = self._tasks.create_task(self._read(thread_id))
@@ -47,13 +49,13 @@ class SocketMemory(Container[str]):
             self.forget(next(iter(self._threads)))
 
     def forget(self, response_id: str) -> None:
-        """Remove a response, and stop the reader of its thread if no other response needs it."""
+        """Remove a response. Stop the reader of its thread if no other response needs it."""
         thread_id = self._threads.pop(response_id, None)
         if thread_id is not None and thread_id not in self._threads.values():
             self._readers.pop(thread_id).cancel()
 
     def close(self) -> None:
-        """Stop all readers."""
+        """Stop all readers, when the WebSocket is closed."""
         for reader in self._readers.values():
             reader.cancel()
 
@@ -65,19 +67,19 @@ class SocketMemory(Container[str]):
 
 
 class PreparedInputs:
-    """Inputs that clients of WebSockets have sent ahead of a response (`generate: false`), as received. If all together
+    """Prewarmed inputs of all WebSockets: inputs that clients sent ahead of a response (`generate: false`). If they
     exceed `_ALL_BYTES`, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._inputs: OrderedDict[str, bytes] = OrderedDict()
-        """Inputs, by response id."""
+        """JSON of each input, by the id of the empty response that was sent for it."""
         self._size = 0
 
     def get(self, response_id: str) -> bytes | None:
         return self._inputs.get(response_id)
 
     def put(self, response_id: str, raw_input: bytes) -> None:
-        """Store an input. Raises too_large."""
+        """Store the JSON of an input. Raises too_large above `_INPUT_BYTES`."""
         if len(raw_input) > _INPUT_BYTES:
             words = (
                 f"An input sent ahead may have {_INPUT_BYTES} bytes at most: send it after the response in progress."
@@ -93,7 +95,8 @@ class PreparedInputs:
 
 
 class SocketInputs:
-    """Prewarmed inputs of one WebSocket. No other connection can continue them."""
+    """Prewarmed inputs of one WebSocket. They are in the common store `PreparedInputs`, but only this connection can
+    use them."""
 
     def __init__(self, inputs: PreparedInputs) -> None:
         self._inputs = inputs
@@ -103,7 +106,8 @@ class SocketInputs:
         return self._inputs.get(response_id) if response_id in self._ids else None
 
     def put(self, response_id: str, raw_input: bytes) -> None:
-        """Store an input, and drop the oldest one if there are too many. Raises too_large."""
+        """Store the JSON of an input. If the WebSocket has more than `_INPUTS`, drop the oldest one. Raises too_large
+        for an input that does not fit into the memory at all."""
         self._inputs.put(response_id, raw_input)
         self._ids[response_id] = None
         if len(self._ids) > _INPUTS:

@@ -1,5 +1,5 @@
-"""Stored chat completions and their cursor pagination. A completion is a run that has ended, started by any protocol.
-Runs without a stored thread are not stored."""
+"""Routes of stored chat completions. Every run that has ended on a stored thread, of any protocol, is shown as a
+completion."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Final
@@ -25,18 +25,18 @@ from babelgate.canonical.value import JsonObject
 
 _MOST_RUNS: Final = 100
 _MOST_SEARCHED: Final = 10_000
-"""Maximum number of runs that are searched for the start of a page."""
+"""Maximum number of runs that are searched for the completion after which a page begins. Chosen."""
 _SHOWN: Final = frozenset({RunStatus.SUCCESS, RunStatus.PAUSED})
 
 
 class StoredCompletions(Handlers):
-    """Endpoints of stored completions."""
+    """Handlers of the routes for stored completions."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def get_completion(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a completion. Raises not_found, and answers with the fault of a failed run."""
+        """Return the completion in the path. A failed run gives an error response with its fault. Raises not_found."""
         who = caller(request)
         run, task = await self._find(who, request)
         completion = await self._read(who, run, task)
@@ -55,7 +55,8 @@ class StoredCompletions(Handlers):
         return completion
 
     async def list_messages(self, request: AnyRequest) -> Response[Any]:
-        """Answer with the input messages of a completion. Raises not_found, invalid."""
+        """Return a page of the completion's input messages. Raises not_found for an unknown completion, and invalid for
+        wrong query parameters."""
         who = caller(request)
         run, task = await self._find(who, request)
         messages = encode_messages(await read_inputs(self._hub, who.principal, run))
@@ -64,7 +65,8 @@ class StoredCompletions(Handlers):
         return json_response(page_of(messages, query), run_headers(task, run.run_id))
 
     async def list_completions(self, request: AnyRequest) -> Response[Any]:
-        """Answer with a page of completions, newest first. Raises invalid, unsupported."""
+        """Return a page of completions, newest first. Raises invalid for wrong query parameters, and unsupported for
+        `order=asc`."""
         who = caller(request)
         query = request.query_params
         limit = limit_of(query.get("limit"))
@@ -90,8 +92,8 @@ class StoredCompletions(Handlers):
         return await list_response(to_json(shell), self._entries(who, page), name="data")
 
     async def _start(self, who: Caller, where: RunFilter, after: str | None) -> int:
-        """Return the number of completions before a page, which begins after the completion `after`; 0 for the first
-        page. Raises not_found."""
+        """Return the offset of a page in the list of completions. `after` is the id of the completion before it; None
+        means the first page. Raises not_found."""
         if after is None:
             return 0
         run_id = run_of(after)
@@ -116,7 +118,8 @@ class StoredCompletions(Handlers):
             yield to_json({**completion.body(), "metadata": _metadata(run)})
 
     async def change_completion(self, request: AnyRequest) -> Response[Any]:
-        """Replace the metadata of a completion. Raises not_found, invalid, too_large."""
+        """Replace the metadata of the completion in the path. Raises not_found for an unknown completion, invalid for a
+        malformed body, and too_large for the metadata."""
         who = caller(request)
         run, task = await self._find(who, request)
         # resources/chat/completions/completions.py, update: replaces all metadata.
@@ -127,7 +130,7 @@ class StoredCompletions(Handlers):
         return await completion.response(run_headers(task, run.run_id), metadata=_metadata(changed))
 
     async def delete_completion(self, request: AnyRequest) -> Response[Any]:
-        """Delete a completion. Raises not_found."""
+        """Delete the completion in the path, which removes the run. Raises not_found."""
         who = caller(request)
         run, _ = await self._find(who, request)
         await self._hub.remove_run(who.principal, run.run_id)

@@ -1,4 +1,4 @@
-"""Search for the question that the next user message answers, if a completion or a response showed it as text."""
+"""Search for the open question that a caller's user message answers, if the caller saw the question as text."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -34,18 +34,20 @@ from babelgate.canonical.state import WAITING
 from babelgate.canonical.value import Json, JsonObject
 
 _DIGEST: Final = "said"
-"""Member of a run's own data: digest of the conversation in its request."""
+"""Key in the `extra` of a run's input: digest of the conversation that its request contained."""
 _MOST: Final = 64
-"""Maximum number of an agent's waiting tasks that are searched for one conversation, newest first. Chosen."""
+"""Maximum number of waiting tasks of an agent that are searched for one conversation, newest first. Chosen."""
 
 
 def can_receive_question_calls(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
-    """Return True if the caller accepts calls of `ask_caller` that it has not declared."""
+    """Return True if the caller accepts calls of `ask_caller` without declaring this tool, as its header
+    `QUESTIONS_HEADER` says."""
     return connection.headers.get(QUESTIONS_HEADER, "").strip().lower() == CALLS
 
 
 class SentMessages:
-    """Messages of one request. Each is decoded only once, because its files may be large."""
+    """History and new messages of one request, decoded when first needed and only once, because their files may be
+    large."""
 
     def __init__(self, before: Callable[[], Sequence[Message]], news: Callable[[], Sequence[Message]]) -> None:
         self._decode_before = before
@@ -53,39 +55,40 @@ class SentMessages:
 
     @cached_property
     def before(self) -> Sequence[Message]:
-        """History of the request."""
+        """Messages of the history."""
         return self._decode_before()
 
     @cached_property
     def new_messages(self) -> Sequence[Message]:
-        """Messages after the history."""
+        """Messages of the request that are new to the gateway: those after the history."""
         return self._decode_news()
 
     def stored_members(self) -> JsonObject:
-        """Return the members to store with the run: a digest of the messages so far.
+        """Return members for the `extra` of the run's input: a digest of all messages of the request.
 
-        A later request with the same history finds the run by that digest.
+        A later request whose history has the same digest continues this conversation.
         """
         return {_DIGEST: _digest((*self.before, *self.new_messages))}
 
 
 @dataclass(frozen=True, slots=True)
 class TextQuestion:
-    """Oldest open question of a task. All open questions of the task were shown as text."""
+    """Oldest open question of a task whose open questions were all shown as text."""
 
     task: Task
     interrupt: Interrupt
 
     def answer(self, new_messages: Sequence[Message]) -> tuple[dict[str, Json], Sequence[Message]]:
-        """Return the answer that user messages give, by the question's id, and the messages for the agent."""
+        """Return the answer in the user messages, as its value by question id, and the messages to pass to the
+        agent."""
         value, message = decode_answer("\n".join(each.text for each in new_messages), self.interrupt.answer_schema)
         is_text = all(isinstance(part, TextPart) for each in new_messages for part in each.parts)
         return {self.interrupt.interrupt_id: value}, (message,) if is_text else new_messages
 
 
 async def find_question_on(hub: Hub, principal: Principal, agent: str, thread_id: str) -> TextQuestion | None:
-    """Return the question of an agent's newest waiting task on a thread, or None if no task waits or the question was
-    not shown as text."""
+    """Return the text question of an agent's newest waiting task on a thread. Return None if no task waits, or if its
+    questions were not shown as text."""
     for task in await _waiting_tasks(hub, principal, TaskFilter(agent=agent, thread_id=thread_id, states=WAITING), 1):
         return await _find_question(hub, principal, task)
     return None
@@ -94,9 +97,10 @@ async def find_question_on(hub: Hub, principal: Principal, agent: str, thread_id
 async def find_question_in(
     hub: Hub, principal: Principal, agent: str, before: Sequence[Message]
 ) -> TextQuestion | None:
-    """Return the question that ends a conversation without a thread, or None if it ends with none.
+    """Return the text question at the end of the history `before`, for a request that names no thread. Return None if
+    the history does not end with an open question.
 
-    If an owner has several equal conversations that wait, the newest is used: the agent has the same history in each.
+    If an owner has several waiting conversations with the same messages, the newest one is used.
     """
     history_end = len(before)
     while history_end and before[history_end - 1].role == "agent":
@@ -119,10 +123,10 @@ async def _waiting_tasks(hub: Hub, principal: Principal, where: TaskFilter, limi
 async def _find_question(
     hub: Hub, principal: Principal, task: Task, last: str | None = None, digest: str | None = None
 ) -> TextQuestion | None:
-    """Return the oldest open question of a task if all of them were shown as text, else None.
+    """Return the oldest open question of a task if all of its open questions were shown as text, else None.
 
-    `last`: the assistant's last text, which must end with a question. `digest`: digest of the conversation before that
-    text. None skips the check.
+    `last`: the assistant's last text, which must end with the question. `digest`: digest of the conversation before
+    that text. None skips the check.
     """
     try:
         questions = await hub.reads.open_interrupts(principal, task.task_id)
@@ -144,7 +148,7 @@ async def _find_question(
 
 
 def _digest(messages: Sequence[Message]) -> str:
-    """Return a digest of the user's and the agent's texts. Instructions are left out, because they may change with each
-    request."""
+    """Return a digest of the texts of users and the agent. Instructions are left out, because clients may change them
+    from request to request."""
     texts = [[each.role, each.text.strip()] for each in messages if each.role in ("user", "agent") and each.text]
     return sha256(json.dumps(texts).encode()).hexdigest()

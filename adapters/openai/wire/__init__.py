@@ -1,11 +1,11 @@
-"""Types of OpenAI's APIs: answers of other servers, requests of callers, and replies to callers."""
+"""Types of OpenAI's APIs: responses of other servers, requests of callers, and responses to callers."""
 
 from typing import Final
 
 __all__ = ("QUOTA", "SPEC")
 
 SPEC: Final = "https://github.com/openai/openai-python/blob/v3.54.0/src/openai/types"
-"""Types of both APIs, generated from OpenAI's own OpenAPI document. Comments name the file below this path:
+"""URL of the types of both APIs, which are generated from OpenAI's own OpenAPI document. Comments name a file below it:
 "SPEC/chat/…"."""
 
 QUOTA: Final = "insufficient_quota"

@@ -1,6 +1,6 @@
-"""Answers of OpenAI-compatible servers, as far as the gateway reads them: chat completions, responses, models.
+"""Responses of OpenAI-compatible servers, with the members that the gateway reads: chat completions, responses, models.
 
-Names are those of the API. Everything is optional, because compatible servers leave members out. Unknown members are
+Names are those of the API. All members are optional, because compatible servers leave members out. Unknown members are
 kept.
 """
 
@@ -12,7 +12,7 @@ from babelgate.canonical.value import Json, JsonObject
 
 _Index = Annotated[int, BeforeValidator(lambda value: 0 if value is None else value)]
 _Word = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
-"""Text that some servers send as null instead of leaving it out."""
+"""Text for which null counts as empty, because some servers send null instead of leaving the member out."""
 
 
 class _Wire(BaseModel):
@@ -65,11 +65,11 @@ class Annotation(_Wire):
     start_index: int | None = None
     end_index: int | None = None
     url_citation: JsonObject | None = None
-    """Members of a citation in chat completions. Responses have them flat."""
+    """Members of a citation in chat completions. In responses they are members of the annotation itself."""
 
 
 class Delta(_Wire):
-    """`delta` of a chunk, or `message` of a whole completion."""
+    """The `delta` of a chunk, or the `message` of a whole completion."""
 
     content: str | list[JsonObject] | None = None
     refusal: str | None = None
@@ -78,7 +78,7 @@ class Delta(_Wire):
     annotations: list[Annotation] | None = None
     reasoning_content: str | None = None
     reasoning: Any = None
-    """Second name of `reasoning_content`; neither is OpenAI's. Some servers send an object here."""
+    """Alternative name of `reasoning_content`. Neither is OpenAI's. Some servers send an object here."""
 
 
 class Choice(_Wire):
@@ -89,7 +89,7 @@ class Choice(_Wire):
 
 
 class Completion(_Wire):
-    """`chat.completion`, or one `chat.completion.chunk` of its stream."""
+    """A whole `chat.completion`, or one `chat.completion.chunk` of a stream."""
 
     id: Any = None
     model: Any = None
@@ -114,7 +114,7 @@ class Summary(_Wire):
 
 
 class Item(_Wire):
-    """An output item. Which fields it has follows from its type."""
+    """An output item. Its `type` determines which of the members it has."""
 
     type: _Word = ""
     id: str | None = None
@@ -130,7 +130,7 @@ class Item(_Wire):
     error: Json = None
     server_label: str | None = None
     result: str | None = None
-    """Image of an image generation, as base64."""
+    """Image that the server's image generation produced, as base64."""
     output_format: str | None = None
 
 

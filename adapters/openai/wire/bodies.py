@@ -1,5 +1,5 @@
-"""Types of the responses to callers. They are encoded from the canonical model (`write`), so these types only describe
-them."""
+"""Types of the response bodies, for the OpenAPI document. `write` builds the bodies themselves from the canonical
+model."""
 
 from typing import Literal, NotRequired
 
@@ -38,7 +38,7 @@ class ChunkChoice(TypedDict):
 
 
 class Chunk(TypedDict):
-    """One event of a streamed completion. The stream ends with the data `[DONE]`."""
+    """One event of a completion's stream, whose last event has the data `[DONE]`."""
 
     id: str
     object: Literal["chat.completion.chunk"]
@@ -89,7 +89,7 @@ class Conversation(TypedDict):
 
 
 class ObjectPage(TypedDict):
-    """A page of messages or items."""
+    """One page of a list of messages or items."""
 
     object: Literal["list"]
     data: list[JsonObject]

@@ -1,4 +1,5 @@
-"""Replies to callers, and the keys under which events hold what only callers of this API receive."""
+"""Response bodies for callers. Also names and keys under which the log stores data that only callers of OpenAI's APIs
+receive."""
 
 from typing import Any, Final, Literal, TypedDict
 
@@ -7,34 +8,35 @@ from pydantic import BaseModel, ConfigDict
 from babelgate.canonical.value import JsonObject
 
 COMPLETION: Final = "chat.completion"
-"""Name of a `Native` event with the members of another server's completion that have no canonical form, such as
-`service_tier` and `system_fingerprint`. Its `extra` holds them under `openai`."""
+"""Name of a `Native` event with members of an upstream's chat completion that have no canonical form, such as
+`system_fingerprint`. They are in its `extra` under `openai`."""
 CHOICE: Final = "openai.choice"
-"""Key in the `extra` of a `COMPLETION` event: members of the choice at its end."""
+"""Key in the `extra` of a `COMPLETION` event: members of the choice in the chunk that ended it."""
 USAGE: Final = "openai.usage"
-"""Key in the `extra` of a `COMPLETION` event: the usage as the server reported it, if `RunEnded` does not hold all of
-it."""
+"""Key in the `extra` of a `COMPLETION` event: the token counts as the server reported them, if those in `RunEnded`
+differ."""
 PIECE_EXTRAS: Final = "openai.beside"
-"""Key in the `extra` of a piece of a message: its `PieceExtras`. Also the name of a `Native` event that holds them, if
-there was no piece."""
+"""Key in the `extra` of a `PartAdded` or `PartDelta`: a `PieceExtras`. Also the name of a `Native` event that stores
+one without such a piece."""
 
 ITEM: Final = "openai.item"
-"""Key in the `extra` of the first piece of an output item: its `ItemHead`.
+"""Key in the `extra` of the first piece of an output item: an `ItemHead`.
 
-Also the name of a `Native` event at the end of an item, and the key in its `extra`: the `ItemTail`.
+Also the name of a `Native` event at the end of an item, and the key in its `extra`: an `ItemTail`.
 """
 MIRROR: Final = "openai.event"
-"""Name of a `Native` event, and the key in its `extra`: an unchanged event of another server's stream.
+"""Name of a `Native` event, and the key in its `extra`: an event of an upstream's response stream, unchanged.
 
-Its item has a type that only responses have, or the type of the event or item is unknown here.
+Such events have a type that canonical events do not represent, or concern an item of such a type.
 """
 ANNOTATION: Final = "openai.annotation"
-"""Name of a `Native` event, and the key in its `extra`: an annotation that is not a citation of a page."""
+"""Name of a `Native` event, and the key in its `extra`: an annotation other than a citation of a web page."""
 ABOUT: Final = "response"
-"""Name of a `Native` event whose `extra` holds, under `openai`, unknown members of another server's response."""
+"""Name of a `Native` event with members of an upstream's response that have no canonical form. They are in its `extra`
+under `openai`."""
 MIRRORED: Final = "openai.mirrored"
-"""Key in the `extra` of an event that repeats a mirrored one: callers of responses receive only the mirrored event.
-Also the key in the `extra` of a loss that does not concern these callers."""
+"""Key in the `extra` of a canonical event that has the same content as a `MIRROR` event, which callers of responses
+receive instead. In a `LossNoted` it means that these callers have no loss."""
 
 
 class _Wire(BaseModel):
@@ -49,7 +51,7 @@ class Error(_Wire):
     type: str
     param: str | None = None
     code: str | int | None = None
-    """Code of the error. Some upstreams send a number."""
+    """Code of the error. Some upstream servers send a number."""
 
 
 class Model(_Wire):
@@ -73,16 +75,16 @@ class Deleted(_Wire):
 
 
 class ItemHead(TypedDict, total=False):
-    """Members of an output item that are known when it begins."""
+    """Members of an upstream's output item that are known when it begins."""
 
     id: str
     phase: str
     form: str
-    """`reasoning_text` for reasoning that is not a summary."""
+    """`reasoning_text` for the text of reasoning itself; missing for a summary of it."""
 
 
 class ItemTail(TypedDict, total=False):
-    """Members of an output item, and of its parts, that have no canonical form."""
+    """Members of an upstream's output item, and of its content parts, that have no canonical form."""
 
     id: str
     own: JsonObject
@@ -90,7 +92,7 @@ class ItemTail(TypedDict, total=False):
 
 
 class PieceExtras(TypedDict, total=False):
-    """Members that another server sent with a piece of a message and that have no canonical form."""
+    """Members without a canonical form that an upstream sent together with a piece of a message."""
 
     logprobs: JsonObject
     choice: JsonObject
@@ -106,7 +108,8 @@ def completion(
     usage: JsonObject,
     extras: JsonObject | None = None,
 ) -> JsonObject:
-    """Return a whole completion (SPEC/chat/chat_completion.py). `extras` holds further members of its only choice."""
+    """Return a whole chat completion (SPEC/chat/chat_completion.py). `extras` are further members of its only
+    choice."""
     choice = {"index": 0, "message": message, "logprobs": None, **(extras or {}), "finish_reason": finish_reason}
     return {
         "id": completion_id,
@@ -121,7 +124,7 @@ def completion(
 def response(
     response_id: str, *, created_at: int, completed_at: int | None, status: str, settings: JsonObject, **more: Any
 ) -> JsonObject:
-    """Return a response (SPEC/responses/response.py) with every member that Open Responses requires
+    """Return a response object (SPEC/responses/response.py) with every member that Open Responses requires
     (components.schemas.ResponseResource)."""
     return {
         "id": response_id,
@@ -149,5 +152,5 @@ def chunk(completion_id: str, created: int, model: str, choices: list[JsonObject
 
 
 def choice(delta: JsonObject, finish_reason: str | None = None, extras: JsonObject | None = None) -> JsonObject:
-    """Return the choice of a chunk. `extras` holds further members."""
+    """Return the choice of a chunk. `extras` are further members of the choice."""
     return {"index": 0, "delta": delta, "logprobs": None, **(extras or {}), "finish_reason": finish_reason}

@@ -1,4 +1,5 @@
-"""Requests of callers for chat completions. Members that are not declared here configure the agent, or are ignored."""
+"""Requests of callers for chat completions. Members without a field here are part of the agent's configuration, or are
+ignored."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -38,7 +39,7 @@ class ToolCall(_Wire):
 
 
 class Part(_Wire):
-    """A part of a message's content. Which members it has follows from its type."""
+    """A content part of a message. Its `type` determines which of the members it has."""
 
     type: str
     text: str | None = None
@@ -56,7 +57,8 @@ class ChatMessage(_Wire):
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
     function_call: Function | None = None
-    """Deprecated, as is the role `function` for its result: SPEC/chat/chat_completion_assistant_message_param.py."""
+    """Deprecated form of a tool call, whose result has the role `function`
+    (SPEC/chat/chat_completion_assistant_message_param.py)."""
 
 
 class StreamOptions(_Wire):
@@ -94,10 +96,10 @@ class ChatCreate(_Wire):
     # SPEC/chat/completion_create_params.py, temperature: "between 0 and 2".
     temperature: Annotated[int | float, Field(ge=0, le=2)] | None = None
     babelgate: Any = None
-    """Request of the Babelgate extension."""
+    """Part of the request for the Babelgate extension."""
 
     def config(self) -> JsonObject:
-        """Return the members that configure the agent."""
+        """Return the members of the request that configure the agent, such as `temperature` and `tools`."""
         members: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_CONFIG, by_alias=True)
         return members
 

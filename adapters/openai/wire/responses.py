@@ -1,5 +1,5 @@
-"""Requests of callers for responses and conversations. Members that are not declared here configure the agent, or are
-ignored."""
+"""Requests of callers for responses and conversations. Members without a field here are part of the agent's
+configuration, or are ignored."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, cast
@@ -22,7 +22,7 @@ KINDS: Final = frozenset(
         "mcp_approval_response",
     }
 )
-"""Types of items that have a canonical form."""
+"""Types of input items that have a canonical form."""
 BESIDE: Final = frozenset(
     {
         "additional_tools",
@@ -44,10 +44,10 @@ BESIDE: Final = frozenset(
         "web_search_call",
     }
 )
-"""Types of input items that OpenAI accepts and only a server of this API understands: SPEC/responses/
-response_input_item_param.py, and those that Codex CLI 0.150 sends.
+"""Types of input items that are accepted but passed on only to agents whose server speaks this API. For other agents
+they are a declared loss.
 
-Other agents do not receive them, which is a declared loss.
+From SPEC/responses/response_input_item_param.py, and those that Codex CLI 0.150 sends.
 """
 
 
@@ -56,7 +56,7 @@ class _Wire(BaseModel):
 
 
 class Part(_Wire):
-    """A part of a message's content, or of the output of a call. Which members it has follows from its type."""
+    """A content part of a message, or of the output of a call. Its `type` determines which of the members it has."""
 
     type: str
     text: str | None = None
@@ -70,7 +70,7 @@ class Part(_Wire):
 
 
 class Item(_Wire):
-    """An item of an input. Which members it has follows from its type; one without a type is a message."""
+    """An input item. Its `type` determines which of the members it has; without a type it is a message."""
 
     type: str | None = None
     id: str | None = None
@@ -88,12 +88,13 @@ class Item(_Wire):
     reason: str | None = None
     summary: list[Part] | None = None
     verbatim: JsonObject | None = None
-    """Whole item, if its type has no canonical form."""
+    """Whole item as received, if its type has no canonical form."""
 
     @model_validator(mode="before")
     @classmethod
     def _set_aside(cls, value: Any) -> Any:
-        """Return an item of an unknown type as `verbatim` only, because its members may have any type."""
+        """Return an item whose type has no canonical form as `{type, verbatim}`. Its members are not validated, because
+        they may have any type."""
         if not isinstance(value, dict):
             return value
         members = cast("JsonObject", value)
@@ -138,7 +139,7 @@ class ResponseCreate(_Wire):
     temperature: Annotated[int | float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[int | float, Field(ge=0, le=1)] | None = None
     babelgate: Any = None
-    """Request of the Babelgate extension."""
+    """Part of the request for the Babelgate extension."""
 
     @property
     def items(self) -> Sequence[Item]:
@@ -149,7 +150,7 @@ class ResponseCreate(_Wire):
         return self.conversation.id if isinstance(self.conversation, Named) else self.conversation
 
     def config(self) -> JsonObject:
-        """Return the members that configure the agent."""
+        """Return the members of the request that configure the agent, such as `temperature` and `tools`."""
         members: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_CONFIG, by_alias=True)
         return members
 
@@ -170,11 +171,11 @@ _NOT_CONFIG: Final = {
 
 
 STREAM_ID: Final = 64
-"""Maximum length of a stream's id, in characters."""
+"""Maximum length of a message's `stream_id`, in characters. Chosen."""
 
 
 class ResponseMessage(_Wire):
-    """Message that a WebSocket accepts: the body of a request, and members that only messages have
+    """Message from the client of a WebSocket: the body of a request for a response, and members that only messages have
     (SPEC/responses/responses_client_event.py, ResponseCreate)."""
 
     type: Literal["response.create"]
@@ -188,7 +189,7 @@ class ResponseMessage(_Wire):
 
     @property
     def is_generating(self) -> bool:
-        """True unless the input is only sent ahead, for a later response."""
+        """False if the message only prewarms the connection with an input (`generate: false`), for a later response."""
         options = self.prompt_cache_options
         warms: object = cast("JsonObject", options).get("prewarm") if isinstance(options, dict) else None
         # SPEC/responses/responses_client_event.py, prewarm: it "overrides the `generate` field".
@@ -196,7 +197,8 @@ class ResponseMessage(_Wire):
 
 
 ENVELOPE: Final = frozenset({"type", "stream_id", "generate", "stream", "stream_options", "background"})
-"""Members of a message that are not part of the body. Over a WebSocket, a response always streams."""
+"""Members of a WebSocket message that are not part of the request's body. Over a WebSocket, a response always
+streams."""
 
 
 class ResponseCompact(_Wire):

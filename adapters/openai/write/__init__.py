@@ -1,1 +1,1 @@
-"""Writers that convert records of runs to answers for callers."""
+"""Writers that convert the records of a run to completions and responses for callers."""

@@ -1,4 +1,4 @@
-"""Output items for calls of the agent's own tools."""
+"""Output items of a response for calls of the agent's own tools."""
 
 from typing import Final
 
@@ -16,7 +16,8 @@ _ARGUMENTS: Final = "mcp_call_arguments"
 
 
 class CallItemWriter:
-    """Writer of one run's calls. A message reports a call in its parts, or the agent in events of the tool."""
+    """Writer of one run's calls of the agent's own tools. Agents report a call as a part of a message, as tool events,
+    or as both."""
 
     __slots__ = ("_agent", "_events", "_items", "_losses", "_parts", "_waiting")
 
@@ -28,45 +29,46 @@ class CallItemWriter:
         self._waiting: dict[str, OutputItem] = {}
         """Items of the calls that have no result yet, by call id."""
         self._parts: dict[str, ToolCallPart] = {}
-        """Calls of all runs of the task, by id."""
+        """Call parts in messages of all runs of the task, by call id."""
 
     def remember(self, event: Event) -> None:
-        """Remember a call of any run of the task. A later run may report its result."""
+        """Store a call that any run of the task reports in a message, because a later run may report its result."""
         if isinstance(event, PartAdded) and isinstance(event.part, ToolCallPart):
             self._parts[event.part.call_id] = event.part
 
     def drop_void(self) -> None:
-        """Remove the calls that a restart voided."""
+        """Remove the calls without a result whose items a restart of the agent has voided."""
         self._waiting = {call_id: item for call_id, item in self._waiting.items() if not item.is_void}
 
     # Parts of messages
 
     def add(self, part: ToolCallPart, message_id: str, *, is_open: bool) -> None:
-        """Add a call, unless it was added before. `is_open`: more of its arguments will follow."""
+        """Begin an item for a call in a message, unless the call has one. `is_open`: more of its arguments will
+        follow."""
         if part.call_id not in self._waiting:
             item = self._begin(part.call_id, part.name, message_id)
             self._items.add_arguments(item, _ARGUMENTS, part.arguments, ends=not is_open)
 
     def extend_arguments(self, call_id: str, text: str) -> None:
-        """Add text to the arguments of a call."""
+        """Add text to the arguments of a call whose item has begun."""
         item = self._waiting.get(call_id)
         if item is not None:
             self._items.add_arguments(item, _ARGUMENTS, text, ends=False)
 
     def end_arguments(self, call_id: str) -> None:
-        """End the arguments of a call."""
+        """Mark the arguments of a call as complete."""
         item = self._waiting.get(call_id)
         if item is not None:
             self._items.add_arguments(item, _ARGUMENTS, "")
 
     def add_result(self, part: ToolResultPart) -> None:
-        """Add the result of a call."""
+        """End the item of a call with the result in a message."""
         self._end(part.call_id, part.call_id, part.output, has_failed=part.error)
 
     # Events of tools
 
     def start_tool(self, event: ToolStarted) -> None:
-        """Add a call, unless a message or a mirrored item shows it."""
+        """Begin an item for a call in a tool event, unless a message or an item of the upstream shows the call."""
         call_id = event.call_id or ""
         if call_id in self._waiting or MIRRORED in event.extra:
             return
@@ -74,7 +76,7 @@ class CallItemWriter:
         self._items.add_arguments(item, _ARGUMENTS, "{}" if event.input is None else json_text(event.input))
 
     def end_tool(self, event: ToolEnded) -> None:
-        """Add the result of a call, unless a message has reported it."""
+        """End the item of a call with the result in a tool event, unless a message has reported the result."""
         call_id, fault = event.call_id or "", event.fault
         if call_id in self._waiting:
             error = "" if fault is None else fault.message

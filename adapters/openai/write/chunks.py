@@ -1,4 +1,4 @@
-"""Frames of a completion's stream."""
+"""Frames of a chat completion's stream."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,8 +18,8 @@ from babelgate.canonical.value import JsonObject
 DONE: Final = b"data: [DONE]\n\n"
 
 _REPEATED: Final = 1_000
-"""Maximum size of the members that every chunk repeats, in bytes. Larger ones are only in the chunk that ends the
-choice."""
+"""Maximum size of the upstream's members that every chunk repeats, in bytes. Larger ones are only in the last chunk.
+Chosen."""
 
 STARTED_OVER: Final = Fault(
     code=FaultCode.AGENT_FAILED,
@@ -29,33 +29,32 @@ STARTED_OVER: Final = Fault(
 
 
 class ChunkWriter:
-    """Writer of one completion's chunks. `counts`: the caller requested the usage."""
+    """Writer of the frames of one completion's stream. `counts`: the caller requested token counts."""
 
     def __init__(self, completion_id: str, created: int, model: str, *, counts: bool) -> None:
         self._head = (completion_id, created, model)
         self._counts = counts
         self._last_seq = 0
-        """Sequence number of the last record sent by the extension."""
+        """Seq of the newest record that was sent for the Babelgate extension."""
         self._members: JsonObject = {}
-        """Members that the agent's own server sent with its completion."""
+        """Members of the agent's upstream completion, such as `service_tier`."""
         self._repeated: JsonObject = {}
-        """Members among these that every chunk repeats."""
+        """Members of `_members` that every chunk repeats: all of them, or {} if they are too large."""
         self._content = TextFrames(lambda text: self._chunk({"content": text}))
 
     def begin(self) -> bytes:
-        """Return the first chunk, with the role."""
+        """Return the first frame, whose delta has the role."""
         # The role is sent once, because the official client concatenates all strings (openai-python 3.52.0,
         # lib/streaming/_deltas.py).
         return self._frame({"role": "assistant", "content": "", "refusal": None})
 
     def pieces(self, pieces: Sequence[StreamPiece], about: JsonObject) -> list[bytes]:
-        """Return the chunks of pieces. `about`: members that the agent's own server has sent with its completion so
-        far."""
+        """Return a frame for each piece. `about` are the members of the agent's upstream completion so far."""
         self._repeat(about)
         return [self._encode_piece(*piece) for piece in pieces]
 
     def texts(self, texts: Sequence[str], about: JsonObject) -> list[bytes]:
-        """Return the chunks of pieces that are plain content."""
+        """Return a frame for each text that is plain content, from a template."""
         self._repeat(about)
         return self._content.write(texts)
 
@@ -72,14 +71,14 @@ class ChunkWriter:
         return frame(to_json(self._chunk(delta, None, choice)))
 
     def record(self, record: Record) -> bytes:
-        """Return a chunk that holds only a record of the extension."""
+        """Return a frame with an empty delta and one record for the Babelgate extension."""
         chunk = {**self._chunk({}), URI: envelope(self._last_seq, (record,))}
         self._last_seq = record.seq
         return frame(to_json(chunk))
 
     def end(self, writer: CompletionWriter, fault: Fault | None) -> list[bytes]:
-        """Return the last frames. A `fault` is sent as an error, because clients accept a stream that merely ends as a
-        whole answer."""
+        """Return the last frames: tool calls, the finish reason, token counts and `[DONE]`. With a `fault`, return only
+        an error, because clients take a stream that merely ends for a complete answer."""
         if fault is not None:
             return [frame(to_json(encode_error(fault)))]
         frames = [

@@ -1,4 +1,5 @@
-"""Conversion of a task's records to one chat completion: the output of one run, whole, or as deltas of a stream."""
+"""Conversion of a task's records to one chat completion, which shows the output of one run: whole, or as the deltas of
+a stream."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, cast
@@ -54,18 +55,18 @@ from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Json, JsonObject
 
 _REASONING: Final = "reasoning_content"
-"""Member for reasoning. It is not OpenAI's: servers of reasoning models use it, and most clients read it. Some use
-`reasoning`."""
+"""Default member for reasoning. It is not OpenAI's: servers of reasoning models use it, and most clients read it. Some
+use `reasoning`."""
 _PLACED: Final = frozenset({"annotations"})
-"""Unknown members of a delta that have their own place in the message."""
+"""Unknown members of a delta that the writer stores separately."""
 _NOT_CONCATENATED: Final = frozenset({"index", "type", "id"})
-"""Members of a delta that are replaced, not concatenated."""
+"""Members whose value in a later delta replaces the earlier one, instead of being appended."""
 
 
 def join_delta(before: JsonObject, more: JsonObject) -> JsonObject:
-    """Return two deltas as one, merged as clients do it (openai-python 3.54.0, lib/streaming/_deltas.py).
+    """Return the sum of two deltas, by the rules of clients (openai-python 3.54.0, lib/streaming/_deltas.py).
 
-    Text and lists grow. Elements of a list with the same `index` are merged.
+    Strings and lists are concatenated. Elements of a list with the same `index` are summed.
     """
     joined = dict(before)
     for name, value in more.items():
@@ -98,27 +99,30 @@ def _join_lists(before: list[Any], more: list[Any]) -> list[Any]:
 
 
 class StreamPiece(NamedTuple):
-    """Additions of one record to a stream: a `delta`, and members that another server sent with it."""
+    """Addition to a stream by one record: a `delta`, and members without a canonical form that the upstream sent with
+    it."""
 
     delta: JsonObject
     extras: PieceExtras = PieceExtras()
 
 
 class CompletionWriter:
-    """Writer of one completion. It needs the records of a task, from the first one on.
+    """Writer of the chat completion that shows the run `run_id`. It must receive the records of the run's task from the
+    first one on.
 
-    The output of the run goes into the completion. Of other runs, the writer reads only the questions.
+    Of other runs of the task, it reads only the questions and answers.
     """
 
     def __init__(self, task_id: str, run_id: str) -> None:
         self.has_ended = False
         self.fault: Fault | None = None
-        """Reason for a missing completion, once the run has ended."""
+        """Fault of the run, if it failed or was cancelled; None before its end."""
         self.broken = False
-        """True if the agent was restarted after output was sent: a stream cannot take that output back."""
+        """True if the agent was restarted after some output was sent: a stream cannot take that output back, and must
+        fail."""
         self.finish: str | None = None
         self.is_paused = False
-        """True if the run waits for an answer."""
+        """True if the run has stopped for a question."""
         self.usage = encode_usage({})
         self.output: Json = None
         self._task_id = task_id
@@ -131,22 +135,22 @@ class CompletionWriter:
     def _reset(self) -> None:
         self._text = CompletionText()
         self._reasoning_members: dict[tuple[str, int], str] = {}
-        """Member of the message for each open part of reasoning, by message and index."""
+        """Name of the message's member for each reasoning part, by message id and part index."""
         self._tracker = MessageTracker()
         self._progress: set[str] = set()
         self._finishes: dict[str, str] = {}
-        """Reasons why messages are incomplete, by message id."""
+        """Reason why a message is incomplete, by message id."""
         self.about: JsonObject = {}
-        """Members of the completion that the agent's own OpenAI server sent."""
+        """Members of the agent's upstream completion that have no canonical form."""
         self._message_members: JsonObject = {}
-        """Members of the message that it sent."""
+        """Members of the upstream's message that have no canonical form."""
         self.ended: JsonObject = {}
-        """Members of the choice that it sent at the end."""
+        """Members of the upstream's choice in the chunk that ended it."""
         self._choice: JsonObject = {}
-        """Members of the choice that it sent before the end."""
+        """Members of the upstream's choice in earlier chunks."""
         self._logprobs: JsonObject = {}
         self._upstream_usage: JsonObject = {}
-        """Usage as it reported it."""
+        """Token counts as the upstream reported them; empty if those of the run are the same."""
 
     # Reading
 
@@ -163,7 +167,7 @@ class CompletionWriter:
         return not self._text.is_empty
 
     def message(self) -> JsonObject:
-        """Return the message of the completion (SPEC/chat/chat_completion_message.py)."""
+        """Return the message of the completion so far (SPEC/chat/chat_completion_message.py)."""
         content, refusal = self.content, self._text.join(REFUSAL)
         calls = self.tool_calls
         message: JsonObject = {
@@ -181,7 +185,7 @@ class CompletionWriter:
 
     @property
     def has_called(self) -> bool:
-        """True if a call of the caller's tool waits for its result."""
+        """True if the run has stopped for a call of one of the caller's tools."""
         return self.finish == "tool_calls" and self._questions.has_call
 
     @property
@@ -193,7 +197,7 @@ class CompletionWriter:
 
     @property
     def choice_extras(self) -> JsonObject:
-        """Further members of the choice, sent by the agent's own server."""
+        """Members of the upstream's choice that have no canonical form, including its logprobs."""
         return {**self._choice, **self.ended, **({"logprobs": self._logprobs} if self._logprobs else {})}
 
     @property
@@ -203,7 +207,7 @@ class CompletionWriter:
     # Writing
 
     def write(self, record: Record) -> list[StreamPiece]:
-        """Return the pieces that a record adds to the stream."""
+        """Read a record, and return what it adds to the stream."""
         event = record.event
         if self.has_ended:
             return []
@@ -287,11 +291,11 @@ class CompletionWriter:
                 pass
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> bool:
-        """Add a passage: consecutive records, from `record` on, that only add text to one part
-        (`babelgate.adapters.kit.server.passages`).
+        """Read a passage: consecutive records, from `record` on, that only add text to one part
+        (`babelgate.adapters.kit.server.passages`). `texts` are the texts of its records.
 
-        Return False, and do nothing, if the text is not content, or is the first of its message: each record must then
-        be written by itself.
+        Return False, and do nothing, if the text is no content, or if it is the first of its message. The caller must
+        then write the records one by one.
         """
         event = record.event
         if self.has_ended or record.run_id != self._run_id or type(event) is not PartDelta:

@@ -1,4 +1,4 @@
-"""Text of one chat completion, which joins all messages of a run."""
+"""Text of one chat completion, whose only message joins all messages of a run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ CONTENT: Final = "content"
 REFUSAL: Final = "refusal"
 
 _SEPARATOR: Final = "\n"
-"""Separator between the agent's messages, because a completion is one message."""
+"""Text between two messages of the agent in the joined content."""
 
 
 @dataclass(slots=True)
 class _Segment:
-    """Consecutive text of one message, in one member of the completion's message."""
+    """Consecutive text of one agent's message, for one member of the completion's message such as `content`."""
 
     message_id: str
     member: str
     pieces: list[str] = field(default_factory=list[str])
     is_separated: bool = False
-    """True if the separator precedes the text."""
+    """True if `_SEPARATOR` precedes the text."""
 
     def join(self) -> str:
         text = "".join(self.pieces)
@@ -29,18 +29,19 @@ class _Segment:
 
 
 class CompletionText:
-    """Text by message and member, in the order of its arrival. So a stream's deltas add up to the whole."""
+    """Text of a run's messages in the order of arrival, so that the sum of a stream's deltas equals the whole
+    completion."""
 
     __slots__ = ("_citations", "_length", "_segments", "_starts")
 
     def __init__(self) -> None:
         self._segments: list[_Segment] = []
         self._starts: dict[str, int] = {}
-        """Offset in the content at which each message begins, by message id."""
+        """Offset in the joined content at which each message begins, in characters, by message id."""
         self._length = 0
-        """Length of the content, in characters."""
+        """Length of the joined content, in characters."""
         self._citations: list[tuple[str, JsonObject]] = []
-        """Annotations, each with the id of its message."""
+        """Annotations of the content, each with the id of its message."""
 
     @property
     def is_empty(self) -> bool:
@@ -51,18 +52,19 @@ class CompletionText:
         return [annotation for _, annotation in self._citations]
 
     def join(self, member: str) -> str:
-        """Return the whole text of a member."""
+        """Return the whole text of a member of the completion's message, such as `content`."""
         return "".join([segment.join() for segment in self._segments if segment.member == member])
 
     def members(self) -> list[str]:
-        """Return the names of all members with text, in the order of their first text."""
+        """Return the names of the members that have text, in the order of their first text."""
         return list(dict.fromkeys(segment.member for segment in self._segments))
 
     def has_content_of(self, message_id: str) -> bool:
         return message_id in self._starts
 
     def add(self, message_id: str, member: str, text: str) -> str:
-        """Add text, and return what it adds to the member: the first content of a message follows a separator."""
+        """Add text of a message to a member. Return the text as it is appended: the first content of a message is
+        preceded by `_SEPARATOR`, unless it is the first message."""
         is_first = member == CONTENT and message_id not in self._starts
         segment = self._segments[-1] if self._segments else None
         if segment is None or is_first or segment.message_id != message_id or segment.member != member:
@@ -76,20 +78,22 @@ class CompletionText:
         return _SEPARATOR + text if is_first and segment.is_separated else text
 
     def extend(self, message_id: str, texts: Sequence[str]) -> None:
-        """Add several texts to the content of a message that has some."""
+        """Add several texts to the content of a message that has content already."""
         self.add(message_id, CONTENT, "".join(texts))  # one string takes half the memory of many short ones
 
     def cite(self, message_id: str, annotation: JsonObject) -> None:
-        """Add an annotation. `message_id` is empty if its message is unknown."""
+        """Add an annotation of the content. `message_id` is empty if its message is not known."""
         self._citations.append((message_id, annotation))
 
     def span(self, message_id: str, start: int | None, end: int | None) -> JsonObject:
-        """Return the position, in the content, of a range in a message's text. None means its start or its end."""
+        """Convert a range in a message's text to `start_index` and `end_index` in the joined content. None means the
+        start or the end of the text."""
         begin = self._starts.get(message_id, self._length)
         return {"start_index": begin + (start or 0), "end_index": self._length if end is None else begin + end}
 
     def drop(self, is_void: Callable[[str], bool]) -> int:
-        """Remove the text of void messages. Return the number of removed pieces."""
+        """Remove the text and citations of messages that a restart has voided. Return the number of removed
+        segments."""
         rest = [segment for segment in self._segments if not is_void(segment.message_id)]
         removed = len(self._segments) - len(rest)
         starts, self._segments, self._starts, self._length = self._starts, rest, {}, 0

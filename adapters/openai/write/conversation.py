@@ -1,4 +1,4 @@
-"""Conversion of a thread's records to the items of a conversation."""
+"""Conversion of the records of a thread to the items of a conversation."""
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,57 +21,59 @@ from babelgate.canonical.message import ToolCallPart
 from babelgate.canonical.value import JsonObject
 
 _MOST_ITEMS = 10_000
-"""Maximum number of conversation items that can be shown, because all of them are in memory at once. Chosen, not
+"""Maximum number of items of a conversation that can be read, because all of them are in memory at once. Chosen, not
 measured: as many as one input may have (`wire.requests.MAX_MESSAGES`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationItem:
-    """Item of a conversation, with the message that it belongs to."""
+    """One item of a conversation, with its origin in the thread."""
 
     item: JsonObject
     message_id: str | None
-    """Id of the item's message, or None if it belongs to no message and cannot be removed."""
+    """Id of the message that the item shows. None if it shows no message, so that it cannot be deleted."""
     turn: int
-    """Sequence number of the record that began the item's turn."""
+    """Seq of the record that began the turn of the item."""
 
 
 @dataclass(slots=True)
 class _Task:
-    """Task of the thread, with the writers of its runs."""
+    """Task of the thread, with one writer for each of its runs."""
 
     agent: str
     shared: list[Record] = field(default_factory=list[Record])
-    """Records that a later run's response needs of the earlier runs: questions, answers, calls."""
+    """Records that the writers of later runs of the task need, too: questions, answers and calls."""
     writers: list[ResponseWriter] = field(default_factory=list[ResponseWriter])
 
 
 @dataclass(slots=True)
 class _Block:
-    """Items of one turn: messages of a caller, a run's input, or a run's output."""
+    """Source of consecutive items of one turn: messages that a caller added, a run's input, or a run's output."""
 
     turn: int
     run_id: str | None
     message_ids: list[str] = field(default_factory=list[str])
-    """Ids of messages that belong to no run."""
+    """Ids of messages that a caller added outside of runs."""
     messages: tuple[Message, ...] = ()
     writer: ResponseWriter | None = None
 
 
 class ConversationWriter:
-    """Writer of a conversation's items. It needs all records of a thread, in order, or all records of some turns."""
+    """Writer of a conversation's items. It must receive all records of a thread in order, or all records of some of its
+    turns."""
 
     def __init__(self, thread_id: str, owner: str, removed_messages: Iterable[str] = ()) -> None:
-        """Create a writer. `removed_messages`: ids of removed messages, in addition to those that the records name."""
+        """Create a writer for a thread. `removed_messages` are ids of messages that were deleted by records which the
+        writer does not receive."""
         self._fold = Fold(thread_id, owner)
-        """Fold of the records that belong to no run."""
+        """Fold of the records outside of tasks, which has the messages that callers added."""
         self._tasks: dict[str, _Task] = {}
         """Tasks of the thread, by id."""
         self._blocks: list[_Block] = []
         self._removed_runs: set[str] = set()
-        """Ids of removed runs."""
+        """Ids of runs that were rolled back or deleted."""
         self._removed_messages: set[str] = set(removed_messages)
-        """Ids of removed messages."""
+        """Ids of messages that were deleted."""
 
     def write(self, record: Record) -> None:
         event, task = record.event, self._tasks.get(record.task_id or "")
@@ -108,7 +110,8 @@ class ConversationWriter:
         self._blocks += [input_block, _Block(record.seq, event.run_id, writer=writer)]
 
     def items(self, turns: Container[int] | None = None) -> list[ConversationItem]:
-        """Return the items of these turns (their sequence numbers), or of all if `turns` is None. Raises too_large."""
+        """Return the items of the turns with these seqs, or of all turns if `turns` is None. Raises too_large if there
+        are more than `_MOST_ITEMS`."""
         items: list[ConversationItem] = []
         for each in self._items(turns):
             items.append(each)

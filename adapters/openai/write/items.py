@@ -1,4 +1,4 @@
-"""Output items of a response, written as the events of its stream."""
+"""Output items of a response, and the events that build them in a stream."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,39 +10,39 @@ from babelgate.canonical.growing import GrowingText
 from babelgate.canonical.value import JsonObject
 
 PartKind = Literal["output_text", "refusal", "summary_text", "reasoning_text"]
-"""Types of parts that grow."""
+"""Types of content parts whose text arrives in deltas."""
 
 
 @dataclass(slots=True)
 class OutputItem:
-    """One output item, with its open part."""
+    """State of one output item, which may have an open part."""
 
     index: int
     body: JsonObject
-    """Members of the item that do not grow."""
+    """Members of the item except its parts and status; all of its members if `is_whole`."""
     message_id: str | None = None
-    """Id of the message that the item belongs to, or None."""
+    """Id of the canonical message that the item shows, or None."""
     status: Any = "in_progress"
     closed: list[JsonObject] = field(default_factory=list[JsonObject])
-    """Complete parts of the content or the summary."""
+    """Complete content or summary parts."""
     open: Literal[""] | PartKind = ""
-    """Type of the open part, or an empty string."""
+    """Type of the open part, or "" if no part is open."""
     pieces: GrowingText = field(default_factory=GrowingText)
-    """Text of the open part."""
+    """Text of the open part so far."""
     annotations: list[JsonObject] = field(default_factory=list[JsonObject])
-    """Annotations of the open part."""
+    """Annotations of the open part so far."""
     started_at: int = 0
-    """Number of characters in the message before the open part."""
+    """Length of the message's text before the open part, in characters."""
     is_void: bool = False
     """True if a restart of the agent voided the item."""
     is_whole: bool = False
-    """True if `body` is the whole item."""
+    """True if `body` has all members, because the item has no deltas or is the upstream's."""
     unknown_members: JsonObject = field(default_factory=dict[str, Any])
-    """Members that have no canonical form, sent by another server of this API."""
+    """Members of the upstream's item that have no canonical form."""
     parts: list[JsonObject] = field(default_factory=list[JsonObject])
-    """Members of each part that have no canonical form, in the order of the parts."""
+    """Members of the upstream's content parts that have no canonical form, in the order of the parts."""
     tokens: list[Any] = field(default_factory=list[Any])
-    """`logprobs` of the open part."""
+    """Logprobs of the open part so far."""
 
     @property
     def item_id(self) -> str:
@@ -53,7 +53,7 @@ class OutputItem:
         return self.status != "in_progress"
 
     def show(self) -> JsonObject:
-        """Return the item as it is now."""
+        """Return the item as JSON, in its present state."""
         if self.is_whole:
             return self.body
         members = {**self.body, "status": self.status}
@@ -70,11 +70,12 @@ class OutputItem:
         return {**members, **self.unknown_members}
 
     def with_unknown_members(self, number: int, part: JsonObject) -> JsonObject:
-        """Return a part with its members that have no canonical form."""
+        """Return the part with the index `number`, with the members of the upstream's part added that have no canonical
+        form."""
         return {**self.parts[number], **part} if number < len(self.parts) else part
 
     def show_part(self) -> JsonObject:
-        """Return the open part as it is now."""
+        """Return the open part as JSON, in its present state."""
         text = self.pieces.join()
         match self.open:
             case "refusal":
@@ -88,34 +89,35 @@ class OutputItem:
 
 
 class ItemWriter:
-    """Writer of items, one after the other. It calls `emit` with the type of each event and its members."""
+    """Builder of a response's output items. It calls `emit` with the type and the members of each event of the
+    stream."""
 
     __slots__ = ("_emit", "_used", "items", "upstream")
 
     def __init__(self, emit: Callable[[str, JsonObject], None]) -> None:
         self.items: list[OutputItem] = []
         self.upstream: dict[str | int, OutputItem] = {}
-        """Items that another server of this API sent, by its id and index."""
+        """Items that show an item of the agent's upstream response, by the upstream's id and index of the item."""
         self._emit = emit
         self._used: set[str] = set()
 
     def output(self) -> list[JsonObject]:
-        """Return the items, without those that are void."""
+        """Return the items as JSON, without those that a restart of the agent has voided."""
         return [item.show() for item in self.items if not item.is_void]
 
     def text(self) -> str:
-        """Return the text of the answer, without refusals."""
+        """Return the text of all messages, without refusals."""
         parts = (part for item in self.output() if item["type"] == "message" for part in item["content"])
         return "".join(part["text"] for part in parts if part["type"] == "output_text")
 
     @property
     def has_message(self) -> bool:
-        """True if there is a message that is not void."""
+        """True if there is a message item that no restart has voided."""
         return any(item.body["type"] == "message" and not item.is_void for item in self.items)
 
     def unique_id(self, wanted: str) -> str:
-        """Return an unused item id, starting from `wanted`. One message can become several items, or be sent again
-        after a restart."""
+        """Reserve and return an item id that is not in use: `wanted`, or `wanted` with a number. One message can become
+        several items, or be sent again after a restart."""
         item_id, number = wanted, 1
         while item_id in self._used:
             number += 1
@@ -124,8 +126,8 @@ class ItemWriter:
         return item_id
 
     def add(self, body: JsonObject, message_id: str | None = None) -> OutputItem:
-        """Begin an item of the canonical message `message_id`, if it belongs to one. `body["id"]` is the base of its
-        id."""
+        """Begin an item, and return it. Its id is derived from `body["id"]`. `message_id` is the canonical message that
+        it shows, or None."""
         body["id"] = self.unique_id(body["id"])
         item = OutputItem(len(self.items), body, message_id)
         self.items.append(item)
@@ -133,33 +135,33 @@ class ItemWriter:
         return item
 
     def begin_mirrored(self, body: JsonObject) -> OutputItem:
-        """Begin an item that another server sent, and that is shown unchanged until `end_mirrored`."""
+        """Begin an item of the upstream that is passed through unchanged until `end_mirrored`, and return it."""
         item = OutputItem(len(self.items), {**body, "id": self.unique_id(str(body.get("id") or "item"))}, is_whole=True)
         self.items.append(item)
         self._emit("response.output_item.added", {"output_index": item.index, "item": item.show()})
         return item
 
     def end_mirrored(self, item: OutputItem, body: JsonObject) -> None:
-        """End a mirrored item, with its final members."""
+        """End an item of the upstream, whose final members are `body`."""
         item.body = {**body, "id": item.item_id}
         self.finish(item)
 
     def add_answer(self, source_id: str, text: str) -> None:
-        """Add a message of the agent that has one text. `source_id` is the base of its id."""
+        """Add a complete message item with one text. Its id is derived from `source_id`."""
         item = self.add(message_body(source_id, "final_answer"))
         self.begin_part(item, "output_text")
         self.add_text(item, text)
         self.finish(item)
 
     def add_whole(self, body: JsonObject) -> None:
-        """Add an item that has no deltas. `unique_id` must have returned its id."""
+        """Add a complete item without deltas. Its id must be one that `unique_id` has returned."""
         item = OutputItem(len(self.items), body, is_whole=True, status="completed")
         self.items.append(item)
         for kind in ("added", "done"):
             self._emit(f"response.output_item.{kind}", {"output_index": item.index, "item": item.show()})
 
     def finish(self, item: OutputItem, status: Any = "completed") -> None:
-        """End an item, unless it has ended."""
+        """End an item with a status. An item that has ended is not changed."""
         if item.is_done:
             return
         self.end_part(item)
@@ -167,13 +169,13 @@ class ItemWriter:
         self._emit("response.output_item.done", {"output_index": item.index, "item": item.show()})
 
     def finish_all(self) -> None:
-        """End all items at the end of a run. A call without a result is incomplete."""
+        """End all open items at the end of a run. Items of calls without a result get the status `incomplete`."""
         for item in self.items:
             self.finish(item, "completed" if item.body["type"] in ("message", "reasoning") else "incomplete")
 
     def withdraw(self, event: RunStarted) -> None:
-        """End the items that a restart of the agent voids. A stream has sent them, so it ends them as incomplete; the
-        response does not show them."""
+        """Mark the items as void whose output a restart of the agent has voided. Streams have shown them, so they end
+        as incomplete; the response object does not contain them."""
         for item in self.items:
             if not item.is_void and event.is_void(item.message_id):
                 self.finish(item, "incomplete")
@@ -191,8 +193,8 @@ class ItemWriter:
         return {"item_id": item.item_id, "output_index": item.index, **place}
 
     def begin_part(self, item: OutputItem, kind: PartKind, started_at: int = 0) -> None:
-        """Open a part of an item, and end the open one. `started_at` is the number of characters of the message before
-        it."""
+        """Open a part of an item, after ending its open one. `started_at` is the length of the message's text before
+        the part, in characters."""
         self.end_part(item)
         item.open, item.pieces, item.annotations, item.started_at = kind, GrowingText(), [], started_at
         item.tokens = []
@@ -200,20 +202,20 @@ class ItemWriter:
         self._emit(f"response.{name}.added", {**self._at(item), "part": item.show_part()})
 
     def add_text(self, item: OutputItem, text: str, tokens: list[Any] | None = None) -> None:
-        """Add text to the open part. `tokens`: its `logprobs`, if the agent sends them."""
+        """Add text to the open part of an item. `tokens` are the logprobs of the text, if the agent sent some."""
         item.pieces.append(text)
         item.tokens += tokens or ()
         more: JsonObject = {"logprobs": tokens or []} if item.open == "output_text" else {}
         self._emit(f"response.{_EVENTS[item.open]}.delta", {**self._at(item), "delta": text, **more})
 
     def cite(self, item: OutputItem, annotation: JsonObject) -> None:
-        """Add an annotation to the open part."""
+        """Add an annotation to the open part of an item."""
         members = {"annotation_index": len(item.annotations), "annotation": annotation}
         item.annotations.append(annotation)
         self._emit("response.output_text.annotation.added", {**self._at(item), **members})
 
     def end_part(self, item: OutputItem) -> None:
-        """End the open part, if there is one."""
+        """End the open part of an item, if it has one."""
         if not item.open:
             return
         part, at, kind = item.with_unknown_members(len(item.closed), item.show_part()), self._at(item), item.open
@@ -230,8 +232,8 @@ class ItemWriter:
     # Calls
 
     def add_arguments(self, item: OutputItem, name: str, text: str, *, ends: bool = True) -> None:
-        """Add text to the arguments of a call, and end them if `ends`. `name` is the part of the events' types that
-        names the call."""
+        """Add text to the arguments of a call's item, and end them if `ends`. `name` is the part of the event types
+        that denotes the kind of call, such as `function_call_arguments`."""
         at: JsonObject = {"item_id": item.item_id, "output_index": item.index}
         member = "input" if name == "custom_tool_call_input" else "arguments"
         if text:
@@ -242,7 +244,8 @@ class ItemWriter:
 
 
 def message_body(source_id: str, phase: str) -> JsonObject:
-    """Return the members of a new message item. `source_id`: canonical id of the message."""
+    """Return the first members of a message item. Its id is derived from `source_id`, the id of the canonical
+    message."""
     return {"type": "message", "id": encode_item_id("msg_", source_id), "role": "assistant", "phase": phase}
 
 
@@ -254,4 +257,4 @@ _EVENTS: Final = {
     # Text of reasoning itself, from servers that show it.
     "reasoning_text": "reasoning_text",
 }
-"""Name in the types of events, by type of part."""
+"""Term for a part in the types of events such as `response.output_text.delta`, by the part's type."""

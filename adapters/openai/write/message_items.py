@@ -1,4 +1,4 @@
-"""Output items of an agent's messages: messages and reasoning."""
+"""Output items of a response for the agent's messages: items of the types `message` and `reasoning`."""
 
 from collections.abc import Container
 from dataclasses import dataclass, field
@@ -30,26 +30,27 @@ from babelgate.canonical.value import JsonObject
 
 @dataclass(slots=True)
 class _Message:
-    """A message of the run."""
+    """State of one canonical message of the run."""
 
     message_id: str
     phase: Literal["commentary", "final_answer"]
     is_shown: bool
     item: OutputItem | None = None
-    """Open item of the message: a message or reasoning."""
+    """Open item that shows the message: one of the type `message` or `reasoning`. None: no open item."""
     length: int = 0
-    """Number of characters in its text parts."""
+    """Length of the message's text so far, in characters."""
     has_refused: bool = False
     incomplete_reason: IncompleteReason | None = None
     call_ids: dict[int, str] = field(default_factory=dict[int, str])
-    """Ids of the agent's calls among its parts, by index."""
+    """Ids of the calls of the agent's own tools in the message, by part index."""
     part_head: ItemHead = field(default_factory=ItemHead)
-    """Description of the upstream's item that the newest part belongs to."""
+    """Head of the upstream's item to which the newest part belongs."""
     item_head: ItemHead = field(default_factory=ItemHead)
-    """Description of the upstream's item that `item` shows."""
+    """Head of the upstream's item that `item` shows."""
 
     def continued_item(self, kind: Literal["message", "reasoning"]) -> OutputItem | None:
-        """Return the open item if it has this type and the newest part belongs to it, else None."""
+        """Return the open item if the newest part continues it: it has the type `kind` and shows the same item of the
+        upstream. Otherwise return None."""
         item = self.item
         if item is None or item.body["type"] != kind or self.part_head.get("id") != self.item_head.get("id"):
             return None
@@ -57,7 +58,7 @@ class _Message:
 
 
 class MessageItemWriter:
-    """Writer of one run's messages. Calls among their parts are written by `calls`."""
+    """Writer of the output items for one run's messages. The tool calls in messages are passed to a CallItemWriter."""
 
     __slots__ = ("_calls", "_items", "_losses", "_messages", "tracker")
 
@@ -82,7 +83,8 @@ class MessageItemWriter:
         return reason
 
     def drop_void(self, void: Container[str] | None) -> None:
-        """Remove the messages that a restart voided. None means all of them."""
+        """Remove the state of messages that a restart of the agent has voided. `void` are their ids; None means all
+        messages."""
         if void is None:
             self._messages, self.tracker = {}, MessageTracker()
         else:
@@ -90,7 +92,7 @@ class MessageItemWriter:
             self._messages = {each: message for each, message in self._messages.items() if each not in void}
 
     def write(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded) -> None:
-        """Write an event of a message. `add_delta` writes deltas."""
+        """Write an event of a message, other than a text delta, for which there is `add_delta`."""
         match event:
             case MessageStarted():
                 self._start(event)
@@ -102,7 +104,7 @@ class MessageItemWriter:
                 self._end(event)
 
     def add_delta(self, event: PartDelta) -> None:
-        """Write a delta of an open part."""
+        """Write a text delta of an open part."""
         message_id, index = event.message_id or "", event.index or 0
         message = self._messages.get(message_id)
         kind = self.tracker.open_kinds.get((message_id, index))
@@ -122,18 +124,19 @@ class MessageItemWriter:
     # Open items, which items of another server end
 
     def close_all(self) -> None:
-        """End all open items."""
+        """End the open items of all messages."""
         for message in self._messages.values():
             self._close(message)
 
     def release(self, item: OutputItem) -> None:
-        """Continue a message in another item, because `item` has ended."""
+        """Detach `item`, which the upstream has ended, from its message. If the message continues, it begins another
+        item."""
         for message in self._messages.values():
             if message.item is item:
                 message.item = None
 
     def annotate(self, annotation: JsonObject) -> None:
-        """Add an annotation to the open texts."""
+        """Add an annotation to the open text part of each message."""
         for message in self._messages.values():
             if message.item is not None and message.item.open == "output_text":
                 self._items.cite(message.item, annotation)
@@ -210,7 +213,7 @@ class MessageItemWriter:
         self._items.add_text(item, text, logprobs)
 
     def _show_data(self, message: _Message, part: DataPart) -> None:
-        """Show data as a separate part, because offsets of citations do not count it."""
+        """Write data as JSON text in a separate part, because positions of citations do not count it."""
         self._losses.note(Feature.DATA)
         self.tracker.add_data(message.message_id, part.data)
         item = self._message_item(message)
@@ -252,7 +255,7 @@ class MessageItemWriter:
     # Items
 
     def _message_item(self, message: _Message) -> OutputItem:
-        """Return the open message item of a message, or begin one."""
+        """Return the open item of the type `message` for a message, or begin one."""
         item = message.continued_item("message")
         if item is not None:
             return item
@@ -278,7 +281,8 @@ class MessageItemWriter:
 
 
 def _logprobs_of(event: PartAdded | PartDelta) -> list[Any] | None:
-    """Return the `logprobs` of a piece of text, or None if it has none. Both APIs write them in the same form."""
+    """Return the logprobs of a piece of text, or None if there are none. Their form is the same in chat completions and
+    responses."""
     if not event.extra or PIECE_EXTRAS not in event.extra:
         return None
     return event.extra[PIECE_EXTRAS].get("logprobs", {}).get("content")

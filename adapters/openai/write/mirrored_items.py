@@ -1,4 +1,4 @@
-"""Events that have no canonical form and that another server of this API sent, as the upstream of the agent."""
+"""Pass-through of events without a canonical form from an upstream that speaks the Responses API."""
 
 from typing import Final
 
@@ -15,19 +15,19 @@ _DONE: Final = "response.output_item.done"
 
 
 class MirrorWriter:
-    """Writer of the upstream's events. Items that have a canonical form belong to `messages`."""
+    """Writer of the upstream's mirrored events and items. Items with a canonical form are written by `messages`."""
 
     __slots__ = ("_events", "_items", "_messages", "about")
 
     def __init__(self, items: ItemWriter, messages: MessageItemWriter, events: StreamEvents) -> None:
         self.about: JsonObject = {}
-        """Members of the upstream's response."""
+        """Members of the upstream's response that have no canonical form."""
         self._items = items
         self._messages = messages
         self._events = events
 
     def write(self, event: Native) -> None:
-        """Write an event, if it is of this API."""
+        """Write a `Native` event of this adapter; ignore those of other protocols."""
         if event.protocol != "openai":
             return
         if event.event == ABOUT:
@@ -42,7 +42,7 @@ class MirrorWriter:
             self._add_stored_item(event)
 
     def _repeat(self, original: JsonObject) -> None:
-        """Repeat an event of the upstream's stream, with the gateway's id and index of the item."""
+        """Emit an event of the upstream's stream, with the item's id and index in this response."""
         kind, index, body = str(original.get("type")), original.get("output_index"), object_in(original, "item")
         if body and kind in (_ADDED, _DONE):
             self._repeat_item(body, index, is_done=kind == _DONE)
@@ -56,7 +56,8 @@ class MirrorWriter:
         self._events.emit(kind, members)
 
     def _repeat_item(self, body: JsonObject, index: object, *, is_done: bool) -> None:
-        """Begin an item, unless it has begun, and end it if `is_done`. `index`: the upstream's index of the item."""
+        """Begin an item of the upstream, unless it has begun, and end it if `is_done`. `index` is its index in the
+        upstream's response."""
         item = self._items.upstream.get(str(body.get("id")))
         if item is None:
             item = self._begin_item({**body, "status": "in_progress"} if is_done and "status" in body else body)
@@ -71,7 +72,7 @@ class MirrorWriter:
         return self._items.begin_mirrored(body)
 
     def _end_item(self, tail: ItemTail) -> None:
-        """End an item that has a canonical form, with the members that have none."""
+        """End an item with a canonical form, after adding the upstream's members that have none."""
         item = self._items.upstream.get(tail.get("id", ""))
         if item is None or item.is_done:
             return
@@ -80,7 +81,7 @@ class MirrorWriter:
         self._messages.release(item)
 
     def _add_stored_item(self, event: Native) -> None:
-        """Add an item that an earlier release stored as it came."""
+        """Add an item from the log of an earlier release, which stored whole items in `Native.data`."""
         body = dict(object_in({"item": event.data}, "item"))
         if isinstance(body.get("type"), str) and isinstance(body.get("id"), str):
             self._items.add_whole({**body, "id": self._items.unique_id(body["id"])})

@@ -11,8 +11,11 @@ from babelgate.canonical.value import JsonObject
 def encode_prepared(
     response_id: str, body: ResponseCreate, model: str, previous_id: str | None, at: int
 ) -> list[JsonObject]:
-    """Return the events of the empty response. It continues the response `previous_id`, if any. `at`: time in seconds.
-    Only its own connection can continue it, so it is not stored."""
+    """Return the events of an empty response for a prewarmed input. `previous_id` is the response that it continues, or
+    None. `at`: time in seconds since 1970.
+
+    The response is shown as not stored, because only its own connection can continue it.
+    """
     response = w.response(
         response_id,
         created_at=at,

@@ -1,4 +1,4 @@
-"""Output items of the questions that a run ends with."""
+"""Output items of a response for the questions at which a run stopped."""
 
 from babelgate.adapters.openai.codec.questions import (
     encode_question_item,
@@ -13,7 +13,7 @@ from babelgate.canonical.event import InterruptRaised
 
 
 class QuestionItemWriter:
-    """Writer of the questions that one run ends with, as calls or as text."""
+    """Writer of the questions at which a run stopped, as calls or as text."""
 
     __slots__ = ("_items", "_losses", "_run_id", "_task_id", "open")
 
@@ -25,7 +25,7 @@ class QuestionItemWriter:
         self._losses = losses
 
     def write_open(self) -> None:
-        """Write each open question as an output item of the response."""
+        """Write each open question as an output item: a call, or a message with its text."""
         for question in self.open:
             if self.open.is_call(question):
                 self._write_call(question)

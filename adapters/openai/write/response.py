@@ -1,4 +1,5 @@
-"""Conversion of a task's records to one response: the output of one run, whole, or as the events of a stream."""
+"""Conversion of a task's records to one response, which shows the output of one run: whole, or as the events of a
+stream."""
 
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.openai.carries import RESPONSES
@@ -36,18 +37,20 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 class ResponseWriter:
-    """Writer of one response. It needs the records of a task, from the first one on.
+    """Writer of the response that shows the run `run_id`. It must receive the records of the run's task from the first
+    one on.
 
-    The output of the run goes into the response. Of other runs, the writer reads only the questions and calls.
-    Messages, calls, questions and the upstream's events have separate writers.
+    Of other runs of the task, it reads only the questions and calls. Messages, calls, questions and the upstream's
+    mirrored events have separate writers.
     """
 
     def __init__(self, task_id: str, agent: str, run_id: str) -> None:
         self.has_ended = False
         self.created: RunCreated | None = None
-        """Request of the response, once the run is created."""
+        """Event that created the run, with its request. None: not read yet."""
         self.metadata: JsonObject | None = None
-        """Current metadata of the run; None means those of its request."""
+        """Metadata of the run, if they were read from its row; a caller may have changed them. None: those in the
+        request."""
         self._run_id = run_id
         self._events = StreamEvents()
         self._items = ItemWriter(self._events.emit)
@@ -62,63 +65,65 @@ class ResponseWriter:
 
     @property
     def status(self) -> str:
-        """Status of the response."""
+        """Status of the response, such as `in_progress`."""
         return self._state.status
 
     @property
     def fault(self) -> Fault | None:
-        """Reason for the failure of the run; None if it did not fail or has not ended."""
+        """Fault of the run, or None if it has not failed."""
         return self._state.fault
 
     @property
     def is_over(self) -> bool:
-        """True if the response will not change any more. A question of an ended run may still be withdrawn."""
+        """True if no later record can change the response. After a stop for a question, the task can still be
+        cancelled."""
         return self._state.is_over
 
     @property
     def output(self) -> Json:
-        """Structured output of the run."""
+        """Structured output of the run, or None."""
         return self._state.output
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """Losses so far."""
+        """Losses of the run so far."""
         return self._losses.all()
 
     @property
     def text(self) -> str:
-        """Text of the answer, without refusals."""
+        """Text of the answer so far, without refusals."""
         return self._items.text()
 
     @property
     def has_to_fit(self) -> bool:
-        """True if the answer must match the requested schema. A refusal, a question and an incomplete answer need
-        not."""
+        """True if the answer must match the requested schema: the run has succeeded, without a refusal, a question or a
+        limit."""
         return self.status == "completed" and self._state.finish == "stop" and not self._messages.has_refused
 
     @property
     def has_called(self) -> bool:
-        """True if a call of the caller's tool waits for its result."""
+        """True if the run has stopped for a call of one of the caller's tools."""
         return self._state.finish == "calls" and self._questions.open.has_call
 
     @property
     def has_failed_there(self) -> bool:
-        """True if another server of this API answered with a response that failed, and not with an error."""
+        """True if the upstream returned a response with the status `failed`. The caller then gets such a response, too,
+        and no HTTP error."""
         return self._state.has_upstream_failed
 
     def items(self) -> list[tuple[JsonObject, str | None]]:
-        """Return the output items, each with the id of the message that it belongs to."""
+        """Return the output items as JSON, each with the id of the canonical message that it shows, or None."""
         return [(item.show(), item.message_id) for item in self._items.items if not item.is_void]
 
     def response(self) -> JsonObject:
-        """Return the response as it is now."""
+        """Return the response object as JSON, from the records read so far."""
         losses = self.losses if self.has_ended else ()
         return self._state.encode(self._items.output(), self._mirror.about, self.metadata, losses)
 
     # Writing
 
     def write(self, record: Record) -> list[JsonObject]:
-        """Return the events that a record adds to the stream. `end` returns the last event."""
+        """Read a record, and return the events that it adds to the stream. The last event comes from `end`."""
         event = record.event
         if self.has_ended:
             self._state.follow(event)
@@ -135,7 +140,7 @@ class ResponseWriter:
         return self._events.take()
 
     def end(self, fault: Fault | None = None) -> list[JsonObject]:
-        """Return the last event. `fault`: error in an answer that the agent gave as a success, if there is one."""
+        """Return the last event of the stream. `fault`: fault found in the answer of a run that succeeded, or None."""
         if fault is not None:
             self._state.fail(fault)
         # SPEC/responses/response_stream_event.py has no event for a cancelled response.
@@ -194,7 +199,8 @@ class ResponseWriter:
         self.has_ended = True
 
     def _write_output(self, output: Json) -> None:
-        """Write structured output as text, unless the agent has shown it as data."""
+        """Write the run's structured output as a message with its JSON, unless the agent has shown it or has sent
+        messages."""
         if self._messages.tracker.has_shown(output):
             return
         self._losses.note(Feature.STRUCTURED_OUTPUT)

@@ -1,4 +1,4 @@
-"""State of a response: its status, its times, and the request that it answers."""
+"""State of a response apart from its output: its status, its times, and the members of its request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
@@ -16,13 +16,13 @@ from babelgate.canonical.value import Json, JsonObject
 
 _BUSY: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.LIMITED, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
 _PLACED: Final = frozenset({"usage", "incomplete_details"})
-"""Members of the upstream's response that have their own place in the response."""
+"""Members of the upstream's response that are handled separately."""
 
 IncompleteReason = Literal["max_output_tokens", "content_filter"]
 
 
 class ResponseState:
-    """State of one run's response."""
+    """Status, times, request and result of one run, as its response shows them."""
 
     __slots__ = (
         "_agent",
@@ -42,43 +42,44 @@ class ResponseState:
     def __init__(self, run_id: str, agent: str) -> None:
         self.status = "queued"
         self.finish: Literal["stop", "calls"] | IncompleteReason = "stop"
-        """Reason for the end of the run. `calls`: it waits for answers."""
+        """Reason for the end of the run. `calls`: it has stopped for questions."""
         self.fault: Fault | None = None
-        """Reason for the failure of the run, once it has ended."""
+        """Fault of the run, or None if it has not failed."""
         self.is_over = False
-        """True if the response will not change any more. A question of an ended run may still be withdrawn."""
+        """True if no later record can change the response. After a stop for a question, the task can still be
+        cancelled."""
         self.output: Json = None
-        """Structured output of the run."""
+        """Structured output of the run, or None."""
         self.usage: JsonObject | None = None
         self._run_id = run_id
         self._agent = agent
         self._created: RunCreated | None = None
-        """Request of the response, once the run is created."""
+        """Event that created the run, with its request. None: not read yet."""
         self._created_at = 0
         self._completed_at: int | None = None
         self._settings: JsonObject = {}
 
     @property
     def request_members(self) -> Mapping[str, Any]:
-        """Members of the request that only this protocol understands."""
+        """Members of the request that only OpenAI's APIs have, such as `store`."""
         return {} if self._created is None else self._created.extra.get("openai") or {}
 
     @property
     def has_upstream_failed(self) -> bool:
-        """True if another server of this API answered with a response that failed, and not with an error."""
+        """True if the upstream returned a response with the status `failed`, and not an HTTP error."""
         details = {} if self.fault is None else self.fault.details
         return details.get("status") == 200 and "message" in object_in(details, "openai")
 
     # Changes
 
     def begin(self, record: Record, created: RunCreated) -> None:
-        """Start with the request of the run."""
+        """Read the request of the run from the event that created it."""
         self._created = created
         self._created_at = record.at // 1_000_000
         self._settings = encode_settings(created.config)
 
     def end(self, record: Record, event: RunEnded, incomplete_reason: IncompleteReason | None) -> None:
-        """Record the end of the run. `incomplete_reason`: why its answer is incomplete, or None."""
+        """Read the end of the run. `incomplete_reason`: why its answer is incomplete, or None."""
         self.output, self.finish = event.output, incomplete_reason or "stop"
         match event.status:
             case RunStatus.SUCCESS:
@@ -94,11 +95,12 @@ class ResponseState:
             self._completed_at = record.at // 1_000_000
 
     def fail(self, fault: Fault) -> None:
-        """Replace the end of the run by a failure."""
+        """Change the status to `failed` after the end of the run, because its answer has a fault."""
         self.status, self.fault, self._completed_at = "failed", fault, None
 
     def follow(self, event: Event) -> None:
-        """Record what happened to unanswered questions after the end of the run. No stream sends it."""
+        """Read an event after the end of the run: the task may be continued, cancelled or fail while a question is
+        open. Only later reads of the response show this."""
         if isinstance(event, RunCreated):
             self.is_over = True
         elif isinstance(event, TaskChanged) and event.state in TERMINAL and not self.is_over:
@@ -112,10 +114,10 @@ class ResponseState:
     def encode(
         self, output: list[JsonObject], about: JsonObject, metadata: JsonObject | None, losses: Sequence[Loss]
     ) -> JsonObject:
-        """Return the response (SPEC/responses/response.py).
+        """Return the response object as JSON (SPEC/responses/response.py) with the `output` items and `losses`.
 
-        `about`: members that the upstream sent. `metadata`: current metadata of the run; None means those of the
-        request.
+        `about`: members of the upstream's response that have no canonical form. `metadata`: current metadata of the
+        run; None means those of the request.
         """
         request, created = self.request_members, self._created
         if metadata is None:

@@ -1,4 +1,4 @@
-"""Losses of a run that one of the two APIs shows."""
+"""Losses of a run in one of OpenAI's two APIs."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from babelgate.canonical.thread import Loss
 
 
 class RunLosses:
-    """Losses of one run, each noted once. `carries`: features that the API carries."""
+    """Collector of the losses of one run. Equal losses are stored once. `carries`: table of what the API carries."""
 
     __slots__ = ("_carries", "_losses")
 
@@ -17,7 +17,7 @@ class RunLosses:
         self._losses: dict[Loss, None] = {}
 
     def all(self) -> tuple[Loss, ...]:
-        """Return the losses in the order in which they were noted first."""
+        """Return the losses in the order in which they were first noted."""
         return tuple(self._losses)
 
     def note(self, feature: Feature) -> None:
@@ -27,12 +27,12 @@ class RunLosses:
             self._losses[Loss(feature=feature.value, how=carry.how)] = None
 
     def add(self, losses: Iterable[Loss]) -> None:
-        """Add losses that have been determined elsewhere."""
+        """Add losses that are complete with their text."""
         self._losses |= dict.fromkeys(losses)
 
     def read(self, event: Event) -> None:
-        """Note the loss of an event that neither API can show: an artifact, a step, a custom event, or a loss that the
-        agent reports."""
+        """Note the loss of an event that neither API can show, such as an artifact, a step or a custom event. Also add
+        a loss that the agent reported."""
         match event:
             case LossNoted():
                 self.add((Loss(feature=event.feature, how=event.how),))

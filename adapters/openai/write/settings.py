@@ -1,4 +1,4 @@
-"""Conversion of a run's configuration to the settings that a response repeats."""
+"""Settings of the request that a response object repeats, from the configuration of the run."""
 
 from typing import Any, Final
 
@@ -11,10 +11,10 @@ _EFFORTS: Final = frozenset({"none", "low", "medium", "high", "xhigh"})
 
 
 def encode_settings(config: JsonObject) -> JsonObject:
-    """Return all settings of a response. Open Responses requires every member, and allows null only where it says so
-    (components.schemas.ResponseResource).
+    """Return the members of a response that repeat settings of its request. Open Responses requires every member, and
+    allows null only where it says so (components.schemas.ResponseResource).
 
-    Runs of other protocols can have any configuration: a value of another type is replaced by the default.
+    Runs of other protocols can have any configuration, so a value of another type is replaced by the default.
     """
     settings: JsonObject = {name: _number(config, name, default) for name, default in _NUMBERS.items()}
     for name in _TEXT_SETTINGS:

@@ -1,14 +1,14 @@
 """Numbered events of a response's stream.
 
-The number of an event follows from the records before it. So every reader, at any time, receives the same events with
-the same numbers.
+The number of an event depends only on the records before it. So every reader, at any time, receives the same events
+with the same numbers.
 """
 
 from babelgate.canonical.value import JsonObject
 
 
 class StreamEvents:
-    """Events of one response's stream that have not been taken yet."""
+    """Queue of a response's events that were emitted and not yet taken. It numbers the events."""
 
     __slots__ = ("_events", "_next_number")
 
@@ -17,7 +17,7 @@ class StreamEvents:
         self._next_number = 0
 
     def emit(self, kind: str, members: JsonObject) -> None:
-        """Add an event of this type."""
+        """Add an event of the type `kind`, with the next sequence number."""
         self._events.append({"type": kind, "sequence_number": self._next_number, **members})
         self._next_number += 1
 

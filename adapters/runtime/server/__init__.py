@@ -1,4 +1,4 @@
-"""Endpoints of the minimal runtime: threads, runs, their events, and the answers to their questions."""
+"""Routes of the minimal runtime: threads, runs, their events, and the answers to their questions."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
@@ -88,8 +88,8 @@ def routes(hub: Hub) -> Sequence[Router]:
 
 
 async def refuse_assistants(request: AnyRequest) -> None:
-    """Refuse clients of OpenAI's Assistants API, which has other threads and runs at these paths. They identify
-    themselves with a header (openai 3.52.0, resources/beta/threads), and would misread the responses. Raises
+    """Refuse requests of clients for OpenAI's Assistants API, which has other resources at the same paths. They are
+    recognized by a header (openai 3.52.0, resources/beta/threads), and would misread the responses. Raises
     not_found."""
     if request.headers.get("openai-beta", "").startswith("assistants"):
         raise FaultError(
@@ -98,7 +98,7 @@ async def refuse_assistants(request: AnyRequest) -> None:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    """Return a fault as a response of the protocol."""
+    """Return the error response for a fault."""
     status, body = encode_fault(fault)
     return json_response(body, fault_headers(fault), status=status)
 
@@ -112,7 +112,7 @@ class Server(Handlers):
     # Threads
 
     async def create_thread(self, request: AnyRequest) -> Response[Any]:
-        """Create a thread. Raises invalid, conflict."""
+        """Create a thread. Raises invalid for a malformed body, and conflict if the id is taken."""
         who = caller(request)
         content = await read_json(request)
         body = validate(w.ThreadCreate, {} if content is ABSENT else content)
@@ -123,12 +123,12 @@ class Server(Handlers):
         return await self._thread_response(who, thread.thread_id)
 
     async def get_thread(self, request: AnyRequest) -> Response[Any]:
-        """Return a thread. Raises not_found."""
+        """Return the thread in the path. Raises not_found."""
         return await self._thread_response(caller(request), _path_id(request, "thread_id"))
 
     async def change_thread(self, request: AnyRequest) -> Response[Any]:
-        """Change a thread's metadata or state. Raises invalid, not_found, and conflict if the state is changed while a
-        run is active."""
+        """Change the metadata or the state of the thread in the path, and return the thread. Raises invalid, not_found,
+        and conflict if the state is changed while a run is active."""
         who = caller(request)
         thread_id = _path_id(request, "thread_id")
         body = validate(w.ThreadChange, await read_json(request))
@@ -138,7 +138,7 @@ class Server(Handlers):
         return await self._thread_response(who, thread_id)
 
     async def _thread_response(self, who: Caller, thread_id: str) -> Response[Any]:
-        """Return a thread with its state and last run."""
+        """Return the response with a thread, its newest state and the id of its newest run."""
         view = await self._hub.reads.thread_view(who.principal, thread_id)
         empty = partial(StateHistory, thread_id, who.principal.owner)
         history = await self._hub.reads.snapshot(who.principal, thread_id, StateHistory, empty, inline=True)
@@ -149,7 +149,9 @@ class Server(Handlers):
     # Runs
 
     async def create_run(self, request: AnyRequest) -> Response[Any]:
-        """Start a run. Raises invalid, not_found, conflict."""
+        """Start a run, and return it when it has stopped, or at once with `background`. Raises invalid for a malformed
+        body, not_found for an unknown agent or thread, and conflict if the thread is busy and the strategy is to
+        reject."""
         who = caller(request)
         body = validate(w.RunCreate, await read_json(request))
         receipt = await self._submit(who, request, body)
@@ -158,7 +160,8 @@ class Server(Handlers):
         )
 
     async def stream_run(self, request: AnyRequest) -> Response[Any]:
-        """Start a run and stream its events. Raises invalid, not_found, conflict."""
+        """Start a run, and respond with the stream of its events. Raises invalid for a malformed body, not_found for an
+        unknown agent or thread, and conflict if the thread is busy and the strategy is to reject."""
         who = caller(request)
         body = validate(w.RunCreate, await read_json(request))
         if body.background:
@@ -166,7 +169,9 @@ class Server(Handlers):
         return self._stream(who, await self._submit(who, request, body), cancels=body.on_completion == "delete")
 
     async def _submit(self, who: Caller, request: AnyRequest, body: w.RunCreate) -> Receipt:
-        """Submit a run. Raises invalid, not_found, conflict."""
+        """Submit the run that a body describes, on the thread in the path or on a new one. Raises invalid for a
+        malformed body, not_found for an unknown agent or thread, and conflict if the thread is busy and the strategy is
+        to reject."""
         agent = self._agent(who, body.assistant_id)
         thread_id = _path_id(request, "thread_id") if "thread_id" in request.path_params else None
         if thread_id is not None and body.on_completion == "delete":
@@ -197,12 +202,12 @@ class Server(Handlers):
         )
 
     def _agent(self, who: Caller, assistant_id: str | None) -> AgentInfo:
-        """Return the agent with this name, or the default agent. Raises not_found."""
+        """Return the agent with the name `assistant_id`, or the default agent for None. Raises not_found."""
         return self._hub.agent(who.principal, who.need_agent() if assistant_id is None else assistant_id)
 
     async def _checked_config(self, principal: Principal, body: w.RunCreate) -> JsonObject:
-        """Return the run's configuration. Raises invalid, before anything runs, if `output_schema` is not a valid
-        schema."""
+        """Return the run's configuration, with `output_schema` as its `response_format`. Raises invalid for an invalid
+        schema, before a run starts."""
         config = _config(body)
         if body.output_schema is not None:
             try:
@@ -213,7 +218,8 @@ class Server(Handlers):
         return config
 
     async def _own_files(self, who: Caller, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the messages with the caller's files resolved. Raises invalid if there is no such file."""
+        """Return the messages with URLs of the caller's files on this gateway replaced by the files. Raises invalid for
+        the hash of a file that does not exist."""
         for message in messages:
             for part in message.parts:
                 if isinstance(part, FilePart) and part.blob is not None:
@@ -228,11 +234,11 @@ class Server(Handlers):
     async def _await_response(
         self, request: AnyRequest, receipt: Receipt, *, background: bool, cancels: bool
     ) -> Response[Any]:
-        """Return the run when it has stopped, or at once if it is in the `background`. If `cancels`, a client that
+        """Return the response with a run when it has stopped, or at once if `background`. If `cancels`, a client that
         disconnects cancels the run.
 
         Status 202 means that it has not stopped: it is in the background, or the gateway is shutting down. Raises
-        shutting_down.
+        shutting_down if the gateway stops before the run has begun.
         """
         who = caller(request)
         log = RunLog(self._hub, who.principal, receipt.thread_id, receipt.run_id, receipt.seq)
@@ -246,13 +252,13 @@ class Server(Handlers):
         return await self._run_response(who, receipt.task, log, status=200 if log.run.has_ended else 202)
 
     def _stream(self, who: Caller, receipt: Receipt, *, cancels: bool) -> Response[Any]:
-        """Return the events of a run as a stream. If `cancels`, a client that disconnects cancels the run."""
+        """Return the response with the events of a run. If `cancels`, a client that disconnects cancels the run."""
         log = RunLog(self._hub, who.principal, receipt.thread_id, receipt.run_id, receipt.seq)
         frames = DisconnectNotifier(log.frames(), canceller(self._hub, who.principal, receipt.run_id, cancels))
         return _event_stream(frames, run_headers(receipt))
 
     async def get_run(self, request: AnyRequest) -> Response[Any]:
-        """Return a run. Raises not_found."""
+        """Return the run in the path, with its output so far. Raises not_found."""
         who = caller(request)
         run = await self._find_run(who, request)
         log = RunLog.of(self._hub, who.principal, run)
@@ -260,14 +266,16 @@ class Server(Handlers):
         return await self._run_response(who, await self._hub.reads.task(who.principal, run.task_id), log)
 
     async def follow_run(self, request: AnyRequest) -> Response[Any]:
-        """Stream the events of a run: all of them, or those after `Last-Event-ID`. Raises invalid, not_found."""
+        """Respond with the stream of a run's events: all of them, or those after the header `Last-Event-ID`. Raises
+        invalid for a malformed header, and not_found for an unknown run."""
         who = caller(request)
         run = await self._find_run(who, request)
         log = RunLog.of(self._hub, who.principal, run)
         return _event_stream(log.frames(_last_event_id(request)), run_headers(await self._task(who, run), run.run_id))
 
     async def cancel_run(self, request: AnyRequest) -> Response[Any]:
-        """Cancel a run. Raises not_found, task_ended."""
+        """Cancel the run in the path, with its task, and return the run with status 202. The run may still be stopping.
+        Raises not_found for an unknown run, and task_ended if it has ended."""
         who = caller(request)
         run = await self._find_run(who, request)
         waits = run.status is RunStatus.PAUSED and await self._questions(who, run)
@@ -279,18 +287,18 @@ class Server(Handlers):
         return await self._run_response(who, task, log, status=202)
 
     async def _find_run(self, who: Caller, request: AnyRequest) -> Run:
-        """Return a run that is not deleted. Raises not_found."""
+        """Return the run in the path. Raises not_found, also for a run that was deleted."""
         run = await self._hub.reads.run(who.principal, _path_id(request, "run_id"))
         if run.removed:
             raise FaultError(FaultCode.NOT_FOUND, f"Run {run.run_id} not found")
         return run
 
     async def _task(self, who: Caller, run: Run) -> Task:
-        """Return the task of a run."""
+        """Return the task that a run belongs to."""
         return await self._hub.reads.task(who.principal, run.task_id)
 
     async def _run_response(self, who: Caller, task: Task, log: RunLog, *, status: int = 200) -> Response[Any]:
-        """Return a run with its output and open questions."""
+        """Return the response with a run, its output and open questions. `log` has read its records."""
         created = log.created
         assert created is not None, "the log of a run begins with its creation"
         run = log.run.replace(agent=task.agent)
@@ -308,16 +316,16 @@ class Server(Handlers):
         return json_response(body, {**run_headers(task, run.run_id), **loss_header(run.loss)}, status=status)
 
     async def _questions(self, who: Caller, run: Run) -> Sequence[Interrupt]:
-        """Return the open questions of a run, and those of earlier runs of its task: an answer to one question leaves
-        the others open."""
+        """Return the open questions of a run's task that were raised before the run stopped. They include questions of
+        earlier runs, because an answer to one question leaves the others open."""
         questions = await self._hub.reads.open_interrupts(who.principal, run.task_id)
         return [each for each in questions if run.ended_at is not None and each.raised_at <= run.ended_at]
 
     async def _check_output(
         self, principal: Principal, run: Run, created: RunCreated, messages: Sequence[Message]
     ) -> Run:
-        """Return the run with its structured output, if the caller required a schema. The run becomes failed if the
-        output does not conform to it."""
+        """Return the run with its structured output, if its request demanded a schema. If the output does not match the
+        schema, return the run as failed."""
         schema = output_schema_of(created.config)
         if schema is None or run.status is not RunStatus.SUCCESS:
             return run
@@ -337,7 +345,9 @@ class Server(Handlers):
     # Answers
 
     async def resume(self, request: AnyRequest) -> Response[Any]:
-        """Answer or decline a question. Raises invalid, not_found, not_awaiting."""
+        """Answer or decline questions of a thread, and return the run that continues. Raises invalid for a malformed
+        body or a value that violates its question's schema, not_found for an unknown thread or task, and not_awaiting
+        if no run of the thread waits."""
         who = caller(request)
         thread_id = _path_id(request, "thread_id")
         body = validate(w.Resume, await read_json(request))
@@ -362,7 +372,9 @@ class Server(Handlers):
         return await self._await_response(request, receipt, background=body.background, cancels=thread.ephemeral)
 
     async def _find_waiting_task(self, who: Caller, thread_id: str, body: w.Resume) -> str:
-        """Return the id of the task whose questions are answered. Raises invalid, not_found, not_awaiting."""
+        """Return the id of the task that a request answers: the one it names, or the only one that waits on the thread.
+        Raises invalid if several tasks wait and none is named, not_found for an unknown task, and not_awaiting if none
+        waits."""
         await self._hub.reads.thread(who.principal, thread_id)
         task_id = None if body.task_id is None else _uuid(body.task_id, "task_id")
         if body.run_id is not None:
@@ -385,7 +397,7 @@ class Server(Handlers):
 
 
 def _config(body: w.RunCreate | w.Resume) -> JsonObject:
-    """Return the configuration of a run, with the caller's tools."""
+    """Return the configuration of a run from a body, with the caller's tools as its member `tools`."""
     return dict(body.config) if body.tools is None else {**body.config, "tools": body.tools}
 
 
@@ -394,19 +406,20 @@ def _event_stream(frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> R
 
 
 def _last_event_id(request: AnyRequest) -> int:
-    """Return the id of the last event that the client received, or 0. Raises invalid."""
+    """Return the event id in the header `Last-Event-ID`, or 0 without it. Raises invalid for any other text."""
     if (number := parse_integer(request.headers.get("last-event-id", "").strip() or "0", 15)) is None:
         raise FaultError(FaultCode.INVALID, "Last-Event-ID: It must be the id of an event.")
     return number
 
 
 def _path_id(request: AnyRequest, name: str) -> str:
-    """Return an id from the path. Raises invalid."""
+    """Return the UUID in the path parameter `name`. Raises invalid for any other text."""
     return _uuid(request.path_params[name], name)
 
 
 def _uuid(text: str, name: str) -> str:
-    """Return a UUID in the form that the hub stores. Raises invalid."""
+    """Return a UUID in lower case with dashes. `name` is its parameter in the error. Raises invalid for any other
+    text."""
     if not is_uuid(text):
         _refuse(name, "It must be a UUID.")
     return str(UUID(text))

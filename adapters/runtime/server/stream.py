@@ -1,4 +1,4 @@
-"""The events of one run: as a stream, or all until now."""
+"""Reading of a run's log: as a stream of events, or all records until now."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -11,16 +11,16 @@ from babelgate.canonical import Fold, Hub, Principal, Record, Run, Scope
 from babelgate.canonical.event import RunCreated
 
 HEARTBEAT: Final = 15.0
-"""Seconds between heartbeats of a silent stream."""
+"""Seconds between heartbeats in a stream without events. Chosen."""
 
 
 class RunLog:
-    """Reader of one run's log."""
+    """Reader of one run's log. It computes the run and its output from the records."""
 
     def __init__(self, hub: Hub, principal: Principal, thread_id: str, run_id: str, begins: int) -> None:
-        """Create the reader. `begins` is a seq before the run's first record."""
+        """Create a reader that has read nothing. `begins` is the seq after which the run's records begin."""
         self.fold = Fold(thread_id, principal.owner)
-        """Fold of all records that `end` or `read` has read."""
+        """Fold of all records that `end` or `read` has received."""
         self.created: RunCreated | None = None
         self._hub = hub
         self._principal = principal
@@ -30,30 +30,30 @@ class RunLog:
 
     @classmethod
     def of(cls, hub: Hub, principal: Principal, run: Run) -> "RunLog":
-        """Return the reader of a run."""
+        """Return a new reader for a run."""
         return cls(hub, principal, run.thread_id, run.run_id, run.first_seq - 1)
 
     @property
     def run(self) -> Run:
-        """The run, as of the last record that was read."""
+        """The run as of the newest record that was read."""
         return self.fold.runs[self._run_id]
 
     async def end(self) -> None:
-        """Read until the run ends, or until the gateway shuts down."""
+        """Read records until the run stops, or until the gateway shuts down."""
         async with aclosing(self._follow(self._begins)) as batches:
             async for batch in batches:
                 self._apply(batch)
 
     async def read(self) -> None:
-        """Read all records that exist now."""
+        """Read the records that are in the log now."""
         log = self._hub.reads.log(self._principal, self._scope, self._begins, inline=True)
         async with aclosing(log) as batches:
             async for batch in batches:
                 self._apply(batch)
 
     async def frames(self, after: int = 0) -> AsyncGenerator[bytes]:
-        """Yield frames of the events after the id `after`, until the run ends or the gateway shuts down. Frames that
-        are ready are joined."""
+        """Yield the events with an id greater than `after` as SSE frames, until the run stops or the gateway shuts
+        down. Each item joins the frames that are ready."""
         async with aclosing(self._follow(max(after, self._begins))) as batches:
             async for batch in batches:
                 async with aclosing(pieces_of(map(self._frame, batch))) as pieces:

@@ -11,4 +11,4 @@ from babelgate.conformance.across.verdict import AcrossVerdict
 __all__ = ("FORMS",)
 
 FORMS: Final[Mapping[str, Callable[[AcrossVerdict], str]]] = {"json": document, "markdown": markdown, "html": html}
-"""Renderers of all formats, by name."""
+"""Functions that render a verdict as text, by the name of the format."""

@@ -1,4 +1,4 @@
-"""Report of a comparison as JSON. The other formats draw their tables from it, as do stored records of runs."""
+"""Report of a comparison as JSON. The Markdown and HTML reports draw their tables from a part of it, `picture`."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,8 @@ def document(verdict: AcrossVerdict) -> str:
 
 
 def picture(verdict: AcrossVerdict) -> dict[str, Any]:
-    """Return the part of the report that is stable between runs: the three tables, and the declared losses."""
+    """Return the part of the report that does not change from run to run: the table of scenarios, the two tables of
+    pairs of protocols, the declared losses and the known differences."""
     record, redactor = verdict.record, Redactor(verdict.record.secrets)
     return {
         "protocols": {each.name: each.driver.title for each in record.found},

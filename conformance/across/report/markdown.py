@@ -1,4 +1,4 @@
-"""Report of a comparison for a pull request."""
+"""Report of a comparison as Markdown, for example as a comment on a pull request."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -35,7 +35,8 @@ def _lines(verdict: AcrossVerdict) -> Iterator[str]:
 
 
 def tables(picture: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the three tables as Markdown."""
+    """Yield the lines of three Markdown tables: the scenarios, the pairs of protocols, and the runs that two protocols
+    share. `picture` is the result of `document.picture`."""
     protocols = picture["protocols"]
     yield f"| scenario | {' | '.join(protocols.values())} |"
     yield f"|---|{'|'.join(':-:' for _ in protocols)}|"
@@ -83,7 +84,7 @@ def _finding(finding: Finding, verdict: AcrossVerdict, redactor: Redactor) -> It
 
 
 def _code(text: str) -> str:
-    """Return the text as an HTML code element, because a code span of Markdown cannot hold every text in a table."""
+    """Return the text as an HTML code element for a table cell, because Markdown's code spans cannot hold `|` there."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return f"<code>{_cell(escaped)}</code>"
 

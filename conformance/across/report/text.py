@@ -1,4 +1,4 @@
-"""Report of a comparison for a terminal: the tables, then each difference with both wire forms."""
+"""Report of a comparison for a terminal: the tables, then each difference with the messages of both protocols."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -11,11 +11,11 @@ from babelgate.conformance.wire.exchange import Redactor
 
 MARKS: Final = "✓ same as the others, ◐ with a declared loss, ✗ different, – not in the protocol, ? not played."
 _MAX_TEXT: Final = 400
-"""Maximum number of a message's characters that are shown."""
+"""Maximum number of characters shown of a message's body. Chosen."""
 _MAX_EVENTS: Final = 4
-"""Maximum number of events that are shown, from the end of a stream."""
+"""Maximum number of events shown of a stream: the last ones. Chosen."""
 _MAX_DECLARED: Final = 12
-"""Maximum number of declared losses that are listed."""
+"""Maximum number of declared losses that are listed. Chosen."""
 
 
 def lines(verdict: AcrossVerdict) -> Iterator[str]:
@@ -66,7 +66,8 @@ def summary(verdict: AcrossVerdict) -> str:
 
 
 def lacking(scenarios: Mapping[str, Mapping[str, str]], titles: Mapping[str, str]) -> Iterator[str]:
-    """Yield the scenarios that protocols cannot express, one line for each protocol and reason."""
+    """Yield the scenarios that protocols cannot express, as lines such as `ACP, files: reason`. `scenarios` has the
+    reasons by scenario and protocol, and `titles` the protocols' titles by name."""
     found: dict[tuple[str, str], list[str]] = {}
     for scenario, lacks in scenarios.items():
         for protocol, why in lacks.items():
@@ -150,7 +151,8 @@ def _finding(finding: Finding, verdict: AcrossVerdict, redactor: Redactor) -> It
 
 
 def wire_lines(shot: Shot, redactor: Redactor) -> Iterator[str]:
-    """Yield the exchange that carries most of the result."""
+    """Yield the lines that show the exchange with most of the result: the request, the response, and the last events.
+    Secrets are removed by `redactor`."""
     telling = shot.telling or next(reversed(shot.exchanges), None)
     if telling is None:
         return

@@ -1,4 +1,4 @@
-"""Formats of a report."""
+"""Formats of a benchmark's report: JSON, CSV, Markdown, HTML and terminal."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ _COLUMNS: Sequence[str] = (
 
 
 def write_reports(folder: Path, report: Report) -> None:
-    """Write the report in all formats."""
+    """Write the report to a folder as `result.json`, `result.csv`, `report.md` and `report.html`."""
     write_file(folder / "result.json", report.model_dump_json(indent=1) + "\n")
     write_file(folder / "result.csv", csv_text(report))
     write_file(folder / "report.md", markdown(report))
@@ -27,7 +27,7 @@ def write_reports(folder: Path, report: Report) -> None:
 
 
 def csv_text(report: Report) -> str:
-    """Return the attempts as CSV, one per row (RFC 4180)."""
+    """Return the attempts as CSV (RFC 4180): a header line, and one row for each attempt."""
     about = {each.name: each for each in report.header.tasks}
     output = io.StringIO()
     rows = csv.DictWriter(output, _COLUMNS, restval="")

@@ -1,4 +1,5 @@
-"""Report as one self-contained HTML page: plots, tables, and every attempt with its agent's output, collapsed."""
+"""Report of a benchmark as one self-contained HTML page: plots, tables, and every attempt with its agent's output,
+collapsed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
@@ -41,7 +42,8 @@ def _body(report: Report) -> Iterator[str]:
 
 
 def _about(agent: AgentAbout) -> str:
-    """Return a description of an agent. The query of its URL is left out, because it may contain keys."""
+    """Return one line about an agent: its name, version, address and description. The query of the URL is left out,
+    because it may contain keys."""
     parts = urlsplit(agent.url)
     where = "behind the bench's own gateway" if agent.fronted else f"at {parts.scheme}://{parts.netloc}{parts.path}"
     facts = (f"{agent.name} {agent.version}".strip(), where, agent.because, agent.description)
@@ -103,9 +105,11 @@ def _usage(report: Report) -> Iterator[str]:
 
 
 def _tokens(agent: AgentFigures) -> str:
-    """Return the tokens of an agent, with the number of attempts that reported them if not all did."""
+    """Return the number of tokens that an agent used, as text. If not all attempts reported tokens, add how many
+    did."""
     reported, attempts = agent.all.told_usage, agent.all.attempts
-    return words.tokens(agent.all) + ("" if reported == attempts else f" (told by {reported} of {attempts})")
+    note = "" if reported == attempts else f" (reported by {reported} of {attempts} attempts)"
+    return words.tokens(agent.all) + note
 
 
 def _baseline(baseline: Baseline) -> Iterator[str]:

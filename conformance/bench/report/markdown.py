@@ -1,4 +1,4 @@
-"""Report as Markdown, for a pull request or a README."""
+"""Report of a benchmark as Markdown, for a pull request or a README."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

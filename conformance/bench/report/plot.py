@@ -1,4 +1,5 @@
-"""Plots as inline SVG: one row per item, with its label at the left and its value in words at the right."""
+"""Plots for the HTML report, as inline SVG: one row per item, with its label at the left and its value as text at the
+right."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,12 @@ _PLOT: Final = 420
 _WORDS: Final = 180
 _ROW: Final = 22
 _MAX_LABEL: Final = 30
-"""Maximum length of a label, in characters; a tooltip shows the rest."""
+"""Maximum length of a label, in characters; the tooltip shows the whole label. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Value with a lower and an upper bound."""
+    """Row of the plot `spans`: a value with its lower and upper bound. `words` is the value as text."""
 
     label: str
     low: float
@@ -26,18 +27,19 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change from one value to another."""
+    """Row of the plot `changes`: a rate before and now, from 0 to 1. `words` is the change as text."""
 
     label: str
     before: float
     now: float
     words: str
     kind: str
-    """CSS class of the mark."""
+    """CSS class of the row's marks, such as `regressed`."""
 
 
 def spans(title: str, rows: Sequence[Span], most: float, axis: Callable[[float], str]) -> str:
-    """Return a plot with a mark at each value, and a line from its lower to its upper bound."""
+    """Return an SVG plot with a mark at each value, and a line from its lower to its upper bound. `most` is the end of
+    the axis, and `axis` formats its labels."""
 
     def drawn(row: Span, y: float) -> Iterator[str]:
         yield _line(_x(row.low, most), _x(row.high, most), y, "span")
@@ -49,7 +51,8 @@ def spans(title: str, rows: Sequence[Span], most: float, axis: Callable[[float],
 
 
 def bars(title: str, rows: Sequence[tuple[str, float, str]], axis: Callable[[float], str]) -> str:
-    """Return a bar chart of rows, each with a label, a value and its words."""
+    """Return an SVG bar chart. Each row is a label, a value, and the value as text; `axis` formats the labels of the
+    axis."""
     most = max((value for _, value, _ in rows), default=0) or 1
 
     def drawn(value: float, y: float) -> Iterator[str]:
@@ -61,7 +64,8 @@ def bars(title: str, rows: Sequence[tuple[str, float, str]], axis: Callable[[flo
 
 
 def changes(title: str, rows: Sequence[Change], axis: Callable[[float], str]) -> str:
-    """Return a plot of changed rates: a ring at the old value, a mark at the new one."""
+    """Return an SVG plot of changed rates: a ring at the old rate, a mark at the new one, and a line between them.
+    `axis` formats the labels of the axis."""
 
     def drawn(row: Change, y: float) -> Iterator[str]:
         yield _line(_x(row.before, 1), _x(row.now, 1), y, f"span {escape(row.kind)}")

@@ -1,4 +1,4 @@
-"""Report on a terminal."""
+"""Report of a benchmark for a terminal."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ _STYLE_OF = {mark: _STYLES[outcome] for outcome, mark in words.MARKS.items()}
 
 
 def terminal(report: Report) -> Iterator[RenderableType]:
-    """Yield the parts of the report, to be printed in order."""
+    """Yield the parts of the report, such as tables, for a Rich console to print in order."""
     for line in words.trouble(report):
         yield Text(line, style="bold red")
     yield _tasks(report)

@@ -1,4 +1,4 @@
-"""Numbers and sentences that all reports share."""
+"""Texts that all formats of the report share: formatted figures, and sentences about comparisons and changes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,8 @@ _NAMES = {
     "broken": "not judged",
 }
 MEASURES = ("steps", "p50", "p95", "first", "tokens", "cost")
-"""Columns of every table of agents."""
+"""Last columns of every table of agents: steps, the median and the 95th percentile of the time, the time to the first
+output, tokens and cost."""
 MARKS = {
     "passed": "✓",
     "failed": "✗",
@@ -28,7 +29,7 @@ MARKS = {
 
 
 def rate(figures: Figures) -> str:
-    """Return the judged attempts that passed, such as `7/9`."""
+    """Return the numbers of passed and judged attempts, such as `7/9`."""
     judged = figures.attempts - figures.outcomes.get("broken", 0)
     return f"{figures.passed}/{judged}" if judged else "–"
 
@@ -70,12 +71,13 @@ def cost(value: float | None, currency: str) -> str:
 
 
 def outcomes(figures: Figures) -> str:
-    """Return the outcomes other than a pass: `2 failed, 1 timed out`."""
+    """Return the number of attempts with each outcome other than `passed`, as text: `2 failed, 1 timed out`."""
     return ", ".join(f"{count} {_NAMES[name]}" for name, count in figures.outcomes.items() if name in _NAMES)
 
 
 def marks(report: Report, agent: str, task: str) -> str:
-    """Return the marks of an agent's attempts at a task, or `passed/all` if there are more than five."""
+    """Return one character for the outcome of each attempt of an agent at a task, such as `✓✓✗`. If there are more than
+    five, return `passed/all`."""
     tried = [each for each in report.attempts if each.agent == agent and each.task == task]
     if len(tried) > 5:
         return f"{sum(each.has_passed for each in tried)}/{len(tried)}"
@@ -83,13 +85,14 @@ def marks(report: Report, agent: str, task: str) -> str:
 
 
 def shown_k(report: Report) -> tuple[str, ...]:
-    """Return the k of pass^k that are worth a column."""
+    """Return the values of k for which tables have a column pass^k: at most three of 2, 3, 5, 8 and the largest
+    available."""
     most = min((len(each.all.pass_k) for each in report.agents), default=0)
     return tuple(str(k) for k in range(2, most + 1) if k in (2, 3, 5, 8, most))[-3:]
 
 
 def row(report: Report, agent: AgentFigures, ks: Sequence[str]) -> list[str]:
-    """Return the figures of an agent: passed, interval, score, each pass^k, and `MEASURES`."""
+    """Return the row of an agent in a table: passed, interval, score, pass^k for each of `ks`, and `MEASURES`."""
     of = agent.all
     return [
         rate(of),
@@ -106,7 +109,8 @@ def row(report: Report, agent: AgentFigures, ks: Sequence[str]) -> list[str]:
 
 
 def settings(header: Header) -> str:
-    """Return in one line what a reader must know to repeat the benchmark."""
+    """Return one line with everything that a reader must know to repeat the benchmark: suite, number of tasks, seed,
+    date and machine."""
     run_settings, machine = header.settings, header.machine
     each = "once" if run_settings.repetitions == 1 else f"{run_settings.repetitions} times"
     facts = (
@@ -119,14 +123,15 @@ def settings(header: Header) -> str:
 
 
 def sentences(report: Report, most: int = 10) -> list[str]:
-    """Return the sentences of the comparisons, the most significant first."""
+    """Return one sentence for each comparison of two agents, the most significant first: at most `most`, then the
+    number of the others."""
     ordered = sorted(report.comparisons, key=lambda each: 1.0 if each.p_adjusted is None else each.p_adjusted)
     lines = [each.sentence for each in ordered[:most]]
     return lines if len(ordered) <= most else [*lines, f"{len(ordered) - most} more comparisons are in result.json."]
 
 
 def trouble(report: Report) -> list[str]:
-    """Return the warnings that a reader must see before the figures."""
+    """Return the warnings that a report shows before its figures: attempts are missing, or a check is invalid."""
     warnings: list[str] = []
     if not report.complete:
         warnings.append(f"Not complete: {report.stopped or 'some attempts are missing'}.")
@@ -145,7 +150,8 @@ _CHANGES = {
 
 
 def changes(baseline: Baseline) -> Iterator[str]:
-    """Yield the changes since an earlier result. Unchanged rows are left out."""
+    """Yield a sentence for each success rate that has changed since an earlier result, and for the tasks that could not
+    be compared."""
     for row in baseline.rows:
         if row.verdict != "same":
             what = "all tasks" if row.task is None else row.task

@@ -1,1 +1,1 @@
-"""A2A (Agent2Agent): `v1` judges 1.0, `v0` judges 0.2.5 to 0.3."""
+"""Checks of A2A (Agent2Agent): `v1` judges agents by 1.0, `v0` by 0.2.5 to 0.3."""

@@ -1,4 +1,4 @@
-"""A2A agent that probes test, and the lookup of other agents of the same server."""
+"""A2A agent that probes test, and the lookup of other agents of the same server, which triggers may name."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,13 +15,14 @@ from babelgate.conformance.wire.http import Wire
 @dataclass(frozen=True, slots=True)
 class A2aTarget:
     url: str
-    """URL by which the card was found."""
+    """URL at which the user or a trigger named the agent, without a trailing slash."""
     found: CardDiscovery
-    """Agent card, or the last place where it was looked for in vain."""
+    """Agent card, or the last response if no card was found."""
     bindings: tuple[Binding, ...]
-    """HTTP bindings of the revision, in the order of the card, without duplicates."""
+    """HTTP bindings (JSON-RPC or REST) of the judged protocol version that the card declares, in the order of the card,
+    without duplicates."""
     reopen: Callable[[Wire, str], Awaitable["A2aTarget"]]
-    """Function that finds the agent at another URL. Raises Prerequisite if there is no card."""
+    """Function that finds the agent at another URL by its card. Raises Prerequisite if there is no card."""
 
     @property
     def card(self) -> Any:
@@ -41,10 +42,10 @@ Ctx = Context[A2aTarget]
 
 
 async def agent_for(ctx: Ctx, behaviour: str) -> A2aTarget:
-    """Return the agent that shows a behaviour.
+    """Return the agent of the server that shows a behaviour, as its trigger names it.
 
-    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
-    shows it.
+    Raises NotObserved if the user gave no trigger for the behaviour, and NotApplicable if the user states that the
+    agent never shows it.
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
@@ -69,5 +70,6 @@ async def _sibling(ctx: Ctx, name: str) -> A2aTarget:
 
 
 def message(text: str, **members: Any) -> dict[str, Any]:
-    """Return a message of the user with a new id, in the form of A2A 1.0."""
+    """Return a message of the user with this text and a new id, in the form of A2A 1.0. `members` are further members
+    of the message."""
     return {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **members}

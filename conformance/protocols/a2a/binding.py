@@ -1,7 +1,8 @@
-"""One binding of one revision, with the operations, parameters and results of A2A 1.0.
+"""Interface for calling an agent by one binding (JSON-RPC or REST) of one protocol version (0.3 or 1.0). Operations,
+parameters and results have the form of A2A 1.0, so that a probe of what both versions require is written once.
 
-Probes of what both revisions require are thus written once. The messages on the wire are those of the revision. They
-are recorded and validated against its schemas before anything is translated.
+The messages on the wire have the form of the protocol version. They are recorded and validated against its schemas
+before they are translated.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +36,8 @@ INTERRUPTED: Final = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_RE
 
 
 def state_of(task: Any) -> str:
-    """Return the state of a task or a status update by its name in 1.0. Only one requirement tests the spelling."""
+    """Return the state of a task or a status update under its name in 1.0, such as `TASK_STATE_COMPLETED`. Names of 0.3
+    are converted, because only one requirement tests the spelling."""
     state = str(dig(task, "status", "state"))
     return state if state.startswith("TASK_STATE_") else f"TASK_STATE_{state.upper().replace('-', '_')}"
 
@@ -45,13 +47,13 @@ _STATUSES: Final[Mapping[str, tuple[int, ...]]] = {
     "TASK_NOT_CANCELABLE": (400, 409),
     "CONTENT_TYPE_NOT_SUPPORTED": (400, 415),
 }
-"""Statuses of REST errors, in 1.0.1 and 1.0.0. All other errors of A2A have 400."""
+"""HTTP statuses of a REST error, by its reason: those of 1.0.1 and of 1.0.0. All other errors have the status 400."""
 
 
 def is_reason(reply: "A2aReply", reason: str) -> bool:
-    """Return True if the error has this reason.
+    """Return True if the reply is an error with this reason, such as `TASK_NOT_FOUND`.
 
-    A REST error without a reason is judged by its status, because only one requirement tests the reason itself.
+    A REST error without a reason is judged by its HTTP status, because only one requirement tests the reason itself.
     """
     statuses = [f"HTTP {status}" for status in _STATUSES.get(reason, (400,))]
     return reply.reason == reason or reply.reason in statuses or reason in reply.may_mean
@@ -61,15 +63,16 @@ def is_reason(reply: "A2aReply", reason: str) -> bool:
 class A2aReply:
     exchange: Exchange
     result: Any
-    """Result of the operation, or None."""
+    """Result of the operation in the form of 1.0; None if the reply is an error."""
     reason: str
-    """Reason of the error: one of CODES, or the agent's own text. Empty if there is no error."""
+    """Reason of the error: a value of CODES, `HTTP <status>` if the error has no reason, or the agent's own text. Empty
+    if there is no error."""
     may_mean: frozenset[str] = frozenset()
-    """Reasons that the error may have, if the protocol does not define how it is reported."""
+    """Values of CODES that the error may have. REST of 0.3 does not define how an error reports its reason."""
 
     @property
     def task(self) -> Any:
-        """Task in the result of a send."""
+        """Task in the result of SendMessage; None if the result is a message."""
         return dig(self.result, "task")
 
     @property
@@ -78,12 +81,13 @@ class A2aReply:
 
     @property
     def reason_or_result(self) -> Any:
-        """Reason if there is one, or else the result, to be shown in a failure."""
+        """Reason of the error, or else the result, to be shown as the observed value of a failure."""
         return self.reason or self.result
 
 
 class A2aEventStream:
-    """Events of a stream, each a StreamResponse. In 0.3 a status update also has `final`."""
+    """Stream of an agent, whose events are translated to the StreamResponse of 1.0. In 0.3 a status update also has the
+    member `final`."""
 
     def __init__(
         self, stream: StreamExchange, payload: Callable[[SseFrame], Any], reply: Callable[[Exchange], A2aReply]
@@ -98,17 +102,18 @@ class A2aEventStream:
 
     @property
     def reply(self) -> A2aReply:
-        """Response, if it is not a stream."""
+        """Response as a reply and not as a stream, for example an error."""
         return self._reply(self.exchange)
 
     @property
     def payloads(self) -> list[Any]:
-        """Events so far, with None for each that is not a StreamResponse."""
+        """Events received so far as StreamResponse objects, with None for each event that cannot be translated."""
         return [self._payload(frame) for frame in self.exchange.frames]
 
     async def next(self, bound: float | None = None) -> Any:
-        """Return the next StreamResponse, or None at the end. `bound` is the maximum wait in seconds; None is the
-        wire's timeout. Raises Unanswered."""
+        """Return the next event as a StreamResponse, or None at the end of the stream. `bound` is the maximum wait in
+        seconds; None is the timeout of the request. Raises Unanswered if the time is used up or the connection
+        breaks."""
         frame = await self.stream.next(bound)
         return None if frame is None else self._payload(frame)
 
@@ -116,12 +121,12 @@ class A2aEventStream:
 class Binding(Protocol):
     @property
     def name(self) -> str:
-        """Name of the binding in agent cards: JSONRPC, HTTP+JSON."""
+        """Name of the binding in agent cards: `JSONRPC` or `HTTP+JSON`."""
         ...
 
     @property
     def is_first_generation(self) -> bool:
-        """True for 0.3, False for 1.0."""
+        """True if the protocol version is 0.3, False if it is 1.0."""
         ...
 
     @property
@@ -153,7 +158,7 @@ class Binding(Protocol):
 
 
 def reason_of(error: Any) -> str:
-    """Return the reason in the ErrorInfo of an error's details, or an empty string."""
+    """Return the reason in the ErrorInfo (google.rpc) among the details of an error object, or an empty string."""
     for detail in as_list(dig(error, "details")) or as_list(dig(error, "data")):
         if str(dig(detail, "@type")).endswith("google.rpc.ErrorInfo"):
             return str(dig(detail, "reason"))
@@ -161,10 +166,10 @@ def reason_of(error: Any) -> str:
 
 
 async def find_subscription_method(wire: Wire, url: str, headers: Mapping[str, str]) -> str:
-    """Return the HTTP method by which a server accepts subscriptions.
+    """Return the HTTP method, GET or POST, by which a server accepts subscriptions to a task.
 
     The protocol buffer says GET and the prose POST (1.0, sections 5.3 and 11.3.2), so a server may accept either. `url`
-    is that of a task that does not exist.
+    subscribes to a task that does not exist, so the method is found by the kind of error.
     """
     status, is_known = await _ask(wire, "GET", url, headers)
     if status in (405, 501):
@@ -176,7 +181,7 @@ async def find_subscription_method(wire: Wire, url: str, headers: Mapping[str, s
 
 
 async def _ask(wire: Wire, method: str, url: str, headers: Mapping[str, str]) -> tuple[int, bool]:
-    """Return the status, and True if the response contains an error of A2A."""
+    """Send a request and return the status of the response, and True if its body is an error of A2A."""
     body = dict[str, Any]() if method == "POST" else None
     accept = {"Accept": "text/event-stream", **headers}
     try:

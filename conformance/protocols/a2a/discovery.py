@@ -17,17 +17,19 @@ UNJUDGED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CardDiscovery:
-    """Agent card, or the last response if no card was found."""
+    """Result of looking for an agent card: the card, and the exchange that returned it. If no card was found, the last
+    exchange."""
 
     exchange: Exchange
     card: Any
-    """Agent card as a JSON object, or None."""
+    """Agent card as a JSON object; None if no card was found."""
 
 
 async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -> CardDiscovery:
-    """Find the card of an agent. Raises Unanswered if no server answers.
+    """Find the card of an agent below `url` or at its origin. Raises Unanswered if no server answers.
 
-    `url`: the agent's base URL, its endpoint, its origin, or the URL of the card.
+    `url` is the agent's base URL, its endpoint, its origin, or the URL of the card. `version` is sent as `A2A-Version`,
+    and `receives` names the schemas of the response.
     """
     well_known = (url.rstrip("/") + WELL_KNOWN, origin_of(url) + WELL_KNOWN)
     places = [url] if url.endswith(".json") else list(dict.fromkeys(well_known))
@@ -50,7 +52,8 @@ async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -
 
 
 def why_not_spoken(card: Any, transports: Iterable[Any], interface: str) -> str:
-    """Return why the agent has no interface that can be judged. `transports`: those in the card for this revision."""
+    """Return why no interface in the card can be judged. `transports` are the bindings of the protocol version's
+    interfaces in the card, and `interface` describes what was looked for."""
     if card is None:
         return "there is no agent card"
     return f"the card offers GRPC alone, and {UNJUDGED}" if "GRPC" in transports else f"the card names no {interface}"
@@ -62,10 +65,10 @@ def origin_of(url: str) -> str:
 
 
 def own_url_of(url: str, card_url: str, endpoints: Sequence[str]) -> str:
-    """Return the URL of the judged agent itself.
+    """Return the URL of the judged agent, from which `sibling_of` derives those of other agents.
 
-    If its card is at the origin, `url` may belong to another protocol, such as `…/acp`. Then the result is the endpoint
-    in the card, if it has the same origin.
+    If its card is at the origin, `url` may belong to another protocol, such as `…/acp`. Then the result is the first of
+    the card's endpoints that has the same origin, if there is one.
     """
     is_below = card_url.removesuffix(WELL_KNOWN).rstrip("/") == url.removesuffix(WELL_KNOWN).rstrip("/")
     named = (endpoint for endpoint in endpoints if credentials.origin_of(endpoint) == credentials.origin_of(url))
@@ -73,9 +76,10 @@ def own_url_of(url: str, card_url: str, endpoints: Sequence[str]) -> str:
 
 
 def sibling_of(url: str, agent: str) -> str | None:
-    """Return the URL of another agent of the same server: `…/echo` → `…/ask`.
+    """Return the URL of another agent of the same server, whose name replaces the last segment of the path: `…/echo` →
+    `…/ask`.
 
-    It has the same origin. Return None if the URL has no path, because it then names no agent.
+    Return None if the URL has no path, because it then names no agent.
     """
     parts = urlsplit(url)
     path = parts.path.removesuffix(WELL_KNOWN).rstrip("/")

@@ -1,4 +1,4 @@
-"""REST binding of both revisions."""
+"""REST binding of A2A: what 0.3 and 1.0 have in common."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
@@ -23,52 +23,57 @@ PATHS: Final[Mapping[str, tuple[str, str]]] = {
     "ListTaskPushNotificationConfigs": ("GET", "/tasks/{taskId}/pushNotificationConfigs"),
     "DeleteTaskPushNotificationConfig": ("DELETE", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
 }
-"""Method and path of each operation that is equal in both revisions."""
+"""HTTP method and path of the operations that are the same in 0.3 and 1.0."""
 
 
 class RestBinding(ABC):
     name = "HTTP+JSON"
     is_first_generation: bool
     paths: ClassVar[Mapping[str, tuple[str, str]]]
-    """Method and path of each operation, below the root."""
+    """HTTP method and path of each operation, by its name; paths are below `root`."""
     errors: ClassVar[Mapping[int, str]]
-    """Schema definitions of errors, by the first digit of the status."""
+    """Name of the schema definition of error bodies, by the first digit of the status."""
     event: ClassVar[str]
-    """Schema definition of a stream event."""
+    """Name of the schema definition of stream events."""
 
     def __init__(self, wire: Wire, url: str, headers: Mapping[str, str]) -> None:
         self.wire = wire
         self.url = url.rstrip("/")
         self.headers = headers
         self._subscribes_by: str | None = None
-        """HTTP method of subscriptions; None until the first one."""
+        """HTTP method by which the server accepts subscriptions (`find_subscription_method`); None until the first
+        subscription."""
 
     @property
     def root(self) -> str:
-        """URL that the paths are appended to."""
+        """URL to which the paths are appended."""
         return self.url
 
     @abstractmethod
     def body(self, operation: str, params: Mapping[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
-        """Return the body of a POST. `rest`: parameters that are not in the path."""
+        """Return the JSON body of the POST request for an operation, in the form of this version of A2A (0.3 or 1.0).
+        `params` are all parameters of the operation, and `rest` those that the path does not contain."""
 
     @abstractmethod
     def result(self, operation: str) -> str | None:
-        """Return the schema definition of a result, or None if the schema has none."""
+        """Return the name of the schema definition of an operation's result, or None if the schema has none."""
 
     @abstractmethod
     def hold(self, exchange: Exchange, operation: str, params: Mapping[str, Any], body: Any) -> None:
-        """Validate a request that the check has sent against the schema of its operation."""
+        """Validate the parameters or the body of a request that the check has sent, against the schema of its
+        operation."""
 
     @abstractmethod
     def reply(self, operation: str, exchange: Exchange) -> A2aReply: ...
 
     @abstractmethod
     def event_of(self, event: Any) -> Any:
-        """Return a StreamResponse for the JSON of an event, or None if it is not one."""
+        """Return the StreamResponse of 1.0 for the JSON of a stream event, or None if the event cannot be
+        translated."""
 
     def place(self, operation: str, params: Mapping[str, Any]) -> tuple[str, str, dict[str, Any] | None]:
-        """Return the method, URL and body of an operation."""
+        """Return the HTTP method, the URL and the body of the request for an operation. The body is None for methods
+        other than POST."""
         method, path = self.paths[operation]
         rest = dict(params)
         for name in ("taskId", "id"):

@@ -1,4 +1,4 @@
-"""Scenes that several probes examine, played once for each binding."""
+"""Scenes for A2A: requests whose results several probes examine. Each is played once for each binding."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -33,10 +33,11 @@ from babelgate.conformance.wire.http import Unanswered
 
 
 def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[A2aTarget]:
-    """Wrap a probe that does not depend on the binding, so that it tests every binding of the agent.
+    """Wrap a probe that has a binding as its second argument, so that it tests every binding of the agent.
 
-    A failure names the binding. A probe that one binding does not show passes if another binding does. This does not
-    apply to NotShown: all bindings lead to the same agent, so one that does not show a behaviour may report it wrongly.
+    A failure names the binding. If one binding shows the behaviour and passes, NotObserved and NotApplicable of another
+    are ignored. NotShown is not ignored: all bindings lead to the same agent, so one that does not show a behaviour may
+    report it wrongly.
     """
 
     @wraps(probe)
@@ -63,7 +64,8 @@ def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[A2aTarge
 
 
 async def reply_to(ctx: Ctx, binding: str, behaviour: str, **configuration: Any) -> A2aReply:
-    """Send a message that triggers a behaviour, and return the reply. Raises Failed if the message is refused."""
+    """Send a message that triggers a behaviour, and return the reply. Raises Failed if the agent refuses the message,
+    and NotShown if it does not show the behaviour."""
     agent = await agent_for(ctx, behaviour)
     chosen = agent[binding]
     if chosen.is_first_generation:
@@ -85,13 +87,14 @@ _OTHER_STATES: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("fail", "reject"), (TERMINAL | INTERRUPTED) - _FAILED),
     "message": TERMINAL | INTERRUPTED,
 }
-"""States of a task that show that the agent did something else, by behaviour."""
+"""Final states of a task that show that the agent did not do what the trigger is for, by behaviour."""
 
 
 def check_behaviour(behaviour: str, state: str) -> None:
-    """Check the final state of a task against a behaviour. Raises NotShown if the agent did something else.
+    """Check that the final state of a task fits a behaviour. Raises NotShown if it shows that the agent did something
+    else.
 
-    An empty state means that the answer is a message.
+    An empty state means that the agent answered with a message.
     """
     others = _OTHER_STATES.get(behaviour)
     if others is not None:
@@ -101,17 +104,19 @@ def check_behaviour(behaviour: str, state: str) -> None:
 
 
 async def final_reply(ctx: Ctx, binding: str, behaviour: str) -> A2aReply:
-    """Return the reply to a message that triggers a behaviour; used as a scene."""
+    """Return the reply to a message that triggers a behaviour (`reply_to`). As a scene it is played once, so that
+    probes share the task."""
     return await reply_to(ctx, binding, behaviour)
 
 
 async def plain(ctx: Ctx, binding: str) -> A2aReply:
-    """Return the reply to a plain message: a task or a message."""
+    """Return the reply to a message that triggers the behaviour `plain`: it has a task or a message."""
     return await ctx.subject(final_reply, binding, "plain")
 
 
 async def plain_task(ctx: Ctx, binding: str) -> A2aReply:
-    """Return the reply to a plain message with a task, which has ended."""
+    """Return the reply to a plain message whose task has ended. Raises NotObserved if the agent answers with messages
+    instead of tasks."""
     reply = await ctx.once(plain, binding)
     if reply.task is None:
         raise NotObserved("the agent answers with messages, not with tasks", "plain")
@@ -139,7 +144,7 @@ def context_of(reply: A2aReply) -> str:
 
 
 async def get(agent: A2aTarget, binding: str, id: str, **params: Any) -> Any:
-    """Return a task. Raises Prerequisite if the request fails."""
+    """Return a task by its id, by GetTask. Raises Prerequisite if the request fails."""
     reply = await agent[binding].call("GetTask", {"id": id, **params})
     if reply.reason:
         raise Prerequisite(f"an answer to GetTask of {id}", reply.reason, reply.exchange)
@@ -147,7 +152,7 @@ async def get(agent: A2aTarget, binding: str, id: str, **params: Any) -> Any:
 
 
 def check_refusal(reply: A2aReply, *reasons: str) -> None:
-    """Raise Failed unless the reply has one of these errors, or any error if no reason is given."""
+    """Raise Failed unless the reply is an error with one of the reasons, or any error if no reason is listed."""
     expected = f"the error {' or '.join(reasons)}" if reasons else "an error"
     is_right = any(is_reason(reply, reason) for reason in reasons) if reasons else bool(reply.reason)
     check(is_right, expected, reply.reason_or_result, reply.exchange)
@@ -155,21 +160,22 @@ def check_refusal(reply: A2aReply, *reasons: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class A2aStream:
-    """Stream that was read to its end."""
+    """Stream of a message that was read to its end. `payloads` are its events as StreamResponse objects."""
 
     exchange: Exchange
     payloads: list[Any]
     rest: str
-    """Unfinished event at the end."""
+    """Raw text of an incomplete event at the end of the stream; empty if there is none."""
 
     @property
     def task(self) -> Any:
-        """Task of the first event. If that is an update, which 0.3 allows, only the ids of its task."""
+        """Task in the first event. If the first event is an update, which 0.3 allows, an object with only the ids of
+        the task."""
         return task_of(self.payloads[0])
 
     @property
     def updates(self) -> list[Any]:
-        """Status and artifact updates."""
+        """Status updates and artifact updates of the stream, in order."""
         found = [dig(each, "statusUpdate") or dig(each, "artifactUpdate") for each in self.payloads]
         return [each for each in found if each is not None]
 
@@ -180,7 +186,8 @@ class A2aStream:
 
 
 def task_of(event: Any) -> Any:
-    """Return the task of an event, or its ids if the event is an update, or None if it is a message."""
+    """Return the task in a StreamResponse. For an update, return an object with only the ids of its task, and for a
+    message None."""
     task = dig(event, "task")
     update = dig(event, "statusUpdate") or dig(event, "artifactUpdate")
     if task is not None or update is None:
@@ -189,7 +196,8 @@ def task_of(event: Any) -> Any:
 
 
 async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
-    """Send a message and return its streamed answer."""
+    """Send a message that triggers a behaviour, and return its stream after the end. Raises Failed if the response is
+    not a stream with events."""
     agent = await agent_for(ctx, behaviour)
     params = {"message": message(ctx.triggers[behaviour].text)}
     async with agent[binding].stream("SendStreamingMessage", params) as stream:
@@ -202,7 +210,8 @@ async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
 
 
 async def shown_stream(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
-    """Return the stream of a message. Raises NotShown if the agent did not show the behaviour in it."""
+    """Return the stream of a message that triggers a behaviour. Raises NotShown if the final state shows that the agent
+    did something else."""
     streamed = await ctx.once(stream_message, binding, behaviour)
     is_message = dig(streamed.payloads[0], "message") is not None
     check_behaviour(behaviour, "" if is_message else (streamed.states or ["unknown"])[-1])
@@ -211,7 +220,7 @@ async def shown_stream(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """Task that asked its caller a question, with the reply to the answer."""
+    """Question of an agent that the check has answered: the reply with the question, and the reply to the answer."""
 
     agent: A2aTarget
     question: A2aReply
@@ -219,7 +228,8 @@ class AnsweredQuestion:
 
 
 async def answer_question(ctx: Ctx, binding: str, behaviour: str) -> AnsweredQuestion:
-    """Trigger a question and answer it. The probes judge whether the agent accepted the answer."""
+    """Send a message that makes the agent ask, answer the question, and return both replies. The probes judge whether
+    the agent accepted the answer."""
     agent = await agent_for(ctx, behaviour)
     question = await ctx.once(final_reply, binding, behaviour)
     answer = follow_up(question.task, str(ctx.triggers[behaviour].answer))
@@ -227,14 +237,14 @@ async def answer_question(ctx: Ctx, binding: str, behaviour: str) -> AnsweredQue
 
 
 def follow_up(task: Mapping[str, Any], text: str, **members: Any) -> dict[str, Any]:
-    """Return a message that belongs to a task."""
+    """Return a message of the user that continues a task: it has the task's ids. `members` replace or add members."""
     ids = {"taskId": task["id"], "contextId": task.get("contextId")}
     return message(text, **{name: value for name, value in {**ids, **members}.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)
 class Long:
-    """Task that is running."""
+    """Running task of the behaviour `long`, with the agent and the binding through which it was started."""
 
     agent: A2aTarget
     binding: Binding
@@ -250,14 +260,16 @@ class Long:
 
 @asynccontextmanager
 async def long_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenerator[Long]:
-    """Yield a running task, and cancel it at the end. Raises NotShown if the agent does not work for long."""
+    """Start a task of the behaviour `long` and yield it while it runs; cancel it at the end. Raises NotShown if the
+    agent does not work for at least BUSY seconds."""
     await ctx.once(stay_busy, binding)
     async with _start_task(ctx, binding, **configuration) as long:
         yield long
 
 
 async def stay_busy(ctx: Ctx, binding: str) -> None:
-    """Start a long task and look at it after BUSY seconds. Raises NotShown if it has ended."""
+    """Start a task of the behaviour `long` and read its state after BUSY seconds. Raises NotShown if it has ended by
+    then."""
     since = asyncio.get_running_loop().time()
     async with _start_task(ctx, binding) as long:
 

@@ -1,4 +1,4 @@
-"""ACP 0.2, the Agent Communication Protocol: agents, runs and sessions as resources."""
+"""Checks of ACP 0.2, the Agent Communication Protocol: agents, runs and sessions as resources."""
 
 from typing import Final
 

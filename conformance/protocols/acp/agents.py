@@ -1,4 +1,4 @@
-"""Probes of agent discovery."""
+"""Probes that test the list and the manifests of agents on ACP servers."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Probes of runs that ask their caller a question."""
+"""Probes that test ACP runs that ask their caller a question (`awaiting`), and their resumption."""
 
 import asyncio
 from typing import Any, Final

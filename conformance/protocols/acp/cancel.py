@@ -1,4 +1,4 @@
-"""Probes of run cancellation."""
+"""Probes that test the cancellation of ACP runs."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Probes of a run's event list."""
+"""Probes that test the list of an ACP run's events."""
 
 from typing import Final
 

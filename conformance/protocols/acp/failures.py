@@ -1,4 +1,4 @@
-"""Probes of agents that fail."""
+"""Probes that test ACP runs whose agent fails."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Probes of access by a second caller to runs and sessions of the first."""
+"""Probes that test whether ACP servers hide runs and sessions of one caller from another."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Probes of creating runs, waiting for them, and reading them."""
+"""Probes that test how ACP runs are created, awaited and read."""
 
 import asyncio
 import base64
@@ -24,7 +24,8 @@ probes: Final = Probes[AcpTarget]()
 
 
 _WATCH_SECONDS: Final = 0.6
-"""Seconds to watch a run after its caller has disconnected. A server that cancels the run does it within this time."""
+"""Seconds to wait, after the caller of a run has disconnected, before the run is read again. Chosen: a server that
+cancels the run does so within this time."""
 
 
 @probes.add
@@ -274,7 +275,8 @@ async def _check_input_accepted(ctx: Ctx, messages: list[dict[str, Any]]) -> Exc
 
 
 def _time(text: Any) -> datetime:
-    """Parse a time. Raises Failed if it is not in the format of RFC 3339."""
+    """Return the time that a text states, in UTC if it has no zone. Raises Failed if it is not in the format of RFC
+    3339."""
     try:
         found = datetime.fromisoformat(str(text))
     except ValueError:

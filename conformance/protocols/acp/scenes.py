@@ -1,4 +1,4 @@
-"""Scenes that several probes examine, played once each."""
+"""Scenes for ACP: requests whose results several probes examine. Each is played once per check."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -13,14 +13,15 @@ from babelgate.conformance.wire.http import StreamExchange
 
 TERMINAL: Final = ("completed", "failed", "cancelled")
 _POLL_INTERVAL: Final = 0.1
-"""Seconds between two looks at a run that was started asynchronously, because it can only be polled."""
+"""Seconds between two reads of a run that was started asynchronously, because ACP has no request that waits for it.
+Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedRun:
     exchange: Exchange
     run: Any
-    """Run as in the response to the POST."""
+    """Run as in the response to the POST that created or resumed it."""
 
     @property
     def id(self) -> str:
@@ -41,7 +42,7 @@ class AcpStream:
         return types_of(self.events)
 
     def runs(self) -> list[Any]:
-        """Return the run of each event that has one."""
+        """Return the runs in the events that have one, in order."""
         return [dig(event, "run") for event in self.events if dig(event, "run") is not None]
 
 
@@ -54,7 +55,8 @@ async def list_agents(ctx: Ctx) -> Exchange:
 
 
 async def run_behaviour(ctx: Ctx, behaviour: str) -> CreatedRun:
-    """Create a run and wait for its end."""
+    """Create a run that triggers a behaviour, wait for its end (mode `sync`), and return it. Raises Failed if it is
+    refused, and NotShown if it shows another behaviour."""
     exchange = await ctx.target.create({**trigger_of(ctx, behaviour), "mode": "sync"})
     check(exchange.status == 200, "a run is created with status 200", exchange.status, exchange)
     run_id_of(exchange)
@@ -63,11 +65,12 @@ async def run_behaviour(ctx: Ctx, behaviour: str) -> CreatedRun:
 
 
 _OTHER_STATUSES: Final = {"question": TERMINAL, "fail": ("completed", "cancelled", "awaiting")}
-"""Statuses of a run that show that the agent did something else, by behaviour."""
+"""Final statuses of a run that show that the agent did not do what the trigger is for, by behaviour."""
 
 
 def _check_behaviour(behaviour: str, status: str) -> None:
-    """Check the final status of a run against a behaviour. Raises NotShown if the agent did something else."""
+    """Check that the final status of a run fits a behaviour. Raises NotShown if it shows that the agent did something
+    else."""
     check_shown(status not in _OTHER_STATUSES.get(behaviour, ()), behaviour, f"returned a run with the status {status}")
 
 
@@ -79,7 +82,8 @@ async def stream_run(ctx: Ctx, behaviour: str) -> AcpStream:
 
 
 async def read(stream: StreamExchange) -> AcpStream:
-    """Read a stream to its end. Raises Failed if the response is not a stream of a run."""
+    """Read the stream of a run to its end and return its events. Raises Failed if the response is not a stream, or if
+    no event has a run."""
     exchange = stream.exchange
     check(exchange.status == 200, "a stream is answered with status 200", exchange.status, exchange)
     check(exchange.is_stream, "Content-Type text/event-stream", exchange.media_type, exchange)
@@ -91,7 +95,8 @@ async def read(stream: StreamExchange) -> AcpStream:
 
 
 def events_of(exchange: Exchange) -> list[Any]:
-    """Return the events of a stream, with None for each that is not JSON. Another requirement tests their form."""
+    """Return the events of a stream as JSON, with None for each that is not JSON, because another requirement tests
+    this."""
     return [frame.json_or_none for frame in exchange.frames]
 
 
@@ -100,25 +105,29 @@ def types_of(events: Sequence[Any]) -> list[Any]:
 
 
 async def awaiting(ctx: Ctx) -> CreatedRun:
-    """Return a run that has asked its caller a question; used as a scene."""
+    """Return a run that has asked its caller a question (`run_question`). As a scene it is played once, so that probes
+    share the run."""
     return await run_question(ctx)
 
 
 async def run_question(ctx: Ctx) -> CreatedRun:
-    """Start a run that asks a question and that no other probe uses."""
+    """Create a new run that asks its caller a question, and return it. Each call creates another one, for probes that
+    change the run."""
     done = await run_behaviour(ctx, "question")
     check(dig(done.run, "status") == "awaiting", "the run is awaiting", done.run, done.exchange)
     return done
 
 
 def answer_to(ctx: Ctx, run_id: str) -> dict[str, Any]:
-    """Return the body of a resume, without its mode, in the form of the OpenAPI document."""
+    """Return the body of a request that answers a run's question, without its `mode`, in the form of the OpenAPI
+    document."""
     text = str(ctx.triggers["question"].answer)
     return {"run_id": run_id, "await_resume": {"type": "message", "message": message(text)}}
 
 
 async def resume_run(ctx: Ctx) -> CreatedRun:
-    """Answer a run's question and wait for its end."""
+    """Create a run that asks a question, answer it, and return the run after its end. Raises Failed if the answer is
+    refused."""
     done = await run_question(ctx)
     exchange = await ctx.target.resume(done.id, {**answer_to(ctx, done.id), "mode": "sync"})
     check(exchange.status == 200, "a resume is answered with status 200", exchange.status, exchange)
@@ -132,14 +141,16 @@ async def run_to_failure(ctx: Ctx) -> CreatedRun:
 
 @asynccontextmanager
 async def long_run(ctx: Ctx) -> AsyncGenerator[CreatedRun]:
-    """Yield a run that is running, and cancel it at the end. Raises NotShown if the agent does not work for long."""
+    """Start a run of the behaviour `long` and yield it while it runs; cancel it at the end. Raises NotShown if the
+    agent does not work for at least BUSY seconds."""
     await ctx.once(stay_busy)
     async with _start_run(ctx) as started:
         yield started
 
 
 async def stay_busy(ctx: Ctx) -> None:
-    """Start a long run and look at it after BUSY seconds. Raises NotShown if it has ended."""
+    """Start a run of the behaviour `long` and read its status after BUSY seconds. Raises NotShown if it has ended by
+    then."""
     since = asyncio.get_running_loop().time()
     async with _start_run(ctx) as started:
 
@@ -162,7 +173,8 @@ async def _start_run(ctx: Ctx) -> AsyncGenerator[CreatedRun]:
 
 
 async def cancel_run(ctx: Ctx) -> tuple[Exchange, AcpStream]:
-    """Cancel a running run. Return the response to the cancel, and the stream of the run."""
+    """Start a run with a stream and cancel it while it runs. Return the response to the cancel, and the stream after
+    its end."""
     await ctx.once(stay_busy)
     async with ctx.target.stream_run("createRun.request", trigger_of(ctx, "long"), "runs") as stream:
         run_id = ""
@@ -178,14 +190,16 @@ async def cancel_run(ctx: Ctx) -> tuple[Exchange, AcpStream]:
 
 
 async def wait_for_end(server: AcpTarget, run_id: str, bound: float) -> Exchange:
-    """Return the run after its end. Raises Failed if it does not end within `bound` seconds."""
+    """Read a run until it has ended, and return the exchange with the run. Raises Failed if it does not end within
+    `bound` seconds."""
     exchange = await wait_for_status(server, run_id, bound, *TERMINAL)
     check(dig(exchange.json, "status") in TERMINAL, "the run ends", exchange.json, exchange)
     return exchange
 
 
 async def wait_for_status(server: AcpTarget, run_id: str, bound: float, *until: str) -> Exchange:
-    """Return the run as soon as it has one of the statuses, or as it is after `bound` seconds."""
+    """Read a run until it has one of the statuses `until`, or until `bound` seconds have passed. Return the last
+    exchange."""
     deadline = asyncio.get_running_loop().time() + bound
     while True:
         exchange = await server.run(run_id)
@@ -196,6 +210,6 @@ async def wait_for_status(server: AcpTarget, run_id: str, bound: float, *until: 
 
 
 def text_of(messages: Any) -> str:
-    """Return the inline text of messages."""
+    """Return the text contents of all parts of some messages, joined without a separator."""
     parts = [part for each in as_list(messages) for part in as_list(dig(each, "parts"))]
     return "".join(text for text in (dig(part, "content") for part in parts) if isinstance(text, str))

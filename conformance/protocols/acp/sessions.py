@@ -1,4 +1,4 @@
-"""Probes of sessions, and of the messages in them."""
+"""Probes that test ACP sessions, and the messages in them."""
 
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -141,7 +141,7 @@ async def _run_in(ctx: Ctx, session: dict[str, Any]) -> Exchange:
 
 
 async def _in_session(ctx: Ctx) -> tuple[Exchange, str]:
-    """Create a run in a session that no other probe uses. Return the exchange and the session's id."""
+    """Run the agent in a new session, whose id the check chooses. Return the exchange and the session's id."""
     session_id = unknown_id()
     return await _run_in(ctx, {"session_id": session_id}), session_id
 
@@ -152,7 +152,8 @@ async def _session(ctx: Ctx) -> tuple[str, Exchange]:
 
 
 async def _find_session(ctx: Ctx, session_id: str) -> Exchange:
-    """Return the session at the path that all clients use, or else at that of the OpenAPI document."""
+    """Return the exchange that read a session: at `/sessions/{id}`, which all clients use, or else at `/session/{id}`
+    of the OpenAPI document."""
     exchange = await ctx.target.session(session_id)
     return exchange if exchange.status == 200 else await ctx.target.session(session_id, "session")
 

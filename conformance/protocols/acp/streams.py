@@ -1,4 +1,4 @@
-"""Probes of stream events, and of their order."""
+"""Probes that test the events of streamed ACP runs, and their order."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""ACP server: several agents at one base URL, which requests name in the body."""
+"""Client for a judged ACP server. It serves several agents at one base URL, and requests name the agent in the body."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -14,18 +14,18 @@ from babelgate.conformance.wire.http import Receives, StreamExchange, Wire
 _ERRORS: Final[Mapping[int, str]] = {4: "Error", 5: "Error"}
 _RUN: Final[Mapping[int, str]] = {200: "Run", 202: "Run", **_ERRORS}
 _PATHS: Final = ("/agents", "/runs", "/ping", "/session", "/sessions")
-"""Paths that may follow a server's base in a URL."""
+"""First path segments below a server's base URL, by which the base is found in any URL of the server."""
 
 
 class AcpTarget:
-    """Client for the operations, each named by its path."""
+    """Client for an ACP server: one method for each operation, named after its path."""
 
     def __init__(self, wire: Wire, base: str, name: str = "") -> None:
         self.wire = wire
         self.base = base
-        """URL to which `/runs` is added."""
+        """Base URL of the server, to which `/runs` is added."""
         self.name = name
-        """Agent that is judged if no trigger names another."""
+        """Name of the agent that is judged if a trigger names no other."""
 
     def url(self, *path: str) -> str:
         return "/".join((self.base, *(quote(each, safe="") for each in path)))
@@ -48,7 +48,8 @@ class AcpTarget:
 
     @asynccontextmanager
     async def stream_run(self, sends: str, body: Any, *path: str) -> AsyncGenerator[StreamExchange]:
-        """Send a POST to a path with the mode `stream`, and yield the response."""
+        """Send a POST with the mode `stream` to a path, and yield the response. `sends` names the schema of the
+        body."""
         async with self.wire.stream(
             "POST", self.url(*path), sends=sends, receives=_RUN, events="Event", body={**body, "mode": "stream"}
         ) as stream:
@@ -76,8 +77,8 @@ Ctx = Context[AcpTarget]
 
 
 async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[AcpTarget]:
-    """Find the server by its base or any URL below it. If `is_requested`, the user named the protocol, so the server is
-    judged even if it lists no agents. Otherwise raises NotSpoken.
+    """Find an ACP server by its base URL or any URL below it, as `ProbeSuite.open` requires. If `is_requested`, the
+    user named the protocol, so the server is judged even if it lists no agents. Otherwise raises NotSpoken.
 
     A URL below `/agents/{name}` selects that agent.
     """
@@ -108,10 +109,10 @@ def message(text: str, role: str = "user") -> dict[str, Any]:
 
 
 def trigger_of(ctx: Ctx, behaviour: str) -> dict[str, Any]:
-    """Return a request that triggers a behaviour, without its mode.
+    """Return the body of a request that triggers a behaviour, without its `mode`.
 
-    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
-    shows it.
+    Raises NotObserved if the user gave no trigger for the behaviour, and NotApplicable if the user states that the
+    agent never shows it.
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
@@ -122,7 +123,7 @@ def trigger_of(ctx: Ctx, behaviour: str) -> dict[str, Any]:
 
 
 def run_id_of(exchange: Exchange) -> str:
-    """Return the id of the run in a response. Raises Failed if it has none."""
+    """Return the id of the run in a response. Raises Failed if the response has none."""
     run_id = dig(exchange.json, "run_id")
     if not isinstance(run_id, str):
         raise Failed("a run with a run_id", exchange.json if exchange.is_json else exchange.status, exchange)

@@ -1,4 +1,4 @@
-"""AIEF's Agent Protocol v1: tasks, steps and artifacts below `/ap/v1`."""
+"""Checks of AIEF's Agent Protocol v1: tasks, steps and artifacts below `/ap/v1`."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Probes of files that callers upload."""
+"""Probes that test files that callers upload to AIEF servers."""
 
 from typing import Final
 

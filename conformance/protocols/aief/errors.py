@@ -1,4 +1,4 @@
-"""Probes of invalid requests, and of their errors."""
+"""Probes that test how AIEF servers refuse invalid requests."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from babelgate.conformance.wire.exchange import Exchange, dig
 probes: Final = Probes[AiefTarget]()
 
 _TRACES: Final = ("Traceback (most recent call last)", 'File "/', "\n    at ", "node_modules/")
-"""Signs of stack traces of Python and of JavaScript."""
+"""Texts that occur in stack traces of Python and of JavaScript."""
 
 
 @probes.add

@@ -1,4 +1,5 @@
-"""Probes of files that agents produce and receive, and of names that would lead out of the folder for files."""
+"""Probes that test files that AIEF agents produce and receive, and file names that would lead out of the folder for
+files."""
 
 from typing import Final
 
@@ -86,7 +87,8 @@ async def relative_path_leads_nowhere(ctx: Ctx) -> None:
 
 
 async def _make_file(ctx: Ctx) -> Executed:
-    """Execute a step of an agent that receives a file and produces one. Raises NotShown if it produces none."""
+    """Upload a file to a new task and execute a step with the trigger `files`. Return the step. Raises NotShown if the
+    agent produces no file."""
     agent = await agent_for(ctx, "files")
     text = ctx.triggers["files"].text
     task_id = await new_task(agent, text)

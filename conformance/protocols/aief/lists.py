@@ -1,4 +1,4 @@
-"""Probes of lists and their pages."""
+"""Probes that test the lists of AIEF servers, and their pages."""
 
 import asyncio
 from typing import Any, Final
@@ -38,9 +38,10 @@ async def page_of_tasks_is_as_long_as_asked(ctx: Ctx) -> None:
 
 @probes.add
 async def pages_of_tasks_are_different(ctx: Ctx) -> None:
-    """Compare the second page with the first.
+    """Check that the second page of tasks differs from the first.
 
-    The first page is read before and after, because a task that is created meanwhile moves all later tasks.
+    The first page is read before and after the second. If it has changed, another probe has created a task, which moves
+    all later ones, and the pages are read again.
     """
     await ctx.once(page_of_tasks)
     for _ in range(_TRIES):
@@ -69,7 +70,7 @@ async def pagination_counts_all_items(ctx: Ctx) -> None:
 
 @probes.add
 async def pagination_counts_the_last_page(ctx: Ctx) -> None:
-    """Check the number of pages, which includes the last one even if it is not full."""
+    """Check that `total_pages` includes the last page even if it is not full."""
     task_id = await _three_files(ctx)
     exchange = await ctx.target.artifacts(task_id, current_page=1, page_size=2)
     page = dig(exchange.json, "pagination")

@@ -1,4 +1,4 @@
-"""Scenes that several probes examine, played once each."""
+"""Scenes for AIEF: requests whose results several probes examine. Each is played once per check."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,7 +8,7 @@ from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
 _MAX_STEPS: Final = 25
-"""Number of steps after which an agent is assumed never to end."""
+"""Maximum number of steps that a task is given to reach its last step. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +17,12 @@ class Executed:
     task_id: str
     exchange: Exchange
     step: Any
-    """Step as in the response to the POST."""
+    """Step as in the response to the POST that executed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutedTask:
-    """Task that was executed to its last step."""
+    """Task whose steps were executed up to the last one, or up to the limit."""
 
     agent: AiefTarget
     task_id: str
@@ -42,7 +42,8 @@ INPUT: Final = {"input": "Hello", "additional_input": {"deep": {"list": [1, None
 
 
 async def create_task(ctx: Ctx) -> Exchange:
-    """Create a task with every member that a request may have."""
+    """Create a task whose request has every member that the protocol defines, and return the exchange. Raises Failed if
+    the server does not create it."""
     exchange = await ctx.target.create_task({**INPUT, "input": ctx.triggers["plain"].text})
     check(exchange.status == 200, "a task is created with status 200", exchange.status, exchange)
     check(isinstance(dig(exchange.json, "task_id"), str), "the task has a task_id", exchange.json, exchange)
@@ -50,7 +51,8 @@ async def create_task(ctx: Ctx) -> Exchange:
 
 
 async def new_task(agent: AiefTarget, text: str) -> str:
-    """Create a task that no other probe uses. Raises Failed if that fails."""
+    """Create a task with this input and return its id. Each call creates another one, for probes that change the task.
+    Raises Failed if the server does not create it."""
     exchange = await agent.create_task({"input": text})
     task_id = dig(exchange.json, "task_id")
     check(exchange.status == 200 and isinstance(task_id, str), "a task is created", exchange.json, exchange)
@@ -65,14 +67,16 @@ async def execute(agent: AiefTarget, task_id: str, text: str | None, bound: floa
 
 
 async def execute_step(ctx: Ctx) -> Executed:
-    """Execute the first step of a new task."""
+    """Create a task and execute its first step, with the trigger `plain`. Return the step. Raises Failed if the server
+    refuses a request."""
     agent = await agent_for(ctx, "plain")
     text = ctx.triggers["plain"].text
     return await execute(agent, await new_task(agent, text), text)
 
 
 async def play_task(ctx: Ctx, behaviour: str) -> ExecutedTask:
-    """Execute all steps of a new task. Only the first step has an input."""
+    """Create a task that triggers a behaviour, execute steps up to its last one, and return all of them. Only the first
+    step has an input. Raises Failed if the server refuses a request."""
     agent = await agent_for(ctx, behaviour)
     text = ctx.triggers[behaviour].text
     task_id = await new_task(agent, text)
@@ -88,7 +92,8 @@ async def play_task(ctx: Ctx, behaviour: str) -> ExecutedTask:
 
 
 async def play_to_end(ctx: Ctx) -> Executed:
-    """Execute all steps of a new task, and return the last."""
+    """Create a task, execute steps up to its last one, and return the step that was executed last. Raises Failed if the
+    server refuses a request."""
     agent = await agent_for(ctx, "plain")
     text = ctx.triggers["plain"].text
     task_id = await new_task(agent, text)
@@ -101,7 +106,8 @@ async def play_to_end(ctx: Ctx) -> Executed:
 
 
 async def play_past_end(ctx: Ctx) -> Executed:
-    """Execute one more step after the last. Raises NotObserved if the agent has no last step."""
+    """Execute one more step of a task after its last one, and return the response. Raises NotObserved if the task does
+    not reach a last step."""
     done = await ctx.once(play_to_end)
     if dig(done.step, "is_last") is not True:
         raise NotObserved("the agent does not reach its last step")
@@ -110,7 +116,8 @@ async def play_past_end(ctx: Ctx) -> Executed:
 
 
 async def upload_file(ctx: Ctx) -> StoredArtifact:
-    """Upload a file that contains every byte value."""
+    """Upload a file that contains every byte value to a new task, and return the artifact. Raises Failed if the server
+    refuses the file."""
     content = bytes(range(256)) + b"\r\n--not the boundary--\r\n"
     task_id = await new_task(ctx.target, "Hello")
     exchange = await ctx.target.upload(task_id, content, "bytes.bin", "data/raw")

@@ -1,4 +1,4 @@
-"""Probes of steps."""
+"""Probes that test the steps of AIEF tasks."""
 
 import asyncio
 from contextlib import suppress
@@ -22,7 +22,7 @@ from babelgate.conformance.wire.http import Unanswered
 probes: Final = Probes[AiefTarget]()
 
 _POLL_INTERVAL: Final = 0.1
-"""Seconds between two looks at a running step. The protocol has no events, so steps can only be polled."""
+"""Seconds between two reads of a running step, because AIEF has no request that waits for it. Chosen."""
 
 
 @probes.add
@@ -222,7 +222,8 @@ async def step_at_work_is_shown_as_running(ctx: Ctx) -> None:
 
 
 async def _stay_busy(ctx: Ctx) -> None:
-    """Execute a long step and disconnect after BUSY seconds. Raises NotShown if it has ended by then."""
+    """Execute a step with the trigger `long` and disconnect after BUSY seconds. Raises NotShown if the response arrives
+    before."""
     agent = await agent_for(ctx, "long")
     text = ctx.triggers["long"].text
     try:
@@ -233,7 +234,8 @@ async def _stay_busy(ctx: Ctx) -> None:
 
 
 async def _watch(agent: AiefTarget, task_id: str, is_over: asyncio.Event) -> set[str]:
-    """Return the statuses that a task's steps had until one was running, or until the request for it ended."""
+    """Read the steps of a task again and again until one is running or `is_over` is set. Return all statuses that were
+    seen."""
     statuses: set[str] = set()
     while not is_over.is_set() and "running" not in statuses:
         listed = await agent.steps(task_id, page_size=100)
@@ -245,7 +247,7 @@ async def _watch(agent: AiefTarget, task_id: str, is_over: asyncio.Event) -> set
 
 
 async def _execute_until(agent: AiefTarget, task_id: str, text: str, bound: float, is_over: asyncio.Event) -> None:
-    """Execute a step with this text, wait for its end at most `bound` seconds, and then set `is_over`."""
+    """Execute a step with this text. When the response arrives, or after `bound` seconds, set `is_over`."""
     try:
         await agent.execute_step(task_id, {"input": text}, bound=bound)
     except Unanswered:
@@ -255,7 +257,8 @@ async def _execute_until(agent: AiefTarget, task_id: str, text: str, bound: floa
 
 
 async def _run_question(ctx: Ctx) -> Executed:
-    """Execute a step in which the agent asks a question. Raises NotShown if the agent did not ask."""
+    """Execute the first step of a task with the trigger `question`, and return the step. Raises NotShown if it is the
+    last one, so that the agent did not ask."""
     agent = await agent_for(ctx, "question")
     text = ctx.triggers["question"].text
     question = await execute(agent, await new_task(agent, text), text)

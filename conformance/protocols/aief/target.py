@@ -1,4 +1,4 @@
-"""Agent of AIEF's Agent Protocol. A server is one agent, and no operation describes it."""
+"""Client for a judged AIEF server. A server is one agent, and no operation describes it."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,12 +15,12 @@ _ERRORS: Final[Mapping[int, str]] = {404: "NotFound", 422: "Unprocessable"}
 
 
 class AiefTarget:
-    """Client for the operations, each named by its operationId."""
+    """Client for an AIEF server: one method for each operation of the protocol."""
 
     def __init__(self, wire: Wire, base: str) -> None:
         self.wire = wire
         self.base = base
-        """URL to which `/ap/v1/agent/tasks` is added."""
+        """Base URL of the server, to which `/ap/v1/agent/tasks` is added."""
 
     @property
     def tasks_url(self) -> str:
@@ -61,7 +61,8 @@ class AiefTarget:
         relative_path: str | None = None,
         **options: Any,
     ) -> Exchange:
-        """Upload a file. `content` and `relative_path` are omitted from the form if they are None."""
+        """Upload a file to a task and return the exchange. `content` and `relative_path` are omitted from the form if
+        they are None."""
         boundary = f"judge-{uuid4().hex}"
         return await self.wire.request(
             "POST",
@@ -77,8 +78,11 @@ class AiefTarget:
         self, url: str, sends: str, receives: str, body: Any, *, is_valid: bool = True, **options: Any
     ) -> Exchange:
         """Send a POST and return the exchange. `sends` and `receives` name the schemas of the request and of a response
-        with status 200. With `is_valid=False`, the request is intentionally invalid and is not validated. With None as
-        `body`, the request has no body at all."""
+        with status 200.
+
+        With `is_valid=False`, the request is intentionally invalid and is not validated. If `body` is None, the request
+        has no body.
+        """
         return await self.wire.request(
             "POST",
             url,
@@ -97,8 +101,9 @@ Ctx = Context[AiefTarget]
 
 
 async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[AiefTarget]:
-    """Find the agent by its base, or by any URL below its `/ap/v1`. If `is_requested`, the user named the protocol, so
-    the agent is judged even if it lists no tasks. Otherwise raises NotSpoken."""
+    """Find an AIEF server by its base URL, or by any URL below its `/ap/v1`, as `ProbeSuite.open` requires. If
+    `is_requested`, the user named the protocol, so the server is judged even if it lists no tasks. Otherwise raises
+    NotSpoken."""
     agent = AiefTarget(wire, base_of(url))
     listed = await agent.tasks()
     if not isinstance(dig(listed.json, "tasks"), list) and not is_requested:
@@ -114,10 +119,11 @@ def base_of(url: str) -> str:
 
 
 async def agent_for(ctx: Ctx, behaviour: str) -> AiefTarget:
-    """Return the agent that shows a behaviour.
+    """Return the agent that shows a behaviour, as its trigger names it. Another agent's URL has its name as the last
+    segment.
 
-    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
-    shows it.
+    Raises NotObserved if the user gave no trigger for the behaviour, and NotApplicable if the user states that the
+    agent never shows it.
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
@@ -132,9 +138,9 @@ async def agent_for(ctx: Ctx, behaviour: str) -> AiefTarget:
 
 
 def items_of(exchange: Exchange, name: str) -> list[Any]:
-    """Return the items of a list in the form of the OpenAPI document, or of a bare array.
+    """Return the items of a list: of the member `name`, as the OpenAPI document defines it, or of a bare array.
 
-    Another requirement tests the form of the list.
+    Both forms are read, because another requirement tests the form of the list.
     """
     value = exchange.json
     return as_list(value) if isinstance(value, list) else as_list(dig(value, name))
@@ -149,8 +155,8 @@ def _add_page_query(url: str, page: Mapping[str, Any]) -> str:
 
 
 def _form(boundary: str, content: bytes | None, file_name: str, relative_path: str | None) -> bytes:
-    """Return the body of a multipart/form-data request (RFC 7578) with the fields `file` and `relative_path`, unless
-    they are None."""
+    """Return the body of a multipart/form-data request (RFC 7578) with the fields `file` and `relative_path`. A field
+    whose value is None is left out."""
     parts: list[bytes] = []
     if content is not None:
         name = file_name.replace('"', "%22")

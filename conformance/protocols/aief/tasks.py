@@ -1,4 +1,4 @@
-"""Probes of tasks."""
+"""Probes that test the tasks of AIEF servers."""
 
 from typing import Final
 

@@ -1,4 +1,5 @@
-"""Scenes that several probes examine, played once each for every layout."""
+"""Scenes for the Agent Protocol and LangGraph Platform: requests whose results several probes examine. Each is played
+once for each layout."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -13,9 +14,9 @@ from babelgate.conformance.wire.exchange import Exchange, SseFrame, as_object, d
 from babelgate.conformance.wire.http import Unanswered
 
 MARK: Final = "babelgate-check"
-"""Member of metadata by which a run of the check finds its own threads and runs."""
+"""Member of the metadata with a random value, by which a check finds the threads and runs that it has created."""
 _POLL_INTERVAL: Final = 0.05
-"""Seconds between two looks at a queued run, because its start can only be polled."""
+"""Seconds between two reads of a queued run until it starts, because no request waits for this. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class CreatedThread:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """Run whose creating request waited for its end."""
+    """Thread of a run, and the response of the request that created the run and waited for its end."""
 
     thread_id: str
     exchange: Exchange
@@ -41,7 +42,7 @@ class Background:
     created: Exchange
     waited: Exchange
     run: Exchange
-    """Response with the run, after its end."""
+    """Exchange that read the run after its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,13 @@ class LangChainStream:
     exchange: Exchange
 
     def of(self, event: str) -> list[SseFrame]:
-        """Return the frames that hold one kind of event, including those of subgraphs."""
+        """Return the SSE frames whose event has this name, for example `values`, including those of subgraphs
+        (`values|…`)."""
         return [frame for frame in self.exchange.frames if frame.event.partition("|")[0] == event]
 
 
 async def create_thread(ctx: Ctx) -> CreatedThread:
-    """Create a thread with metadata."""
+    """Create a thread with metadata, and return it. Raises Failed if the server does not create it."""
     mark = uuid4().hex
     body = {"metadata": {MARK: mark, "deep": {"list": [1, None, "ä"]}}}
     exchange = await ctx.target.ask("POST", "/threads", body, sends="ThreadCreate.request", receives="Thread")
@@ -66,7 +68,7 @@ async def create_thread(ctx: Ctx) -> CreatedThread:
 
 
 async def create_marked_threads(ctx: Ctx) -> tuple[str, list[str]]:
-    """Create three threads with the same mark. Return the mark and the ids."""
+    """Create three threads whose metadata have the same value of MARK. Return the value and the ids of the threads."""
     mark = uuid4().hex
     return mark, [await ctx.target.new_thread(metadata={MARK: mark}) for _ in range(3)]
 
@@ -81,7 +83,7 @@ async def run_and_wait(ctx: Ctx, layout: Layout, behaviour: str = "plain") -> Wa
 
 
 async def run_until_question(ctx: Ctx, layout: Layout) -> Waited:
-    """Create a run whose agent asks its caller a question, and wait for it."""
+    """Create a run with the trigger `question` and wait until the agent asks. Raises NotShown if it does not ask."""
     return await run_and_wait(ctx, layout, "question")
 
 
@@ -94,13 +96,14 @@ _EVIDENCE: Final[Mapping[str, tuple[str, str]]] = {
     "questions": ("interrupted", "__interrupt__"),
     "fail": ("error", "__error__"),
 }
-"""Evidence of a behaviour: the status of the thread or run, and a member of the values. Keys: behaviours."""
+"""Status of the thread or run, and member of the values, each of which shows that the agent did what the trigger is
+for. By behaviour."""
 
 
 async def _check_behaviour(ctx: Ctx, behaviour: str, thread_id: str, exchange: Exchange) -> None:
-    """Check that a run or its thread shows a behaviour. Raises NotShown.
+    """Check that a run or its thread shows a behaviour. Raises NotShown if neither does.
 
-    `exchange`: the stream of the run, or the response to a wait.
+    `exchange` is the stream of the run, or the response of a request that waited for its end.
     """
     if behaviour not in _EVIDENCE:
         return
@@ -117,7 +120,8 @@ async def _check_behaviour(ctx: Ctx, behaviour: str, thread_id: str, exchange: E
 
 
 async def run_in_background(ctx: Ctx, layout: Layout) -> Background:
-    """Create a run in the background, and then wait for its end."""
+    """Create a run with a request that does not wait, and then wait for its end. Return all three exchanges. Raises
+    Failed if the server refuses one of them."""
     server, mark = ctx.target, uuid4().hex
     thread_id = await server.new_thread()
     body = server.body(trigger_for(ctx, "plain"), metadata={MARK: mark})
@@ -130,7 +134,8 @@ async def run_in_background(ctx: Ctx, layout: Layout) -> Background:
 
 
 async def stream_run(ctx: Ctx, layout: Layout, mode: str, behaviour: str = "stream") -> LangChainStream:
-    """Stream a whole run in one stream mode, with the trigger of a behaviour as its input."""
+    """Stream a run to its end in one stream mode, with the trigger of a behaviour as its input. Raises Failed, and
+    NotShown if the run shows another behaviour."""
     trigger = speaking_trigger(ctx) if behaviour == "stream" else trigger_for(ctx, behaviour)
     thread_id = await ctx.target.new_thread()
     async with ctx.target.stream(layout, thread_id, ctx.target.body(trigger, stream_mode=[mode])) as stream:
@@ -141,7 +146,7 @@ async def stream_run(ctx: Ctx, layout: Layout, mode: str, behaviour: str = "stre
 
 
 def run_of(exchange: Exchange) -> str:
-    """Return the id of a created run. Raises Failed if there is no id."""
+    """Return the id of the run that a request has created. Raises Failed if the response has none."""
     run_id = dig(exchange.json, "run_id")
     check(exchange.status == 200, "a run is created with status 200", exchange.status, exchange)
     check(isinstance(run_id, str), "it has a run_id", exchange.json, exchange)
@@ -150,9 +155,10 @@ def run_of(exchange: Exchange) -> str:
 
 @asynccontextmanager
 async def long_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
-    """Yield the id of a thread, the id of a running run on it, and the response that created the run.
+    """Start a run of the behaviour `long` and yield its thread id, its run id, and the response that created it.
 
-    The run is cancelled at the end if it still runs. Raises NotShown if the agent does not work for long.
+    The run is cancelled at the end if it still runs. Raises NotShown if the agent does not work for at least BUSY
+    seconds.
     """
     await ctx.once(stay_busy, layout)
     async with _start_run(ctx, layout, **fields) as started:
@@ -160,7 +166,8 @@ async def long_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tu
 
 
 async def stay_busy(ctx: Ctx, layout: Layout) -> None:
-    """Start a long run and look at it after BUSY seconds. Raises NotShown if it has ended."""
+    """Start a run of the behaviour `long` and read its status after BUSY seconds. Raises NotShown if it has ended by
+    then."""
     since = asyncio.get_running_loop().time()
     async with _start_run(ctx, layout) as (thread_id, run_id, _):
 
@@ -187,7 +194,8 @@ async def _start_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[
 
 
 async def _wait_for_begin(ctx: Ctx, layout: Layout, thread_id: str, run_id: str) -> None:
-    """Wait until the run has left the queue, if runs have a separate status for it."""
+    """Wait until a run is no longer `pending`, if the dialect has a separate status for running runs. Raises
+    NotObserved if it does not start or has already ended."""
     deadline = asyncio.get_running_loop().time() + ctx.options.timeout
     while True:
         exchange = await ctx.target.run(layout, thread_id, run_id)

@@ -1,4 +1,5 @@
-"""Server of threads and runs, and the names in its dialect."""
+"""Client for a judged server of the Agent Protocol or LangGraph Platform. A dialect has the names that differ between
+both protocols, and a layout the paths of runs."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,22 +17,23 @@ from babelgate.conformance.wire.http import Receives, StreamExchange, Wire
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """URL paths of runs in one version of the protocol, and the names of the schemas that requests and responses on
+    """URL paths of runs in one layout of the protocol, and the names of the schemas that requests and responses on
     these paths must match."""
 
     name: str
     is_below: bool
-    """True for `/threads/{thread_id}/runs/{run_id}`, False for `/runs/{run_id}`."""
+    """True if the paths of runs are below their thread (`/threads/{thread_id}/runs/{run_id}`), False if they are not
+    (`/runs/{run_id}`)."""
     run: str = "Run"
     waited: str = "RunWaitResponse"
     wait: str = "wait"
-    """Last segment of the path at which a run is awaited."""
+    """Last segment of the path that waits for the end of a run: `wait` or `join`."""
     tuples: str = "messages"
-    """Stream mode that sends messages in pieces."""
+    """Name of the stream mode that sends messages in pieces, token by token."""
 
     def runs(self, thread_id: str | None, *way: str) -> str:
-        """Return the path for creating or listing the runs of a thread. None means runs without a thread. `way` are the
-        segments after it: `wait` or `stream`, or none."""
+        """Return the path that creates or lists the runs of a thread. If `thread_id` is None, it is the path for runs
+        without a thread. `way` are further segments, such as `wait` or `stream`."""
         below = ("threads", thread_id) if self.is_below and thread_id else ()
         return _path(*below, "runs", *way)
 
@@ -42,28 +44,30 @@ class Layout:
 @dataclass(frozen=True, slots=True)
 class LangChainDialect:
     agent: str
-    """Member that names the agent of a run."""
+    """Member of a run that names its agent: `agent_id` or `assistant_id`."""
     speaker: tuple[str, str]
-    """Member of a message that names its author, and its value for the agent."""
+    """Member of a message that names its author, and the value of this member for the agent: `("type", "ai")`, for
+    example."""
     has_input: bool
-    """True if messages are a member of the input and the values, False if they are a member of the run and the
-    thread."""
+    """True if messages are a member of a run's `input` and of a thread's `values`; False if they are a member of the
+    run and of the thread itself."""
     cancelled: int
-    """Status of the response to a cancel."""
+    """HTTP status of the response to a cancel."""
     waits_cancelled: int
-    """Status of the response to a cancel with wait=true."""
+    """HTTP status of the response to a cancel with `wait=true`."""
     missing_item: int
-    """Status of the response for a missing item. With 200 the body is null."""
+    """HTTP status of the response for a store item that does not exist. If it is 200, the body is null."""
     has_bare_namespaces: bool
-    """True if a list of namespaces is an array, False if it is an object that contains the array."""
+    """True if the response with a list of store namespaces is an array; False if it is an object that contains the
+    array."""
     events: str
-    """Path of a thread's events, below the thread."""
+    """Path of a thread's event stream, relative to the thread."""
     is_camel: bool
-    """True if members of commands and events are spelled in camelCase."""
+    """True if the members of commands and events are spelled in camelCase; False for snake_case."""
 
 
 _MAX_SCHEMAS: Final = 20
-"""Maximum number of agents whose schemas are read. Chosen."""
+"""Maximum number of agents whose schemas are read to find one that accepts messages. Chosen."""
 
 AGENT_PROTOCOL: Final = LangChainDialect("agent_id", ("role", "assistant"), False, 204, 204, 404, True, "stream", True)
 PLATFORM: Final = LangChainDialect("assistant_id", ("type", "ai"), True, 202, 200, 200, False, "stream/events", False)
@@ -84,11 +88,12 @@ class LangChainTarget:
         self.dialect = dialect
         self.layouts = layouts
         self.agents = agents
-        """Agent ids, by name."""
+        """Ids of the server's agents, by name."""
         self.agent = agent
-        """Id of the agent that is judged if a trigger names none. Empty means the server's default."""
+        """Id of the agent that is judged if a trigger names no other. Empty means the server's default agent."""
         self.takes_messages = True
-        """False if the agent's schema has no messages. Then only the agent's owner knows a valid input."""
+        """False if the agent's input schema has no `messages`. Then the user must give its input as `data` in a file of
+        triggers."""
         # The README layout has errors as plain text, the newer layout as objects.
         has_texts = dialect is AGENT_PROTOCOL and all(layout.is_below for layout in layouts)
         error = "ErrorText" if has_texts else "Error"
@@ -108,7 +113,7 @@ class LangChainTarget:
         query: Any = None,
         **options: Any,
     ) -> Exchange:
-        """Send a request with the JSON `body` (None: without a body) and the query parameters. `sends` names the schema
+        """Send a request and return the exchange. `body` is sent as JSON; None sends no body. `sends` names the schema
         of the request, and `receives` that of responses with status 200; None validates nothing."""
         return await self.wire.request(
             method,
@@ -146,7 +151,7 @@ class LangChainTarget:
     # Threads
 
     async def new_thread(self, **fields: Any) -> str:
-        """Create a thread and return its id. Raises Failed."""
+        """Create a thread and return its id. Raises Failed if the server does not create it."""
         exchange = await self.ask("POST", "/threads", fields, sends="ThreadCreate.request", receives="Thread")
         thread_id = dig(exchange.json, "thread_id")
         check(exchange.status == 200 and isinstance(thread_id, str), "a thread is created", exchange.status, exchange)
@@ -161,7 +166,8 @@ class LangChainTarget:
         )
 
     async def history(self, thread_id: str, **query: Any) -> list[Any]:
-        """Return the states of a thread. Raises Failed."""
+        """Return the states of a thread in the order of the server's response, at most 100 by default. Raises Failed if
+        the response is no list of states."""
         path = _path("threads", thread_id, "history")
         exchange = await self.ask("GET", path, receives="ThreadStates", query={"limit": 100, **query})
         states = exchange.json
@@ -174,7 +180,8 @@ class LangChainTarget:
     # Runs
 
     def body(self, trigger: Trigger, **fields: Any) -> dict[str, Any]:
-        """Return the body of a run with the text of the trigger."""
+        """Return the body of a request that creates a run with the text or the data of a trigger. `fields` are further
+        members."""
         message = {"role": "user", "content": trigger.text}
         run_input: dict[str, Any] = (
             {"input": {"messages": [message]}} if self.dialect.has_input else {"messages": [message]}
@@ -186,14 +193,15 @@ class LangChainTarget:
         return {**named, **run_input, **fields}
 
     def at(self, layout: Layout, thread_id: str | None, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the body of a run on a thread. It names the thread, unless the path does or there is no thread
-        (None)."""
+        """Return the body of a run with the thread's id, or unchanged if the path has the id or if `thread_id` is
+        None."""
         return body if layout.is_below or thread_id is None else {**body, "thread_id": thread_id}
 
     async def create(
         self, layout: Layout, thread_id: str | None, body: Mapping[str, Any], way: str = "", **options: Any
     ) -> Exchange:
-        """Create a run, on a thread or without one (None). `way`: `wait`, or nothing for a run in the background."""
+        """Create a run and return the exchange. If `thread_id` is None, the run has no thread. `way` is `wait` to wait
+        for its end, and empty for a run in the background."""
         request_options = {
             "sends": "RunCreate.request" if options.pop("is_valid", True) else None,
             "receives": layout.waited if way else layout.run,
@@ -212,7 +220,7 @@ class LangChainTarget:
         return await self.ask("GET", layout.one(thread_id, run_id), receives=layout.run, **options)
 
     async def wait(self, layout: Layout, thread_id: str, run_id: str, **options: Any) -> Exchange:
-        """Wait until the run has ended."""
+        """Wait until a run has ended, and return the exchange of this request."""
         return await self.ask("GET", layout.one(thread_id, run_id, layout.wait), receives=layout.waited, **options)
 
     async def cancel(
@@ -221,23 +229,23 @@ class LangChainTarget:
         return await self.ask("POST", layout.one(thread_id, run_id, "cancel"), query=query, **(options or {}))
 
     async def run_to_end(self, layout: Layout, thread_id: str, run_id: str) -> Exchange:
-        """Wait for the end of a run, and return it."""
+        """Wait until a run has ended, and return the exchange that then reads it."""
         await self.wait(layout, thread_id, run_id)
         return await self.run(layout, thread_id, run_id)
 
     # Names of members, and texts of messages
 
     def spell(self, name: str) -> str:
-        """Return a member's name in commands and events, spelled as in this dialect."""
+        """Return the name of a member of commands or events in the spelling of the dialect: `run_id` or `runId`."""
         first, *rest = name.split("_")
         return first + "".join(each.capitalize() for each in rest) if self.dialect.is_camel else name
 
     def messages(self, holder: Any) -> list[Any]:
-        """Return the messages of a thread or a state."""
+        """Return the messages in a thread or in a state, from the member where the dialect has them."""
         return as_list(dig(holder, *(("values", "messages") if self.dialect.has_input else ("messages",))))
 
     def answers(self, messages: Sequence[Any]) -> list[str]:
-        """Return the texts of the agent's messages."""
+        """Return the texts of those messages whose author is the agent."""
         member, value = self.dialect.speaker
         return [text_of(each) for each in messages if dig(each, member) == value]
 
@@ -248,8 +256,8 @@ Ctx = Context[LangChainTarget]
 def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
     """Return the trigger for a behaviour.
 
-    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
-    shows it.
+    Raises NotObserved if the user gave no trigger for the behaviour, and NotApplicable if the user states that the
+    agent never shows it.
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
@@ -262,7 +270,7 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
 
 
 def speaking_trigger(ctx: Ctx) -> Trigger:
-    """Return the trigger for an answer in several pieces, or else for a plain answer."""
+    """Return the trigger for the behaviour `stream`, or that for `plain` if the user gave none."""
     trigger = ctx.triggers["stream"]
     return trigger if trigger.is_from_user and not trigger.is_never else trigger_for(ctx, "plain")
 
@@ -275,13 +283,13 @@ def text_of(message: Any) -> str:
 
 
 def json_of(frame: SseFrame | None) -> Any:
-    """Return the data of an event. Return None at the end of the stream (there is no event), or if the data is not
-    JSON, which another requirement tests."""
+    """Return the data of an SSE frame as JSON. Return None if there is no frame, or if the data is not JSON, which
+    another requirement tests."""
     return frame.json_or_none if frame is not None else None
 
 
 def ids_of(exchange: Exchange, name: str) -> list[Any]:
-    """Return one member of each item in a list that is a bare array."""
+    """Return the member `name` of each item in a response that is a bare array."""
     return [dig(each, name) for each in as_list(exchange.json)]
 
 
@@ -294,9 +302,10 @@ def unknown_id() -> str:
 
 
 async def choose_agent(server: LangChainTarget, named: str, ids: Sequence[str], path: str) -> None:
-    """Choose the agent that is judged: the one that the URL names, or the first that accepts messages by its schema.
+    """Choose the agent that is judged: the one that the URL names, or else the first of `ids` whose schema accepts
+    messages.
 
-    `path`: the path of agents.
+    `path` is the path of the server's agents, `agents` or `assistants`.
     """
     server.agent = named or (ids[0] if ids else "")
     for id in [named] if named else ids[:_MAX_SCHEMAS]:
@@ -310,7 +319,8 @@ async def choose_agent(server: LangChainTarget, named: str, ids: Sequence[str], 
 
 
 def base_of(url: str, *ends: str) -> tuple[str, str]:
-    """Return the URL without the part that the protocol adds, and the id of the agent after one of `ends`, if any."""
+    """Split a URL into the server's base URL and the id of an agent. `ends` are the path segments before the id, such
+    as `agents`. The id is empty if the URL has none."""
     parts = urlsplit(url)
     path, agent = parts.path.rstrip("/"), ""
     for end in ends:

@@ -1,4 +1,4 @@
-"""MCP 2025-11-25 over streamable HTTP, limited to tools."""
+"""Checks of MCP 2025-11-25 over streamable HTTP, limited to tools."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Probes of tool calls."""
+"""Probes that test the tool calls of MCP servers."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from babelgate.conformance.wire.http import Unanswered
 probes: Final = Probes[McpTarget]()
 
 _QUIET_SECONDS: Final = 1.0
-"""Seconds to wait for a response to a cancelled call, which should not arrive."""
+"""Seconds to wait for a response to a cancelled call, which should not arrive. Chosen."""
 
 
 @probes.add
@@ -219,7 +219,8 @@ async def cancel_of_nothing_is_ignored(ctx: Ctx) -> None:
 
 
 async def _stay_busy(ctx: Ctx) -> None:
-    """Call a long tool and cancel the call after BUSY seconds. Raises NotShown if it has been answered by then."""
+    """Call the tool of the trigger `long`, and cancel the call after BUSY seconds. Raises NotShown if the response
+    arrives before."""
     _, params = await call_of(ctx, "long")
     body = request(f"judge-{uuid4().hex}", "tools/call", params)
     async with ctx.target.posted(body, schema="tools.call.request") as stream:
@@ -244,7 +245,8 @@ async def _call_to_failure(ctx: Ctx) -> Called:
 
 
 async def _call_with_wrong_type(ctx: Ctx) -> Called:
-    """Call a tool with a required text replaced by a value of another type."""
+    """Call a tool with an object instead of a required text, and return the reply. Raises NotApplicable if the tool
+    requires no text."""
     await ctx.once(call_plainly)
     tool, params = await call_of(ctx, "plain")
     needed = as_list(dig(tool, "inputSchema", "required"))

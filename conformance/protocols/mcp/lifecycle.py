@@ -1,4 +1,4 @@
-"""Probes of a session's start."""
+"""Probes that test the start of an MCP session (`initialize`)."""
 
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from babelgate.conformance.wire.exchange import as_object, dig
 probes: Final = Probes[McpTarget]()
 
 _EARLIER_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18")
-"""Earlier versions of the protocol."""
+"""Versions of MCP before the judged one."""
 
 
 @probes.add

@@ -1,4 +1,4 @@
-"""Scenes that several probes examine, played once each."""
+"""Scenes for MCP: requests whose results several probes examine. Each is played once per check."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ class Called:
 
 
 async def list_tools(ctx: Ctx) -> list[Any]:
-    """Return the tools of all pages."""
+    """Return the tools of the server, from all pages of the list. Raises Failed if it has none."""
     tools: list[Any] = []
     cursor: Any = None
     for _ in range(20):
@@ -32,7 +32,11 @@ async def list_tools(ctx: Ctx) -> list[Any]:
 
 
 async def tool_named(ctx: Ctx, behaviour: str) -> Any:
-    """Return the tool that shows a behaviour: the one that the trigger names, or the first. Raises NotObserved."""
+    """Return the tool that shows a behaviour: the one that the trigger names, or the first one of the server.
+
+    Raises NotObserved if the user gave no trigger for the behaviour, and NotApplicable if the user states that no tool
+    shows it.
+    """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("the owner declares that no tool does it")
@@ -47,7 +51,8 @@ async def tool_named(ctx: Ctx, behaviour: str) -> Any:
 
 
 def arguments_for(ctx: Ctx, behaviour: str, tool: Any) -> dict[str, Any]:
-    """Return the arguments of the trigger, or its text for each text that the tool requires."""
+    """Return the arguments of a tool call that triggers a behaviour: the trigger's data if it is an object. Otherwise
+    each required text parameter of the tool gets the trigger's text."""
     trigger = ctx.triggers[behaviour]
     if as_object(trigger.data) is not None:
         return dict(trigger.data)
@@ -57,7 +62,7 @@ def arguments_for(ctx: Ctx, behaviour: str, tool: Any) -> dict[str, Any]:
 
 
 async def call_of(ctx: Ctx, behaviour: str) -> tuple[Any, dict[str, Any]]:
-    """Return the tool for a behaviour, and the params of a call to it."""
+    """Return the tool that shows a behaviour, and the `params` of a call to it."""
     tool = await tool_named(ctx, behaviour)
     return tool, {"name": dig(tool, "name"), "arguments": arguments_for(ctx, behaviour, tool)}
 

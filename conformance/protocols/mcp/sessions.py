@@ -1,4 +1,4 @@
-"""Probes of sessions, for servers that have them."""
+"""Probes that test the sessions of MCP servers that have them."""
 
 from typing import Final
 from uuid import uuid4

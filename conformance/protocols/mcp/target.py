@@ -1,4 +1,4 @@
-"""MCP server: one URL, and a session for each client that has initialized one."""
+"""Client for a judged MCP server. The server has one URL, and a session for each client that has sent `initialize`."""
 
 import itertools
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -28,7 +28,8 @@ _RESULTS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class McpReply:
-    """Messages in the response to one request: notifications, and the JSON-RPC response if there is one."""
+    """Messages in the response to one request: notifications, and the JSON-RPC response if there is one. `id` is the id
+    of the request."""
 
     exchange: Exchange
     messages: Sequence[Any]
@@ -56,14 +57,14 @@ class McpReply:
 
 class McpSession:
     IDLE: ClassVar = "ping"
-    """Method that every server answers and that has no effect."""
+    """Method that every server of the protocol version answers and that has no effect."""
     RECEIVES: ClassVar[Mapping[int, str]] = {200: "JsonRpcMessage"}
 
     def __init__(self, wire: Wire, url: str, id: str | None, version: str, ids: "itertools.count[int]") -> None:
         self.wire = wire
         self.url = url
         self.id = id
-        """Id of the session, or None if the server assigns none."""
+        """Id of the session; None if the server has assigned none."""
         self.version = version
         self.ids = ids
 
@@ -73,8 +74,8 @@ class McpSession:
         return headers if self.id is None else {**headers, "Mcp-Session-Id": self.id}
 
     async def ask(self, method: str, params: Any = None, *, is_valid: bool = True, **options: Any) -> McpReply:
-        """Send a request and read everything up to its response. If not `is_valid`, the request is intentionally
-        invalid, and not validated."""
+        """Send a request and return the messages up to its response. With `is_valid=False`, the request is
+        intentionally invalid, and is not validated. Raises Unanswered if no complete response arrives in time."""
         body = request(options.pop("id", None) or next(self.ids), method, params)
         return await self.post(body, schema=f"{method}.request".replace("/", ".") if is_valid else None, **options)
 
@@ -95,7 +96,7 @@ class McpSession:
         return reply
 
     def schema_of(self, method: str, result: Any) -> str | None:
-        """Return the schema name of a method's result, or None if there is no schema."""
+        """Return the name of the schema for the result of a method, or None if there is no schema for it."""
         return _RESULTS.get(method)
 
     @asynccontextmanager
@@ -124,7 +125,7 @@ class McpSession:
 
 
 class McpTarget(McpSession):
-    """Server with the session that most probes use."""
+    """Judged MCP server, with the session that most probes use. `hello` is its reply to `initialize`."""
 
     def __init__(self, wire: Wire, url: str, hello: McpReply, ids: "itertools.count[int]") -> None:
         version = dig(hello.result, "protocolVersion")
@@ -133,7 +134,7 @@ class McpTarget(McpSession):
         self.hello = hello
 
     async def enter(self, **options: Any) -> tuple[McpSession, McpReply]:
-        """Start another session. Return it, and the reply to `initialize`."""
+        """Open another session by `initialize`, and return it with the reply. Raises Failed if there is no result."""
         fresh = McpSession(self.wire, self.url, None, VERSION, self.ids)
         hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""}, **options)
         session = McpTarget(self.wire, self.url, hello, self.ids)
@@ -146,8 +147,8 @@ Ctx = Context[McpTarget]
 
 
 async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[McpTarget]:
-    """Find the server by its endpoint, with `initialize`. If `is_requested`, the user named the protocol, so the server
-    is judged even if it does not seem to speak it. Otherwise raises NotSpoken."""
+    """Find an MCP server at its endpoint by `initialize`, as `ProbeSuite.open` requires. If `is_requested`, the user
+    named the protocol, so the server is judged even if it does not seem to speak it. Otherwise raises NotSpoken."""
     ids = itertools.count(1)
     fresh = McpSession(wire, url, None, VERSION, ids)
     hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})

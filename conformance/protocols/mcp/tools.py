@@ -1,4 +1,4 @@
-"""Probes of the tool list."""
+"""Probes that test the list of tools of MCP servers."""
 
 import re
 from typing import Any, Final
@@ -73,7 +73,8 @@ async def unknown_cursor_is_refused(ctx: Ctx) -> None:
 
 
 def _check_schema(schema: dict[str, Any]) -> None:
-    """Check a schema by the dialect that it names, or by that of the revision."""
+    """Check that a tool's schema is a valid JSON Schema: of draft-07 if it names that, else of 2020-12, the default of
+    the protocol version. Raises Failed if it is not."""
     dialect = Draft7Validator if "draft-07" in str(schema.get("$schema")) else Draft202012Validator
     try:
         dialect.check_schema(schema)

@@ -1,4 +1,4 @@
-"""Probes of streamable HTTP, and of JSON-RPC over it."""
+"""Probes that test streamable HTTP, and JSON-RPC over it."""
 
 from typing import Final
 
@@ -167,7 +167,7 @@ async def _ping(ctx: Ctx) -> McpReply:
 
 
 async def _list_whole(ctx: Ctx) -> McpReply:
-    """List the tools and read the response to its end."""
+    """Request the list of tools and read the response to its end, also after the result. Return the reply."""
     await ctx.once(list_tools)
     return await ctx.target.ask("tools/list", reads_all=True)
 

@@ -1,1 +1,1 @@
-"""OpenAI's APIs: chat completions, and responses, which are also known as Open Responses."""
+"""Checks of OpenAI's APIs: chat completions, and responses, which are also known as Open Responses."""

@@ -1,4 +1,5 @@
-"""Probes that chat completions and responses share. Each set adds those that it has."""
+"""Probes that chat completions and responses share. The suite of chat completions has all of them, and that of
+responses those in `probes`."""
 
 from typing import Any, Final
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[OpenAiTarget]()
 models: Final = Probes[OpenAiTarget]()
-"""Probes of the model list, which only one set requires."""
+"""Probes of the list of models, which only one of the two requirement sets requires."""
 
 
 @models.add
@@ -67,7 +68,8 @@ async def answer_with_a_wrong_key_is_refused(ctx: Ctx) -> None:
 
 
 def _whole(ctx: Ctx) -> dict[str, Any]:
-    """Return a request that is valid except for its key, because many servers check the body first."""
+    """Return the body of a valid request. Probes of API keys need it, because many servers check the body before the
+    key."""
     model, text = trigger_of(ctx, "plain")
     return {"model": model, **ctx.target.ask(text)}
 

@@ -1,4 +1,5 @@
-"""OpenAI API server: models at one base URL, which requests name in the body."""
+"""Client for a judged server of OpenAI's APIs. It serves several models at one base URL, and requests name the model in
+the body."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,33 +19,33 @@ PARAMETERS: Final[Mapping[str, Any]] = {
     "required": ["city"],
     "additionalProperties": False,
 }
-"""Parameters of the tool that is offered for the model to call."""
+"""JSON Schema of the parameters of the tool that requests offer to the model."""
 _ERRORS: Final[Mapping[int, str]] = {4: "ErrorResponse", 5: "ErrorResponse"}
 _PATHS: Final = ("chat", "responses", "models", "completions")
-"""Paths that may follow a server's base in a URL."""
+"""First path segments below a server's base URL, by which the base is found in any URL of the server."""
 
 
 _ANSWERS: Final = ("chat.completion", "response")
-"""Values of the member `object` of a successful answer."""
+"""Values of the member `object` in a successful answer of either API."""
 
 
 class OpenAiTarget:
-    """Client for one path of the API."""
+    """Client for one of the two APIs on a server: chat completions or responses, by its path."""
 
     def __init__(
         self, wire: Wire, base: str, path: str, names: tuple[str, str, str], ask: Callable[[str], Mapping[str, Any]]
     ) -> None:
         """Create a client.
 
-        `names`: the definitions of a request, an answer and an event. `ask`: a function from a text to the members of a
-        request that sends it, without the model.
+        `names` are the schema definitions of a request, a response and an event. `ask` returns the members of a request
+        with a user's text, except `model`.
         """
         self.wire = wire
         self.base = base
-        """URL to which `/models` is added."""
+        """Base URL of the server, to which `/models` is added."""
         self.path = path
         self.model = "gpt-4o"
-        """Model that is judged if no trigger names another."""
+        """Name of the model that is judged if a trigger names no other."""
         self.ask = ask
         self._request, self._answer, self._event = names
 
@@ -90,8 +91,9 @@ Ctx = Context[OpenAiTarget]
 
 
 async def open_at(server: OpenAiTarget, options: ProbeOptions, is_requested: bool) -> Opened[OpenAiTarget]:
-    """Check that the path is served: there is a list of models, or errors have OpenAI's form. If `is_requested`, the
-    user named the protocol, so neither is required. Otherwise raises NotSpoken."""
+    """Detect whether a server serves the API: it lists models, refuses an empty request with an error in OpenAI's form,
+    or answers a plain request. If `is_requested`, the user named the protocol, so nothing is required. Otherwise raises
+    NotSpoken."""
     # Probes test the list of models, so it is not validated here.
     listed = await server.wire.request("GET", server.below("models"), sends=None, receives=None)
     ids = [dig(each, "id") for each in as_list(dig(listed.json, "data"))]
@@ -124,8 +126,8 @@ def base_of(url: str) -> str:
 def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
     """Return the model and the text that trigger a behaviour.
 
-    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the model never
-    shows it.
+    Raises NotObserved if the user gave no trigger for the behaviour, and NotApplicable if the user states that the
+    model never shows it.
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
@@ -136,13 +138,14 @@ def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
 
 
 def speaking(ctx: Ctx) -> str:
-    """Return the behaviour to use for streams: `stream` if its trigger is given, otherwise `plain`."""
+    """Return the behaviour whose trigger streams use: `stream` if the user gave a trigger for it, otherwise `plain`."""
     trigger = ctx.triggers["stream"]
     return "stream" if trigger.is_from_user and not trigger.is_never else "plain"
 
 
 async def read(stream: StreamExchange) -> list[Any]:
-    """Read all events of a stream and return them as JSON. Raises Failed if the response is not a stream."""
+    """Read all events of a stream and return them as JSON. Raises Failed if the response is not a stream, or has no
+    event."""
     exchange = stream.exchange
     check(exchange.status == 200, "a stream is answered with status 200", exchange.status, exchange)
     check(exchange.is_stream, "Content-Type text/event-stream", exchange.media_type, exchange)
@@ -153,17 +156,16 @@ async def read(stream: StreamExchange) -> list[Any]:
 
 
 def events_of(exchange: Exchange) -> list[Any]:
-    """Return the events of a stream without the end mark, with None for each that is not JSON.
-
-    Another requirement tests their form.
-    """
+    """Return the events of a stream as JSON, without the final `[DONE]`. An event that is not JSON is None, because
+    another requirement tests this."""
     return [frame.json_or_none for frame in exchange.frames if frame.data != DONE]
 
 
 def check_answered(exchange: Exchange) -> None:
-    """Check the status of an answer to a request for data.
+    """Check that a request for data in a JSON Schema has the status 200.
 
-    Raises NotShown if it is an error, because a model that reports that it cannot follow a schema breaks nothing.
+    Raises NotShown for an error with an error object, because a model may report that it cannot follow a schema. Raises
+    Failed for any other status.
     """
     is_refusal = (exchange.status or 0) >= 400 and isinstance(dig(exchange.json, "error"), dict)
     check_shown(not is_refusal, "data", f"was refused with {exchange.status}")
@@ -171,7 +173,7 @@ def check_answered(exchange: Exchange) -> None:
 
 
 def refused(exchange: Exchange, *statuses: int) -> None:
-    """Raise Failed unless the response is a client error."""
+    """Raise Failed unless the response has one of the statuses, or any 4xx status if none is listed."""
     wanted = " or ".join(map(str, statuses)) if statuses else "a 4xx status"
     is_right = exchange.status in statuses if statuses else 400 <= (exchange.status or 0) < 500
     check(is_right, f"a refusal with {wanted}", exchange.status, exchange)

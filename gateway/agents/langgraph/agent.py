@@ -1,7 +1,8 @@
 """Graphs in process: compiled graphs of LangGraph as stateful agents.
 
-The gateway is the graph's checkpointer. So a thread continues after a restart, and a question waits without a limit.
-Callers can read the state, change it, and start from an earlier one. The gateway's store is the graph's store.
+The gateway is the graph's checkpointer. So a thread continues after a restart, and a question can wait as long as the
+thread exists. Callers can read the state, change it, and start from an earlier one. The gateway's store is the graph's
+store.
 """
 
 import asyncio
@@ -64,15 +65,15 @@ from babelgate.gateway.storage.journal import Journal
 log = logging.getLogger("babelgate.agent")
 
 _MAX_MESSAGE: Final = 10_000
-"""Maximum length of an exception's message in a fault, in characters."""
+"""Maximum length of an exception's message in a fault, in characters. Chosen."""
 _STRUCTURED: Final = "structured_response"
 """Channel in which LangChain's own agents store their structured output."""
 _INSPECTION_TIMEOUT: Final = 30.0
-"""Seconds in which a factory must create the graph that is inspected when the gateway starts."""
+"""Seconds within which a graph factory must create the graph that is inspected when the gateway starts. Chosen."""
 
 
 def wrap_graph(target: Any, name: str, about: str = "") -> tuple[AgentInfo, "Graph"]:
-    """Return the description and the agent of a graph, which may be compiled or not.
+    """Return the description of a graph, and an agent that runs it. The graph is compiled if necessary.
 
     Raises:
         TypeError: The target is no graph, or cannot be compiled. The message is for the agent's author.
@@ -83,7 +84,7 @@ def wrap_graph(target: Any, name: str, about: str = "") -> tuple[AgentInfo, "Gra
 
 
 async def wrap_factory(function: Any, name: str, about: str = "") -> tuple[AgentInfo, "Graph"]:
-    """Return the description and the agent of a function that creates graphs.
+    """Return the description of a function that creates graphs, and an agent that runs them.
 
     The function is called once, with an empty config, to read the graph's schemas. If it fails without a config, the
     schemas are not available to callers.
@@ -108,14 +109,14 @@ async def wrap_factory(function: Any, name: str, about: str = "") -> tuple[Agent
 
 @dataclass(frozen=True, slots=True)
 class _Inspected:
-    """A graph and the result of its inspection."""
+    """Graph, with the parts of its schemas that a run needs."""
 
     graph: Any
     shape: GraphInputSchema
     context: frozenset[str]
-    """Names of its context's members."""
+    """Names of the members of the graph's context schema."""
     outputs: frozenset[str]
-    """Names of its output channels."""
+    """Names of the graph's output channels."""
 
 
 def _inspect_graph(graph: Any, schemas: Mapping[str, JsonObject]) -> _Inspected:
@@ -130,10 +131,10 @@ def _inspect_graph(graph: Any, schemas: Mapping[str, JsonObject]) -> _Inspected:
 
 
 class Graph:
-    """Agent that runs a graph of LangGraph."""
+    """Agent that runs a LangGraph graph in this process."""
 
     def __init__(self, maker: Maker, name: str, about: str = "", graph: Any = None) -> None:
-        """Create an agent. `graph` is a graph from `maker`, from which its description and schemas are read. With None,
+        """Create an agent. `graph` was created by `maker`, and its description and schemas are read. If it is None,
         they are unknown until the first run."""
         self._maker = maker
         self._journal: Journal | None = None
@@ -242,7 +243,7 @@ class Graph:
         return Saver(self._journal, call)
 
     async def _base(self, call: Invocation) -> StoredCheckpoint | None:
-        """Return the checkpoint that the call starts from.
+        """Return the checkpoint that the call starts from: that of the caller, or the thread's newest one.
 
         Return None if the graph has no checkpoint of the thread, or of the revision that the caller starts from.
         """
@@ -262,8 +263,12 @@ class Graph:
         base: StoredCheckpoint | None,
         questions: Mapping[str, JsonObject],
     ) -> Any:
-        """Return the input of the graph: the caller's, a command, or None to continue from the checkpoint. `base` is
-        the checkpoint that the run starts from; None at the start of a thread."""
+        """Return the input of the graph: the caller's messages and data, a LangGraph `Command`, or None to continue
+        from the checkpoint.
+
+        `base` is the checkpoint that the run starts from; None at the start of a thread. `questions` has the stored
+        LangChain data of the task's questions, by id.
+        """
         if _has_begun(call, base):
             return None  # the caller's input is already part of the state
         command = command_of(call)
@@ -275,9 +280,9 @@ class Graph:
         return resume_command((), command) if graph_input is None else graph_input
 
     def _end(self, inspected: _Inspected, reader: EventReader) -> Sequence[Event]:
-        """Return the last events of a run, for callers of all protocols.
+        """Return the last events of a run: a `RunEnded` with the output and usage, or the tool calls for the caller.
 
-        The output of a graph without messages becomes a message.
+        The output of a graph without messages becomes a message, too, because some protocols show only messages.
         """
         values = {name: value for name, value in reader.values.items() if name in inspected.outputs}
         output: Json = values.get(_STRUCTURED) if inspected.shape.has_messages else values or None
@@ -297,8 +302,8 @@ class Graph:
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
-        """Change the graph's state as the output of the node `as_node` (None: the graph chooses), and return the new
-        revision.
+        """Change the graph's state in the name of the node `as_node`, and return the new revision. If `as_node` is
+        None, LangGraph chooses the node.
 
         Raises invalid if the graph refuses the change, and agent_failed.
         """
@@ -337,7 +342,8 @@ class Graph:
         return self._make_graph(GraphAccess(access="assistants.read", store=Items(None, None)))
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
-        """Return the nodes and edges of the graph, or None if it cannot be drawn. Raises agent_failed."""
+        """Return the nodes and edges of the graph, or None if it cannot be drawn. `depth` is the number of subgraph
+        levels to include. Raises agent_failed if the agent's code fails."""
         try:
             async with self._make_for_reading() as inspected:
                 drawn: Any = (await inspected.graph.aget_graph(xray=depth)).to_json()
@@ -353,8 +359,8 @@ class Graph:
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
         """Return the schemas of the subgraphs by namespace, or None if the graph cannot list them.
 
-        `namespace` selects one subgraph, and None all. If `recurse`, their own subgraphs are included. Raises
-        agent_failed.
+        `namespace` selects one subgraph, and None all. With `recurse`, subgraphs of subgraphs are included. Raises
+        agent_failed if the agent's code fails.
         """
         try:
             async with self._make_for_reading() as inspected:
@@ -367,7 +373,8 @@ class Graph:
 
 
 def _attach_stores(graph: Any, saver: Saver, store: BaseStore) -> Any:
-    """Return a copy of a graph with the gateway's checkpointer and store. A store of its author takes precedence."""
+    """Return a copy of a graph with the gateway's checkpointer and store. A store that the graph's author has set is
+    kept."""
     return graph.copy(update={"checkpointer": saver, "store": store if graph.store is None else graph.store})
 
 
@@ -387,7 +394,7 @@ def _has_begun(call: Invocation, base: StoredCheckpoint | None) -> bool:
 
 
 def _answer(output: Json) -> Part:
-    """Return an output as a part: as text if it consists of a single text, otherwise as data."""
+    """Return a graph's output as a part: a text part if the output has a single text, otherwise a data part."""
     only = next(iter(output.values())) if isinstance(output, dict) and len(output) == 1 else output
     if isinstance(only, str):
         return TextPart(text=only)
@@ -395,7 +402,7 @@ def _answer(output: Json) -> Part:
 
 
 def _translate_error(error: Exception, name: str) -> FaultError:
-    """Return the fault of an exception, with its type and message, as LangGraph's server reports them."""
+    """Return the fault of a graph's exception, with its type and message, as LangGraph's server reports them."""
     if isinstance(error, FaultError):
         return error
     log.warning("graph failed agent=%s", name, exc_info=error)
@@ -407,7 +414,8 @@ def _translate_error(error: Exception, name: str) -> FaultError:
 
 
 async def _find_questions(call: Invocation) -> Mapping[str, JsonObject]:
-    """Return the stored LangChain data of the task's questions, by id. It is empty if the call has no answers."""
+    """Return the LangChain data that the log has of the task's questions, by question id. It is empty if the call has
+    no answers."""
     questions: dict[str, JsonObject] = {}
     for record in await call.past() if call.answers else ():
         if isinstance(record.event, InterruptRaised):
@@ -416,7 +424,8 @@ async def _find_questions(call: Invocation) -> Mapping[str, JsonObject]:
 
 
 def _tool_messages(call: Invocation, questions: Mapping[str, JsonObject]) -> Sequence[ToolMessage]:
-    """Return the results of the tool calls with which the graph has ended."""
+    """Return the caller's answers as tool messages, if the questions were tool calls with which the graph had ended its
+    run."""
     pairs = ((questions.get(answer.interrupt_id, {}), answer) for answer in call.answers)
     return [ToolMessage(**encode_tool_message(question, answer)) for question, answer in pairs if question.get("ended")]
 
@@ -434,7 +443,8 @@ _ALL: Final = ("input", "output", "state", "config")
 
 
 def _schemas(graph: Any, only: Sequence[str] = _ALL) -> Mapping[str, JsonObject]:
-    """Return the available JSON Schemas of a graph by name. A type without a schema is left out."""
+    """Return the JSON Schemas of a graph by name: `input`, `output`, `state`, `config`. A schema that cannot be
+    generated is left out."""
     schemas: dict[str, JsonObject] = {}
     for name, create, attribute in (
         ("input", graph.get_input_jsonschema, "input_schema"),
@@ -452,7 +462,7 @@ def _schemas(graph: Any, only: Sequence[str] = _ALL) -> Mapping[str, JsonObject]
 
 
 def _encode_schemas(schemas: Mapping[str, JsonObject]) -> JsonObject:
-    """Return schemas under the names of LangGraph's API."""
+    """Return schemas under the names of LangGraph's API, such as `input_schema`."""
     return {f"{name}_schema": schemas.get(name) for name in ("input", "output", "state", "config", "context")}
 
 

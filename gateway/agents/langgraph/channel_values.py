@@ -17,16 +17,17 @@ from babelgate.gateway.storage.checkpoints import ChannelValue
 
 _LIST: Final = "list"
 _OBJECT: Final = "object"
-"""Forms of lists and objects, in addition to those of the serializer. Each item or member has its own form."""
+"""Value of the column `form` for a list and an object (`_LIST`, `_OBJECT`). Each item or member has a form of the
+serializer."""
 
 Piece = tuple[str, bytes]
-"""Serialized item or member: its form and its bytes."""
+"""Serialized item or member: its form, such as `msgpack`, and its bytes."""
 Pieces = list[Piece] | dict[str, Piece]
 _Digests = list[bytes] | dict[str, bytes]
 
 
 class Serializer(Protocol):
-    """Methods of LangGraph's `SerializerProtocol` that are used here."""
+    """Methods of LangGraph's `SerializerProtocol` that this module calls."""
 
     def dumps_typed(self, obj: Any) -> Piece: ...
 
@@ -35,25 +36,25 @@ class Serializer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeptValue:
-    """Description of a stored value, which is needed to store the next value of its channel as a difference."""
+    """Description of a stored channel value, which is needed to store the channel's next value as a difference."""
 
     version: Any
     checkpoint_id: str
-    """Id of the checkpoint with which it was stored."""
+    """Id of the checkpoint with which the value was stored."""
     digests: _Digests | None = None
-    """Digests of its items or members; None if it has no pieces."""
+    """Digests of the value's items or members; None if it is neither a list nor an object."""
     whole: int = 0
-    """Size of the last value that was stored whole, in bytes."""
+    """Size of the channel's last value that was stored whole, in bytes."""
     added: int = 0
-    """Size of the differences stored since, in bytes."""
+    """Size of the differences stored since that value, in bytes."""
 
 
 def encode_value(
     serde: Serializer, channel: str, checkpoint_id: str, version: Any, value: Any, before: KeptValue | None
 ) -> tuple[KeptValue, ChannelValue]:
-    """Return the description and the row of a channel's value.
+    """Return the description of a channel's value, and the database row that stores it.
 
-    `before` describes the previous value of the channel, if it is cached.
+    `before` describes the channel's previous value, or is None if that is not cached; then the value is stored whole.
     """
     pieces = _split(serde, value)
     if pieces is None:
@@ -82,7 +83,8 @@ def encode_value(
 def decode_value(serde: Serializer, version: Any, chain: Sequence[ChannelValue]) -> tuple[KeptValue, Any]:
     """Return the description of a stored value, and the value.
 
-    `chain` begins with the row of the value, followed by the rows that it is based on, up to one that is whole.
+    `chain` begins with the row of the value. Each row that stores a difference is followed by the row of the earlier
+    value that it changes, up to a row with a whole value.
     """
     last = chain[0]
     if last.form not in (_LIST, _OBJECT):
@@ -107,7 +109,8 @@ def decode_value(serde: Serializer, version: Any, chain: Sequence[ChannelValue])
 
 
 def _split(serde: Serializer, value: Any) -> Pieces | None:
-    """Return the serialized items or members of a value, or None if it is no plain list or dict with names."""
+    """Return the serialized items of a list or members of a dict. Return None for any other value, and for a dict whose
+    keys are not all printable strings."""
     if type(value) is list:
         return [serde.dumps_typed(item) for item in cast("list[Any]", value)]
     if type(value) is dict and all(type(name) is str and name.isprintable() for name in cast("dict[Any, Any]", value)):
@@ -125,10 +128,10 @@ def _digest(pieces: Pieces) -> _Digests:
 
 
 def _find_new(before: _Digests | None, now: _Digests, pieces: Pieces) -> tuple[Any, Pieces] | None:
-    """Return the difference of a value to the one before, or None if it has to be stored whole.
+    """Return the difference between a value and the previous one, or None if the value has to be stored whole.
 
-    For a list, this is the number of common first items, and the new items. For an object, it is the removed names, and
-    the new members.
+    For a list, this is the number of equal first items, and the items after them. For an object, it is the removed
+    names, and the new or changed members.
     """
     if isinstance(before, list) and isinstance(now, list) and isinstance(pieces, list):
         common = sum(1 for _ in takewhile(bool, (one == other for one, other in zip(before, now, strict=False))))

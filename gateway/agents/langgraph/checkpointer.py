@@ -29,14 +29,14 @@ from babelgate.gateway.storage.transaction import Transaction, need_idle_thread
 T = TypeVar("T")
 
 _PAGE: Final = 50
-"""Number of checkpoints that are read at a time."""
+"""Number of checkpoints that are read from the database at a time. Chosen."""
 _CACHE_SIZE: Final = 16
-"""Maximum number of checkpoints whose values are cached. Mostly those of the parent are needed."""
+"""Maximum number of checkpoints whose values a saver caches. Chosen: mostly those of the parent are needed."""
 _NO_LIMIT: Final = 2**31
 
 
 class Saver(BaseCheckpointSaver[int]):
-    """Checkpoint saver of one call."""
+    """Checkpoint saver of one call, which reads and writes the checkpoints of the call's thread."""
 
     def __init__(self, journal: Journal, call: Invocation) -> None:
         super().__init__()
@@ -47,10 +47,10 @@ class Saver(BaseCheckpointSaver[int]):
         self._pk: int | None = None
         """Key of the call's thread, from the first read on.
 
-        An abandoned call could otherwise write to a new thread with the same id.
+        It prevents an abandoned call from writing to a new thread with the same id.
         """
         self._cache: dict[tuple[str, str | None], Mapping[str, KeptValue]] = {}
-        """Values of the checkpoints that were read or written last, by namespace and checkpoint id."""
+        """Descriptions of the channel values of recent checkpoints, by namespace and checkpoint id."""
         self._loop = asyncio.get_running_loop()
 
     # Reading
@@ -122,7 +122,7 @@ class Saver(BaseCheckpointSaver[int]):
         )
 
     def _read_values(self, stored: StoredCheckpoint, checkpoint: Checkpoint) -> dict[str, Any]:
-        """Return the channel values of a checkpoint, and add them to the cache."""
+        """Return the channel values of a checkpoint by channel, and add their descriptions to the cache."""
         chains: dict[str, list[ChannelValue]] = {}
         for row in stored.values:
             chains.setdefault(row.channel, []).append(row)
@@ -137,7 +137,7 @@ class Saver(BaseCheckpointSaver[int]):
             del self._cache[next(iter(self._cache))]
 
     def pending_writes(self, stored: StoredCheckpoint) -> list[tuple[str, str, Any]]:
-        """Return the writes of tasks that start from a checkpoint, each with task id, channel and value."""
+        """Return the writes of LangGraph tasks that started from a checkpoint, each as task id, channel and value."""
         return [
             (write.task_id, write.channel, self.serde.loads_typed((write.form, write.body))) for write in stored.writes
         ]
@@ -199,10 +199,10 @@ class Saver(BaseCheckpointSaver[int]):
         raise NotImplementedError("delete_thread is not supported: the checkpoints are deleted with the thread")
 
     def _ns(self, thread_id: str, ns: str) -> str:
-        """Return the namespace of a checkpoint in the caller's thread.
+        """Return the namespace under which a checkpoint is stored in the call's thread.
 
-        A graph may call another graph under a different `thread_id`. These checkpoints belong to the caller's thread,
-        too, and that id becomes part of their namespace.
+        A graph may call another graph under a different `thread_id`. These checkpoints are stored in the call's thread,
+        too, and that id becomes a prefix of their namespace.
         """
         return ns if thread_id == self._call.thread_id else f"{thread_id}/{ns}"
 
@@ -285,8 +285,11 @@ def _put_writes(
 
 
 def _check(tx: Transaction, call: Invocation, pk: int | None) -> None:
-    """Raise conflict if the call was abandoned, or if the thread is a new one with the same id. `pk` is the key of the
-    thread that the call has read; None if the thread did not exist then."""
+    """Check that a call may still write checkpoints. Raises conflict if the call was abandoned, or if the thread is a
+    new one with the same id.
+
+    `pk` is the key of the thread that the call has read; None if it has read none.
+    """
     if not call.run_id:
         need_idle_thread(tx, call.owner, call.thread_id)
         return

@@ -1,6 +1,6 @@
-"""Graph factories: existing graphs, and graphs that a function creates for each call.
+"""Makers of graphs: for a graph that exists already, and for a function that creates a graph for each call.
 
-The function is called in the same way as by LangGraph's servers.
+The function is called with the same arguments as by LangGraph's servers.
 """
 
 import inspect
@@ -22,29 +22,30 @@ Access = Literal["threads.create_run", "threads.update", "assistants.read"]
 """Purpose for which a graph is created, as named by `langgraph_sdk.runtime`."""
 
 _ANONYMOUS: Final = "default"
-"""Owner of all calls if there are no API keys. It is no user."""
+"""Owner of all calls if there are no API keys. A graph factory then sees no user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphAccess:
-    """Purpose and arguments of the creation of a graph."""
+    """Purpose for which a graph is created, and the values that its factory may ask for."""
 
     access: Access
     store: BaseStore
     config: JsonObject = field(default_factory=lambda: {"configurable": {}})
-    """`RunnableConfig`."""
+    """`RunnableConfig` of LangChain with which the graph will run."""
     context: JsonObject | None = None
     owner: str | None = None
 
 
 class Maker(Protocol):
     def make_graph(self, occasion: GraphAccess) -> Any:
-        """Return an asynchronous context manager, within which the graph can be used."""
+        """Return an asynchronous context manager that yields the graph. The graph can be used until the context
+        ends."""
         ...
 
 
 class NoGraphError(TypeError):
-    """A value is not a graph, or cannot be compiled. The message is for the agent's author."""
+    """Value that is not a graph, or cannot be compiled. The message is for the agent's author."""
 
 
 def compile_graph(target: Any) -> Any:
@@ -60,7 +61,7 @@ def compile_graph(target: Any) -> Any:
 
 
 class Ready:
-    """Maker of a graph that exists already."""
+    """Maker that always yields the same graph, which exists already."""
 
     def __init__(self, graph: Any) -> None:
         self.graph = graph
@@ -71,13 +72,14 @@ class Ready:
 
 
 class Factory:
-    """Maker that calls a function that returns a graph, or a context manager that yields one.
+    """Maker that calls the author's function. The function returns a graph, or a context manager that yields one.
 
     Both can be asynchronous. A synchronous function runs in a thread, so that it does not block the gateway.
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        """Create a maker. Raises TypeError, with a message for the agent's author, for unknown parameters."""
+        """Create a maker. `name` is the agent's name. Raises TypeError, with a message for the agent's author, for
+        unknown parameters."""
         self._function = function
         self._wanted = wanted_arguments(function)
         self._workers = Workers(f"graph {name}")
@@ -135,12 +137,13 @@ class _InThread:
 
 
 def _config(occasion: GraphAccess) -> JsonObject:
-    """Return a copy of the config, because a factory may change it."""
+    """Return a copy of the `RunnableConfig`, because a factory may change it."""
     return {**occasion.config, "configurable": dict(occasion.config["configurable"])}
 
 
 def _runtime(occasion: GraphAccess) -> Any:
-    """Return the `ServerRuntime` of the call."""
+    """Return the `ServerRuntime` of LangGraph's SDK for a factory, with the caller's user, the store and the
+    context."""
     user: Any = None if occasion.owner in (None, _ANONYMOUS) else _User(occasion.owner)
     if occasion.access == "threads.create_run":
         return _ExecutionRuntime(
@@ -151,7 +154,8 @@ def _runtime(occasion: GraphAccess) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _User:
-    """Owner of the caller's API key, as a `langgraph_sdk.auth.types.BaseUser`."""
+    """Owner of the caller's API key, in the form of a `langgraph_sdk.auth.types.BaseUser`, which graph factories
+    read."""
 
     identity: str
     is_authenticated: bool = True

@@ -35,30 +35,30 @@ MODES: Final = ("values", "checkpoints", "tasks", "updates", "messages", "custom
 _HIDDEN: Final = "langsmith:hidden"
 _INTERRUPT: Final = "__interrupt__"
 _ABOUT: Final = "langgraph_"
-"""Prefix of the message metadata that LangGraph adds; the author of the graph adds the rest."""
+"""Prefix of the keys that LangGraph adds to the metadata of messages. Keys without it are from the graph's author."""
 
 Namespace = tuple[str, ...]
 
 
 _UNFINISHED: Final = ("__error__", "__interrupt__", "__resume__")
-"""Channels to which a task writes that will run again (langgraph 1.2, `PregelLoop`)."""
+"""Channels whose writes mark a task that failed or was interrupted and will run again (langgraph 1.2, `PregelLoop`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrites:
-    """Writes of the tasks in the step from which a run continues.
+    """Writes that LangGraph tasks have stored after the checkpoint from which a run continues.
 
     Tasks that finished do not run again, and do not send their messages again.
     """
 
     tasks: frozenset[str]
-    """Ids of the finished tasks."""
+    """Ids of the LangGraph tasks that finished."""
     messages: Sequence[AIMessage]
-    """Messages that the finished tasks have written."""
+    """Messages that the finished LangGraph tasks have written to the state."""
 
     @classmethod
     def of(cls, writes: Iterable[tuple[str, str, Any]]) -> "PendingWrites":
-        """Return the writes of finished tasks. `writes` = task id, channel and value of each write."""
+        """Return the writes of the finished tasks. `writes` has the task id, channel and value of each write."""
         finished = [(task, channel, value) for task, channel, value in writes if channel not in _UNFINISHED]
         messages: list[AIMessage] = []
         for _, channel, value in finished:
@@ -72,18 +72,18 @@ _OfMessage = MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded
 
 @dataclass(slots=True)
 class ResumedRun:
-    """Log of a run that a graph continues, compared with the checkpoint from which it continues."""
+    """Comparison of the log of an interrupted run with the checkpoint from which its graph continues."""
 
     void: tuple[str, ...]
-    """Message ids of interrupted tasks, which the graph runs again."""
+    """Ids of the messages that interrupted LangGraph tasks have sent. The graph runs these tasks again."""
     recorded: set[str]
-    """Ids of the checkpoints and messages in the log."""
+    """Ids of the checkpoints and messages that the log has already and that stay valid."""
     unrecorded: Sequence[AIMessage] = ()
-    """Messages of finished tasks that the log does not contain, or not to the end."""
+    """Messages of finished LangGraph tasks that are missing in the log, or incomplete there."""
     begun: Sequence[_OfMessage] = ()
-    """Recorded events of those unrecorded messages whose beginning is in the log.
+    """Events in the log of those `unrecorded` messages that are incomplete there.
 
-    They continue under their ids, because readers join the events of one id.
+    The messages continue under their ids, because readers join the events of one id.
     """
 
     @classmethod
@@ -95,7 +95,7 @@ class ResumedRun:
         pending: PendingWrites,
         log: StateHistory,
     ) -> "ResumedRun":
-        """Compare the log of a run with the checkpoint from which a graph continues.
+        """Return the comparison of an interrupted run's log with the checkpoint from which its graph continues.
 
         `records` are those of the task, and `log` has the states of its thread. The checkpoint may be older than the
         newest one in the log, because graphs write their checkpoints in the background.
@@ -117,25 +117,26 @@ class ResumedRun:
 
 
 class _RecordedRun:
-    """Events of one run in the log. Apply them in order."""
+    """Collector of what the log has of one run. The events of the run are applied in order."""
 
     def __init__(self, checkpoint_id: str, log: StateHistory) -> None:
-        """Begin before the first event. `checkpoint_id` = the checkpoint from which the graph continues."""
+        """Create a collector without events. `checkpoint_id` is the checkpoint from which the graph continues, and
+        `log` has the states of the thread."""
         self._checkpoint_id = checkpoint_id
         self._log = log
         self.recorded: set[str] = set()
         """Ids of the saved checkpoints and of the complete messages."""
         self.messages: dict[str, list[_OfMessage]] = {}
-        """Events of each message, by its id."""
+        """Events of each message in the log, by message id."""
         self._open_tasks: set[str] = set()
-        """Ids of the tasks that have started and not ended."""
+        """Ids of the LangGraph tasks that have started and not ended."""
         self._places: dict[str, str] = {}
-        """Checkpoint namespace of each message, by its id."""
+        """Checkpoint namespace of the LangGraph node that sent each message, by message id."""
         self._redone: set[str] = set()
-        """Ids of the messages that began after the checkpoint."""
+        """Ids of the messages that began after the checkpoint from which the graph continues."""
         self._has_state = False
         self._is_after = False
-        """True if the events come after the checkpoint."""
+        """True once the checkpoint from which the graph continues was applied."""
 
     def apply(self, event: Event) -> None:
         match event:
@@ -171,7 +172,8 @@ class _RecordedRun:
         self._has_state = True
 
     def find_void(self, pending: PendingWrites, begun: Set[str]) -> set[str]:
-        """Return the ids of the messages that the graph sends again. `begun` = ids of messages that continue."""
+        """Return the ids of the messages that the graph will send again. `pending` has the finished tasks, and `begun`
+        the ids of incomplete messages that will be continued instead."""
         return {
             message_id
             for message_id, place in self._places.items()
@@ -187,9 +189,10 @@ class _RecordedRun:
 
 
 def _is_beginning(recorded: Sequence[_OfMessage], message: AIMessage) -> bool:
-    """Return True if the recorded events are text with which the message begins.
+    """Return True if the text of the recorded events is the beginning of the message's text.
 
-    Always False for a tool call: it is stored as a value but was streamed as text, so its rest is unknown.
+    Always False for a message with tool calls: it is stored as a value but was streamed as text, so its rest is
+    unknown.
     """
     text: list[str] = []
     for event in recorded:
@@ -206,7 +209,8 @@ def _is_beginning(recorded: Sequence[_OfMessage], message: AIMessage) -> bool:
 
 
 async def read_events(events: AsyncIterator[Mapping[str, Any]]) -> AsyncGenerator[tuple[Namespace, str, Any]]:
-    """Yield the parts of `astream`, read from the events of `astream_events` (v2), and the other events between them.
+    """Yield the chunks that `astream` would yield (namespace, mode, data), and the other events of `astream_events`
+    (v2) in mode `events`.
 
     The order is that of langgraph-api 0.16.7. The first event is the start of the graph.
     """
@@ -220,7 +224,7 @@ async def read_events(events: AsyncIterator[Mapping[str, Any]]) -> AsyncGenerato
 
 
 class GraphStreamReader:
-    """Reader of one run's stream. Feed it the output of `astream`."""
+    """Reader that converts the chunks of one run's `astream` into events."""
 
     def __init__(
         self,
@@ -232,11 +236,14 @@ class GraphStreamReader:
         log: StateHistory | None = None,
         tools: frozenset[str] = frozenset(),
     ) -> None:
-        """Read one run.
+        """Create the reader of one run.
 
-        `loaded` = namespace and id of the checkpoints that existed before. `base` = state from which the run starts, if
-        the graph has no checkpoint of it. `keeps_last` = the graph stores only its last checkpoint. `resumed` = the
-        earlier part of a run that continues after a crash. `log` = earlier states of the thread.
+        - `loaded`: namespace and id of the checkpoints that the graph has loaded, so that existed before the run
+        - `base`: id of the revision that the run starts from, if the graph has no checkpoint of it
+        - `keeps_last`: True if the graph stores only its last checkpoint
+        - `resumed`: earlier part of a run that continues after a crash
+        - `log`: earlier states of the thread
+        - `tools`: names of the caller's tools
         """
         self.reader = EventReader(base=base, keeps_last=keeps_last, is_server=False, log=log, tools=tools)
         self._loaded = loaded
@@ -264,9 +271,9 @@ class GraphStreamReader:
         return self.reader.read("|".join((mode, *ns)), data)
 
     def _values(self, ns: Namespace, data: Any) -> Sequence[Event]:
-        """Read the whole state after a step.
+        """Return the events of a chunk in mode `values`, which has the whole state after a step.
 
-        It is converted only if no checkpoint follows, because a checkpoint contains the same state.
+        It is read only if the graph stores no checkpoint after each step, because a checkpoint contains the same state.
         """
         if _INTERRUPT in as_object(data):  # the task that asks reports the question
             return ()
@@ -287,15 +294,14 @@ class GraphStreamReader:
         return [*events, *self._read(ns, "checkpoints", _encode_checkpoint(data))]
 
     def read_unsaid(self) -> Iterable[Event]:
-        """Return events for messages of finished tasks that the gateway did not record before it ended."""
+        """Return the events of messages that finished LangGraph tasks have sent, but that the log lacks because the
+        gateway ended."""
         messages = () if self._resumed is None else self._resumed.unrecorded
         return [event for each in messages for event in self._message((), each, {})]
 
     def _read_unrecorded(self, resumed: ResumedRun, values: Any) -> Iterable[Event]:
-        """Return events for the new messages of a checkpoint that is not in the log.
-
-        The graph stored it shortly before the gateway ended.
-        """
+        """Return the events of new messages in a checkpoint's values. The log lacks this checkpoint, because the graph
+        stored it shortly before the gateway ended."""
         messages = (each for each in as_object(values).get("messages") or () if isinstance(each, AIMessage))
         return [event for each in messages if each.id not in resumed.recorded for event in self._message((), each, {})]
 
@@ -323,7 +329,8 @@ def _encode_update(data: Mapping[str, Any]) -> JsonObject:
 
 
 def _encode_interrupts(interrupts: Any) -> list[JsonObject]:
-    """Encode interrupts without schemas that are Python types, because LangGraph's clients only read JSON Schema."""
+    """Return interrupts without response schemas that are Python types, because LangGraph's clients read only JSON
+    Schema."""
     return [each if _has_json_schema(each) else {**each, "response_schema": None} for each in interrupts]
 
 

@@ -1,4 +1,5 @@
-"""Conversion of an invocation for a graph: its input, the answers to its questions, and its configuration."""
+"""Conversion of an invocation into a graph's arguments: the input, the answers to its questions, and the
+configuration."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
@@ -47,17 +48,18 @@ def to_base_message(message: Message) -> BaseMessage:
 
 
 class GraphInputSchema(request.InputSchema):
-    """JSON Schema of a graph's input."""
+    """JSON Schema of a graph's input, which decides how the caller's messages and data are passed to the graph."""
 
     def __init__(self, schema: JsonObject) -> None:
         super().__init__(schema)
         self.is_object = bool(self.members) or self.schema.get("type") == "object"
         self.has_messages = "messages" in self.members
-        """True if the schema has messages. An agent behind a URL may accept them without a schema, but not a graph in
-        this process."""
+        """True if the schema has a member `messages`. Without it, a graph in this process gets no messages. An agent
+        behind a URL may accept messages even without a schema."""
 
     def input(self, call: Invocation, history: Sequence[Message] = ()) -> Json | dict[str, Any]:
-        """Return the input of the graph, or None to continue it from its checkpoint.
+        """Return the input of the graph for the caller's messages and data. Return None, which continues the graph from
+        its checkpoint, if there are none.
 
         `history` has the earlier messages, if the graph has not received them.
 
@@ -79,7 +81,8 @@ class GraphInputSchema(request.InputSchema):
         return self._with_text(members, call)
 
     def _with_messages(self, members: dict[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
-        """Return the members of the input, and the messages as text or as objects."""
+        """Return the members of the input and `messages`, as strings if the schema requires strings, otherwise as
+        message objects."""
         if not messages:
             return members
         if as_object(self.members["messages"].get("items")).get("type") == "string":
@@ -87,9 +90,10 @@ class GraphInputSchema(request.InputSchema):
         return {**members, "messages": [to_base_message(message) for message in messages]}
 
     def _with_text(self, members: dict[str, Any], call: Invocation) -> dict[str, Any]:
-        """Return the members of the input, the data of the messages, and the text of the last one.
+        """Return the input of a graph without messages: `members`, the members of the messages' data parts, and the
+        text of the last message.
 
-        Raises invalid if nothing of the input fits the schema.
+        Raises invalid if nothing of the caller's input fits the schema.
         """
         if not call.messages:
             return members
@@ -110,9 +114,10 @@ class GraphInputSchema(request.InputSchema):
 
 
 def command_of(call: Invocation) -> JsonObject:
-    """Return the members of the caller's command, which accompanies an input or an answer.
+    """Return the members of the caller's LangGraph `Command`, which accompanies an input or an answer.
 
-    `update` changes the state, and `goto` names the next nodes. `resume` answers a question that no run has raised.
+    `update` changes the state, and `goto` names the next nodes. `resume` answers a question of the graph that is not in
+    the log.
     """
     sent = as_object(call.config.get("command"))
     command = {name: value for name, value in sent.items() if name in ("update", "goto") and value}
@@ -125,7 +130,8 @@ def command_of(call: Invocation) -> JsonObject:
 
 
 def _target(value: Any) -> Any:
-    """Return a target of `goto`: the name of a node, or a `Send` for `{node, input}`. Raises invalid."""
+    """Return a target of `goto`: the name of a node, or a `Send` for `{node, input}`. Raises invalid for any other
+    value."""
     target = as_object(value)
     if isinstance(value, str):
         return value
@@ -160,12 +166,14 @@ def _command(members: Mapping[str, Any]) -> Any:
 
 
 def _own_id(interrupt_id: str) -> str:
-    """Return the graph's id of a question. The hub has added a number if it was asked before."""
+    """Return the id that the graph has given a question. If the graph asked it twice, the hub has appended `-2`, for
+    example."""
     return interrupt_id if interrupt_id.startswith(BREAKPOINT) else interrupt_id.partition("-")[0]
 
 
 def _is_map(value: Json) -> bool:
-    """Return True if LangGraph would interpret an answer as a map of answers by id."""
+    """Return True if LangGraph would take this answer for a dict of answers by question id: all its keys are 32 hex
+    digits."""
     return isinstance(value, dict) and all(len(name) == 32 and _HEX.issuperset(name) for name in value)
 
 
@@ -201,13 +209,14 @@ def configuration(call: Invocation, checkpoint: str | None) -> JsonObject:
 
 
 def configurable_of(call: Invocation) -> JsonObject:
-    """Return the caller's `configurable` or, if it is empty, the caller's `context`."""
+    """Return the `configurable` of the caller's configuration, or its `context` if `configurable` is empty, with the
+    caller's tools."""
     from_caller = as_object(call.config.get("configurable")) or as_object(call.config.get("context"))
     return with_tools(call.config, callers_configurable(from_caller))
 
 
 def options(call: Invocation, context: frozenset[str]) -> JsonObject:
-    """Return the keyword arguments with which the graph runs, besides its input and its `RunnableConfig`.
+    """Return the keyword arguments for the run of a graph, in addition to its input and its `RunnableConfig`.
 
     They are `context`, `durability`, `interrupt_before` and `interrupt_after`, from the caller's configuration.
 
@@ -234,5 +243,5 @@ def _is_names(value: Any) -> bool:
 
 
 def removal(message_id: str) -> BaseMessage:
-    """Return the LangChain message that removes another message from the state."""
+    """Return the LangChain message that removes the message with this id from the state."""
     return RemoveMessage(id=message_id)

@@ -20,10 +20,11 @@ from babelgate.canonical.value import Json, JsonObject
 
 ROOT: Final = "__root__"
 _MAX_DEPTH: Final = 50
-"""Maximum nesting of the result, in levels. The log accepts 64, and the event around a state needs some of them."""
+"""Maximum nesting of the result, in levels. Chosen: the log accepts 64, and the event around a state needs some of
+them."""
 _PLAIN: Final = (dict, list)
 _MAX_TEXT: Final = 10_000
-"""Maximum length of the text that replaces an object which JSON cannot represent, in characters."""
+"""Maximum length of the text that replaces an object which JSON cannot represent, in characters. Chosen."""
 
 
 def plain_text(text: str) -> str:
@@ -32,13 +33,15 @@ def plain_text(text: str) -> str:
 
 
 def plain_object(value: object) -> JsonObject:
-    """Return a state as a JSON object. If it is not an object, it becomes the only member, `ROOT`."""
+    """Return a graph's state as a JSON object. A state of another type becomes the only member, under the name
+    `ROOT`."""
     state = plain(value)
     return state if isinstance(state, dict) else {} if state is None else {ROOT: state}
 
 
 def plain(value: object, depth: int = 0) -> Json:
-    """Return any value as JSON."""
+    """Return any value as JSON. An object that JSON cannot represent, or that is nested deeper than 50 levels, becomes
+    its text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):

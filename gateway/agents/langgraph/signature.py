@@ -20,13 +20,14 @@ class _Parameters:
     """Parameters of a function that may be a graph factory."""
 
     wanted: Mapping[str, Wanted]
-    """Recognized parameters by name, in order."""
+    """Kinds of the parameters that a graph factory can have (config, runtime), by parameter name, in order."""
     named: Mapping[str, Wanted]
-    """Parameters that are recognized by their name, because their annotation is not a type of LangGraph."""
+    """Parameters that are recognized as config or runtime by their name, because their annotation is not a type of
+    LangGraph."""
     unknown: tuple[str, ...]
     """Required parameters that are not recognized."""
     makes: frozenset[str]
-    """Words of the return annotation."""
+    """Names of types in the return annotation."""
 
 
 def can_make_graphs(target: object) -> bool:
@@ -44,9 +45,9 @@ def can_make_graphs(target: object) -> bool:
 
 
 def wanted_arguments(function: Callable[..., Any]) -> Mapping[str, Wanted]:
-    """Return the arguments of a graph factory, by the names of its parameters.
+    """Return which argument each parameter of a graph factory gets: the config or the runtime.
 
-    A single parameter that is not recognized is the config.
+    A single parameter that is not recognized gets the config.
 
     Raises:
         TypeError: A parameter is neither a config nor a runtime. The message is for the agent's author.
@@ -92,7 +93,7 @@ def _wanted_argument(name: str, annotation: object) -> Wanted | None:
 
 
 def _words(annotation: object) -> Iterator[str]:
-    """Yield the names in an annotation, which may be a string."""
+    """Yield the names of types in an annotation, which may be a string."""
     if isinstance(annotation, str):
         yield from _WORDS.findall(annotation)
         return

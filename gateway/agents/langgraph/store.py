@@ -1,6 +1,7 @@
 """Store of a graph: LangGraph's store interface on top of the gateway's store.
 
-It contains the memory of the caller, which callers of the LangGraph API also reach by `/store`.
+The graph reads and writes the items of the caller's owner. Callers of the LangGraph API reach the same items by
+`/store`.
 """
 
 import asyncio
@@ -29,12 +30,13 @@ from babelgate.gateway.storage.items import ItemStore
 
 
 class Items(BaseStore):
-    """Items of one owner."""
+    """LangGraph store with the items of one owner."""
 
     supports_ttl = True
 
     def __init__(self, store: ItemStore | None, owner: str | None) -> None:
-        """Create the store of an owner. Without an owner it is unusable, because the graph is only inspected."""
+        """Create the store of an owner. Without a store and an owner, each operation fails: such an object is for
+        graphs that are only inspected."""
         self._store = store
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -111,7 +113,7 @@ def _namespaces(op: ListNamespacesOp) -> canonical.NamespaceQuery:
 
 
 def _conditions(op: ListNamespacesOp) -> Sequence[MatchCondition]:
-    """Return the match conditions. Raises ValueError if there are two prefixes or two suffixes.
+    """Return the match conditions of a namespace search. Raises ValueError if there are two prefixes or two suffixes.
 
     LangGraph's own methods never send more than one of each.
     """

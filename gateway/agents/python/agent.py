@@ -27,7 +27,7 @@ from babelgate.gateway.agents.python.yielded import YieldEncoder
 log = logging.getLogger("babelgate.agent")
 
 _MAX_TEXT = 10_000
-"""Maximum length of an exception's message that callers receive, in characters."""
+"""Maximum length of an exception's message that callers receive, in characters. Chosen."""
 
 
 def wrap(
@@ -53,16 +53,17 @@ def wrap(
 
 
 class _End:
-    """End of a generator, with the value that it returned."""
+    """End of an agent function: the value that it returned."""
 
     def __init__(self, value: object = None) -> None:
         self.value = value
 
 
 class _Steps(Protocol):
-    """Steps of a started generator, sync or async.
+    """Common interface of started sync and async generators.
 
-    Each step returns the next item or the end. The end of an async generator may raise StopAsyncIteration instead.
+    Each step returns the next item, or the end. At the end of an async generator, the step may raise StopAsyncIteration
+    instead.
     """
 
     def send(self, value: object, /) -> Awaitable[object]: ...
@@ -81,7 +82,7 @@ class _AsyncSteps:
         return self._iterator.__anext__()
 
     def throw(self, error: Exception) -> Awaitable[object]:
-        """Raise an error in the generator, or here if the iterator is not a generator."""
+        """Raise an error in the generator. If the iterator is no generator, raise the error at once."""
         if self._generator is None:
             raise error
         return self._generator.athrow(error)
@@ -92,7 +93,7 @@ class _AsyncSteps:
 
 
 class _SyncSteps:
-    """Steps of a sync generator, all in one thread of the call."""
+    """Steps of a sync generator. All run in the same thread, which is reserved for the call."""
 
     def __init__(self, generator: Generator[object, object, object], worker: Worker) -> None:
         self._generator = generator
@@ -124,20 +125,21 @@ class _SyncSteps:
 
 @dataclass(slots=True)
 class _Call:
-    """A started generator with its encoder. It lives for all runs of its task, and is parked between them."""
+    """Started generator of an agent, with the encoder of its items. It is parked between the runs of its task."""
 
     name: str
     steps: _Steps
     encoder: YieldEncoder
     questions: int = 0
-    """Number of questions that it waits for."""
+    """Number of questions whose answers the generator waits for."""
     run_id: str = ""
-    """Id of the run in which it asked them."""
+    """Id of the run in which the generator asked its last questions."""
     listed: type[list[Json]] | type[tuple[Json, ...]] | None = None
-    """Type in which it receives the answers. None for a single question outside of a list."""
+    """Type in which the generator receives its answers: that of the collection of questions it yielded. None for a
+    single question, which gets a single answer."""
 
     async def next(self, answers: Sequence[InterruptAnswered]) -> object:
-        """Return the next item. `answers` = the answers to its last questions.
+        """Continue the generator with the answers to its last questions, and return the next item or the end.
 
         Raises agent_failed, or the fault that the agent itself raises.
         """
@@ -152,7 +154,8 @@ class _Call:
             return self.end(error)
 
     def end(self, error: BaseException) -> "_End":
-        """Return the end of the generator if a step raised StopAsyncIteration. Raises other errors like `next`."""
+        """Return the end of the generator if `error` is StopAsyncIteration. Raises the fault for any other error of a
+        step."""
         if isinstance(error, StopAsyncIteration):
             return _End()
         fault = _translate_error(error, self.name)
@@ -161,7 +164,7 @@ class _Call:
         raise fault from error
 
     def events(self, item: object) -> Sequence[Event]:
-        """Return the events of an item or of the end, and note its questions."""
+        """Return the events of an item or of the end, and store how many questions the item asks."""
         if isinstance(item, _End):
             self.questions = 0
             return self.encoder.answer(item.value)
@@ -179,7 +182,8 @@ class _Call:
 
 
 def _translate_error(error: BaseException, name: str) -> BaseException:
-    """Return the error for callers: type and message of the agent's exception. The traceback is only logged."""
+    """Return the error that callers receive, with the type and message of the agent's exception. The traceback is only
+    logged."""
     if isinstance(error, FaultError | KeyboardInterrupt | GeneratorExit):
         return error
     if isinstance(error, asyncio.CancelledError):
@@ -200,7 +204,7 @@ def _not_replayable_error(why: str) -> FaultError:
 
 
 class InProcess:
-    """A Python callable as an Agent."""
+    """Agent that is a Python callable in this process."""
 
     def __init__(self, name: str, signature: Signature, *, replay: bool, paused: PausedGenerators[_Call]) -> None:
         self.name = name
@@ -260,9 +264,10 @@ class InProcess:
         self.paused.forget(owner, task_id)
 
     async def _begin(self, call: Invocation) -> "tuple[_Call | _End, ReplayPlan | None]":
-        """Resume the parked generator, start it, or start it again with a plan to replay its history.
+        """Return the generator of a call, or the end of a function that is no generator, and the plan of a replay.
 
-        A function that is not a generator is called with the answers. Its result is the `_End`.
+        An answer continues the parked generator. If that is not in memory, the function is started again, and the plan
+        has the history to repeat. The plan is None if there is nothing to repeat.
         """
         if call.cause == "answer":
             parked = self.paused.take(call.owner, call.task_id)
@@ -278,7 +283,10 @@ class InProcess:
         return await self._start(_first_call(call, plan)), plan
 
     async def _start(self, call: Invocation) -> "_Call | _End":
-        """Call the function. A generator has not run any code then; any other function has ended."""
+        """Call the agent's function. Return a generator before it has run any code, or the end of any other function.
+
+        Raises agent_failed, or the fault that the agent itself raises.
+        """
         worker = self._workers.worker()
         value: object = None
         try:
@@ -302,7 +310,8 @@ class InProcess:
         return _End(value)
 
     async def _replay_plan(self, call: Invocation) -> ReplayPlan:
-        """Return the history of a paused generator that is not in memory any more, up to its questions.
+        """Return the history that a paused generator has to repeat because it is no longer in memory, up to its
+        questions.
 
         Raises agent_not_replayable.
         """
@@ -316,7 +325,7 @@ class InProcess:
 
 
 async def _waits_for(parked: _Call, call: Invocation) -> bool:
-    """Return True if the parked generator waits for these answers.
+    """Return True if the parked generator asked the questions that this call answers.
 
     If gateways share a database, another one may have continued the task since, and its generator may have asked again.
     """
@@ -340,7 +349,8 @@ def _blocks(function: Callable[..., Any]) -> bool:
 
 
 def _first_call(call: Invocation, plan: ReplayPlan) -> Invocation:
-    """Return the call with which the history of a paused generator began."""
+    """Return the invocation of the run with which the history of a paused generator began. A replay starts the
+    generator with it."""
     first = plan.first
     return replace(
         call,
@@ -355,8 +365,8 @@ def _first_call(call: Invocation, plan: ReplayPlan) -> Invocation:
 
 
 async def _next(going: _Call, answers: Sequence[InterruptAnswered], cursor: ReplayCursor) -> object:
-    """Return the next item that a call yields, after it got the answers. Raises agent_not_replayable instead of a fault
-    that the replay did not expect."""
+    """Return the next item of a generator after it received the answers. Raises agent_not_replayable instead of a fault
+    that the recorded run did not raise."""
     try:
         return await going.next(answers)
     except FaultError as error:
@@ -368,8 +378,11 @@ async def _next(going: _Call, answers: Sequence[InterruptAnswered], cursor: Repl
 def _answers_before(
     repeated: Sequence[Event], call: Invocation, plan: ReplayPlan | None
 ) -> Sequence[InterruptAnswered]:
-    """Return the recorded answers to repeated questions. `plan` is the recorded run that a recovered agent repeats;
-    None if it repeats nothing. Empty if the questions are new."""
+    """Return the recorded answers to the questions among repeated events, or nothing if there are none.
+
+    `plan` is the history that the agent repeats; None if it repeats nothing. Raises agent_not_replayable if a question
+    has no recorded answer.
+    """
     questions = [event.interrupt_id or "" for event in repeated if isinstance(event, InterruptRaised)]
     if not questions or plan is None:
         return ()

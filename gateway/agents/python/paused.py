@@ -1,6 +1,6 @@
-"""Paused generators: a bounded cache of calls that wait for an answer.
+"""Paused generators: a limited cache of calls that wait for an answer.
 
-An evicted call is replayed from its records when the answer arrives.
+A call that is evicted is replayed from its records when the answer arrives.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ Call = TypeVar("Call", bound=Closable)
 
 
 class PausedGenerators(Generic[Call]):
-    """Paused calls by owner and task.
+    """Cache of paused calls, by owner and task.
 
-    The oldest is evicted if there are more than `places`. Each is evicted after `ttl` seconds.
+    The oldest is evicted if there are more than `places`, and each after `ttl` seconds.
     """
 
     def __init__(self, places: int, ttl: float) -> None:
@@ -43,7 +43,8 @@ class PausedGenerators(Generic[Call]):
         self._set_timer()
 
     def take(self, owner: str, task_id: str) -> Call | None:
-        """Remove and return the call of a task, or None if it is not paused here. The caller has to close it."""
+        """Remove the paused call of a task from the cache and return it. Return None if the cache has none. The code
+        that takes the call must close it (`Call.close`)."""
         parked = self._calls.pop((owner, task_id), None)
         return None if parked is None else parked[1]
 
@@ -78,7 +79,8 @@ class PausedGenerators(Generic[Call]):
             log.error("paused agent not closed", exc_info=error)
 
     def _set_timer(self) -> None:
-        """Set the timer for the oldest call. All calls have the same lifetime, so the oldest expires first."""
+        """Set the timer for the oldest call, unless it is set. All calls have the same lifetime, so the oldest expires
+        first."""
         if self._timer is None and self._calls:
             until, _ = next(iter(self._calls.values()))
             self._timer = asyncio.get_running_loop().call_at(until, self._expire)

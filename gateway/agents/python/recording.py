@@ -18,7 +18,7 @@ from babelgate.canonical.state import RunStatus
 from babelgate.canonical.value import JsonObject, Value
 
 FORMAT: Final = 2
-"""Version of the file format. A reader rejects newer versions."""
+"""Version of the file format of recordings. A reader rejects newer versions."""
 
 Pace = Literal["recorded", "full"]
 
@@ -31,7 +31,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 
 
 class RecordingError(Exception):
-    """A recording that cannot be read. The message has the file and the reason in one line."""
+    """Recording that cannot be read. The message has the file and the reason in one line."""
 
 
 class RecordedEvent(Value):
@@ -43,9 +43,9 @@ class RecordedEvent(Value):
 class RecordedRun(Value):
     cause: str
     input: RunCreated
-    """Input of the run, for human readers. A replay ignores its own input."""
+    """Input of the run, for human readers. A replay does not compare it with its own input."""
     events: tuple[RecordedEvent, ...]
-    """Events of the agent, and the end of the run."""
+    """Events of the agent in this run, and the end of the run."""
 
 
 class Recording(Value):
@@ -56,7 +56,7 @@ class Recording(Value):
     runs: tuple[RecordedRun, ...]
     """Runs of one task: the first one, and one for each answer."""
     files: Mapping[str, str] = {}
-    """Files in base64, by the hash in the parts that refer to them."""
+    """Content of the files in base64, by the hash by which file parts refer to them."""
     wire: JsonObject = {}
     """Recorded HTTP traffic (`babelgate.gateway.cli.wire`). Replays do not read it. Since format 2."""
 
@@ -64,8 +64,11 @@ class Recording(Value):
 def recording_of(
     records: Sequence[Record], agent: AgentInfo, version: str, wire: JsonObject | None = None
 ) -> Recording:
-    """Return the recording of a task from its records, whose file parts must contain the bytes. `wire` is the HTTP
-    traffic with the agent's server, if it was recorded."""
+    """Return the recording of a task from its records.
+
+    The file parts of the records must contain the bytes. `version` is that of Babelgate. `wire` is the HTTP traffic
+    with the agent's server, if it was recorded.
+    """
     files: dict[str, bytes] = {}
     events_of_agent = agent_records(records)
     runs: list[RecordedRun] = []
@@ -98,7 +101,8 @@ def _collect_files(values: Iterable[object], files: dict[str, bytes]) -> None:
 
 
 def read_recording(path: Path) -> Recording:
-    """Read a recording from a file. Raises RecordingError."""
+    """Read a recording from a file. Raises RecordingError if the file cannot be read, is no recording, or was written
+    by a newer version."""
     try:
         data = msgspec.json.decode(path.read_bytes())
     except OSError as error:
@@ -122,7 +126,7 @@ def read_recording(path: Path) -> Recording:
 
 
 class Recorded:
-    """Agent that replays a recording, regardless of its input."""
+    """Agent that replays a recording, even if its input differs from the recorded one."""
 
     def __init__(self, recording: Recording, pace: Pace = "full") -> None:
         self.info = recording.agent.replace(remembers=False, replies=False, continuable=False)
@@ -132,7 +136,8 @@ class Recorded:
         self._ids = frozenset(_find_ids([to_json(each.event) for run in recording.runs for each in run.events]))
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
-        """Yield the recorded events of the task's next run. Raises agent_failed if the recording has no more runs."""
+        """Yield the recorded events of the task's next run, at their recorded times or at once. Raises agent_failed if
+        the recording has no more runs."""
         number = len({each.run_id for each in await call.past()} - {None, call.run_id})
         if number >= len(self._runs):
             count = len(self._runs)
@@ -150,7 +155,7 @@ class Recorded:
                 yield self._replay(each.event, call.task_id)
 
     def _replay(self, event: Event, task_id: str) -> Event:
-        """Return an event with new ids for this task, and with the bytes of its files."""
+        """Return a recorded event with new ids for this task, and with the bytes of its files."""
         renewed: JsonObject = self._renew(to_json(event), task_id)
         return type(event).of_members({name: self._renew_within(each, task_id) for name, each in renewed.items()})
 
@@ -173,7 +178,7 @@ class Recorded:
         return renewed
 
     def _renew_within(self, value: Any, task_id: str) -> Any:
-        """Return a value in which all ids of the recording are replaced by new ones.
+        """Return a value in which all ids of the recording are replaced by new ones, also within texts.
 
         A graph refers to its questions and messages in its state, and in data that only LangGraph's callers receive.
         """
@@ -188,7 +193,8 @@ class Recorded:
 
 
 def _find_ids(value: Any) -> Iterator[str]:
-    """Yield the unambiguous ids of events: UUIDs, and the hashes by which graphs identify questions."""
+    """Yield the ids in recorded events that can be found within other text: UUIDs, and the hashes by which graphs
+    identify questions."""
     if isinstance(value, dict):
         for name, each in cast("JsonObject", value).items():
             if name in _IDS and isinstance(each, str) and _UUID.fullmatch(each):
@@ -200,9 +206,9 @@ def _find_ids(value: Any) -> Iterator[str]:
 
 
 def _new_id(recorded: str, task_id: str) -> str:
-    """Return the id in a new task for an id of the recording.
+    """Return the id that replaces an id of the recording in a new task.
 
-    It has the same form, by which LangGraph recognizes the ids of questions.
+    A hash remains a hash, by which LangGraph recognizes the ids of questions. The same arguments give the same id.
     """
     renewed = uuid5(NAMESPACE_URL, f"{task_id}/{recorded}")
     return renewed.hex if _HASH.fullmatch(recorded) else str(renewed)

@@ -21,13 +21,13 @@ Takes = Literal["nothing", "text", "call"]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Signature of an agent function."""
+    """Signature of an agent function: how the gateway calls it."""
 
     function: Callable[..., Any]
     takes: Takes
     """Argument of the function: nothing, the text of the input, or the whole invocation."""
     returns: object
-    """Annotation of the return value; `inspect.Signature.empty` without one."""
+    """Annotation of the return value; `inspect.Signature.empty` if there is none."""
 
     def arguments(self, call: Invocation) -> tuple[object, ...]:
         if self.takes == "text":
@@ -80,8 +80,9 @@ def _argument_kind(parameter: inspect.Parameter) -> Takes:
 def describe(target: object, name: str, signature: Signature | None = None) -> AgentInfo:
     """Return the description of an agent for callers.
 
-    It has the first paragraph of the docstring and, from the signature (None: of no function), the JSON Schema of a
-    structured output. An attribute `info` of the agent overrides it. Raises TypeError for an illegal name.
+    It has the first paragraph of the docstring. If the signature declares a structured return value, it also has its
+    JSON Schema. `signature` is None for an object with a method `run`. An attribute `info` of the agent overrides the
+    description. Raises TypeError for an illegal name.
     """
     if AGENT_NAME.fullmatch(name) is None:
         raise TypeError(f"{name!r} is not a valid agent name: it must match {AGENT_NAME.pattern}")

@@ -1,7 +1,7 @@
 """Thread pool for synchronous agents, which must not block the event loop.
 
 All steps of one call run in the same thread, so that a generator can use a resource across steps, such as a database
-connection. They share one context, so that context variables persist. After the call, the thread is reused.
+connection. They also share the context variables. After the call, another call uses the thread.
 """
 
 import asyncio
@@ -31,9 +31,10 @@ class _Job:
         self._done: asyncio.Future[None] = self.loop.create_future()
 
     async def wait(self) -> None:
-        """Wait until the function has returned. Raises CancelledError afterwards if the caller was cancelled meanwhile.
+        """Wait until the function has returned. If the caller is cancelled meanwhile, CancelledError is raised after
+        that.
 
-        If the gateway stops (`DETACH`), the cancellation is raised at once.
+        If the gateway stops (`DETACH`), CancelledError is raised at once.
         """
         cancelled: asyncio.CancelledError | None = None
         while not self.over:
@@ -108,7 +109,8 @@ class Workers:
 
 
 class Worker:
-    """Worker of one call. It takes a thread for its first job."""
+    """Worker of one call, which runs its functions in one thread. It takes a thread from the pool for the first
+    function."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -122,11 +124,11 @@ class Worker:
 
     @property
     def is_busy(self) -> bool:
-        """True if a job is still running although its caller was detached, because the gateway stops."""
+        """True if a function is still running although its caller was detached because the gateway stops."""
         return self._job is not None and not self._job.over
 
     async def do(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """Call a function in the thread, and return its result. Raises the exceptions of the function.
+        """Call a function in the worker's thread, and return its result. Raises the exceptions of the function.
 
         A thread cannot be stopped. If the caller is cancelled, the cancellation is raised after the function has ended.
         """
@@ -140,7 +142,7 @@ class Worker:
         return job.value
 
     def stop(self) -> None:
-        """Return the thread to the pool. No job may follow."""
+        """Return the thread to the pool. No function may be called afterwards."""
         if self._thread is None:
             return
         if self.is_busy:

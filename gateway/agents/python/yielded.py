@@ -54,7 +54,7 @@ _ENVELOPE = 4
 
 _PARTS = get_args(Part)
 _RAW: tuple[type[AgentEvent | RunEnded], ...] = (*get_args(AgentEvent), RunEnded)
-"""Events that an agent may yield."""
+"""Types of events that an agent may yield."""
 _OF_THE_GATEWAY = tuple(set(get_args(Event)) - set(_RAW))
 _QUESTION_TYPES = (Ask, UseTool, InterruptRaised)
 _SAYABLE = (Message, Artifact, Step, ToolCall, *_PARTS, *_RAW)
@@ -89,9 +89,10 @@ def as_json(value: object, depth: int = 0) -> Json:
 
 
 def _check_value(value: V) -> V:
-    """Return an author's value. Raises agent_invalid if its members do not match its type.
+    """Return a canonical value that the agent's author has constructed. Raises agent_invalid if a member has the wrong
+    type.
 
-    The constructor does not check them.
+    The constructors of these types do not check their arguments.
     """
     members = cast("dict[str, Any]", as_json(value, -_ENVELOPE))
     try:
@@ -110,13 +111,14 @@ def _number(value: float) -> float:
 
 
 class _Copy:
-    """Conversion of one value to JSON, with a limit on the number of nested values."""
+    """Conversion of one value to JSON, which counts the nested values and limits their number."""
 
     def __init__(self) -> None:
         self._remaining = MAX_VALUES
 
     def of(self, value: object, depth: int) -> Json:
-        """Return a value as JSON. Raises agent_invalid."""
+        """Return a value as JSON. `depth` is its nesting level. Raises agent_invalid for a value that JSON cannot
+        represent, or that is nested too deeply."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -158,7 +160,8 @@ class _Copy:
 
 
 class YieldEncoder:
-    """Encoder of one call, for all its runs. `scope_id` identifies the call, for the ids of artifacts."""
+    """Encoder of the items that one call yields, for all its runs. `scope_id` identifies the call in the ids of
+    artifacts."""
 
     def __init__(self, scope_id: str) -> None:
         self._said_in = scope_id
@@ -167,11 +170,11 @@ class YieldEncoder:
         self._message = False
         self._part = False
         self._numbered: list[int] = []
-        """Indexes of open parts that the author numbers."""
+        """Indexes of the open parts to which the author has given an index."""
         self._step: str | None = None
 
     def encode(self, item: object) -> Sequence[Event]:
-        """Return the events of one yielded item. Raises agent_invalid.
+        """Return the events of one yielded item. Raises agent_invalid for an item that has no canonical form.
 
         Before a question, the open message, steps and tool calls are closed.
         """
@@ -184,9 +187,10 @@ class YieldEncoder:
         return self._token(item)
 
     def answer(self, value: object) -> list[Event]:
-        """Return the events of a returned value. Raises agent_invalid.
+        """Return the events of the value that the agent returned. Raises agent_invalid for a value that JSON cannot
+        represent.
 
-        A text becomes a message, and other JSON the structured output.
+        A text becomes a message. Other JSON becomes a message and the structured output.
         """
         if isinstance(value, str):
             whole = PartAdded(part=TextPart(text=check_text(str(value))))
@@ -205,7 +209,7 @@ class YieldEncoder:
         return [*self.close(), MessageStarted(), whole, MessageEnded(), RunEnded(output=output)]
 
     def close(self) -> list[Event]:
-        """Return the events that end the open part, message and step."""
+        """Return the events that end the open message, its parts, and the open step."""
         events = self._end_message()
         if self._step is not None:
             events.append(StepEnded(name=self._step))
@@ -341,10 +345,11 @@ class YieldEncoder:
         return [*self.close(), _check_value(raised)]
 
     def _convert_raw(self, event: Event) -> list[Event]:
-        """Return the events for an event that the author has created.
+        """Return the events for an event that the author has constructed, which may end earlier parts or messages
+        first.
 
-        Tokens may continue a part that it opens, and the encoder closes that part like any other. An author who numbers
-        the parts may have several of them open.
+        Text tokens may continue a part that the author's event opens, and the encoder closes that part like any other.
+        An author who numbers the parts may have several of them open.
         """
         before: list[Event] = []
         match event:

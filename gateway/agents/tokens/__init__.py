@@ -1,1 +1,1 @@
-"""Tokens that the gateway shows to agents' servers: its own, and those that a provider issues for a caller."""
+"""Tokens that the gateway sends to agents' servers: its own tokens, and those that a provider issues for a caller."""

@@ -1,4 +1,4 @@
-"""Cache of tokens: each is fetched once, however many runs need it, and forgotten before it expires."""
+"""Cache of tokens. A token is fetched once for all runs that need it, and removed before it expires."""
 
 import asyncio
 import time
@@ -9,15 +9,16 @@ from typing import Final
 from babelgate.gateway.agents.tokens.endpoint import IssuedToken
 
 MAX_TOKENS: Final = 8192
-"""Maximum number of tokens. Chosen: some 16 MB of tokens of 2 KiB."""
+"""Maximum number of tokens in a cache. Chosen: some 16 MB of tokens of 2 KiB."""
 MARGIN: Final = 15.0
-"""Seconds before its end at which a token is not used any more. Chosen: requests and clocks take time."""
+"""Seconds before the expiry of a token from which on it is not used any more. Chosen: requests take time, and clocks
+differ."""
 DEFAULT_LIFETIME: Final = 300.0
-"""Lifetime of a token whose provider does not state it, in seconds. Chosen."""
+"""Lifetime in the cache of a token whose provider does not state its lifetime, in seconds. Chosen."""
 
 
 class TokenCache:
-    """Tokens by the digest of all inputs of their request."""
+    """Cache of tokens, by a digest of everything on which the token depends, such as the caller and the scopes."""
 
     def __init__(
         self,
@@ -26,14 +27,16 @@ class TokenCache:
         now: Callable[[], float] = time.monotonic,
         limit: int = MAX_TOKENS,
     ) -> None:
-        """Create the cache. `clock` is the time since 1970, and `now` a steady clock, both in seconds."""
+        """Create the cache. `clock` returns the time in seconds since 1970, and `now` is a steady clock in seconds.
+        `limit` is the maximum number of tokens."""
         self._clock = clock
         self._now = now
         self._limit = limit
         self._tokens: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
-        """Tokens, each with the time of the steady clock at which it is forgotten. The last used comes last."""
+        """Tokens by key, each with the time on the steady clock at which it is removed. The most recently used is the
+        last."""
         self._flights: dict[bytes, asyncio.Future[str]] = {}
-        """Requests that have not been answered yet."""
+        """Requests for tokens that have not been answered yet, by key."""
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -41,10 +44,11 @@ class TokenCache:
     async def get(
         self, key: bytes, fetch: Callable[[], Awaitable[IssuedToken]], expires_at: float | None = None
     ) -> str:
-        """Return the token of a key, and fetch it if necessary. Concurrent calls share one request.
+        """Return the token for a key from the cache. If it is not cached, call `fetch`. Concurrent calls for one key
+        share one request.
 
-        `expires_at` is the end of the caller's token, which the fetched one does not outlive. Raises the exceptions
-        of `fetch`.
+        `expires_at` is the expiry of the caller's token in seconds since 1970, after which the fetched token is not
+        used. Raises the exceptions of `fetch`.
         """
         stored = self._tokens.get(key)
         if stored is not None and self._now() < stored[1]:
@@ -58,7 +62,8 @@ class TokenCache:
         return await asyncio.shield(flight)
 
     def drop(self, token: str) -> None:
-        """Remove a token that a server has refused. This is rare, so all tokens are searched for it."""
+        """Remove a token from the cache, because a server has refused it. This is rare, so all entries are searched for
+        the token."""
         for key in [key for key, (stored, _) in self._tokens.items() if stored == token]:
             del self._tokens[key]
 

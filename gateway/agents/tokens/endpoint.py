@@ -1,4 +1,5 @@
-"""Requests to the token endpoint of an identity provider (RFC 6749, 3.2): one form, and one bounded JSON object."""
+"""Requests to the token endpoint of an identity provider (RFC 6749, 3.2): a form is sent, and one JSON object of
+limited size is read."""
 
 import asyncio
 import base64
@@ -17,7 +18,7 @@ from babelgate.adapters.kit.client.redact import hide_texts
 from babelgate.canonical.printable import printable
 
 TIMEOUT: Final = 10.0
-"""Maximum seconds of one request. Chosen: a run waits for it."""
+"""Maximum duration of one request for a token, in seconds. Chosen: a run waits for it."""
 _MAX_BODY: Final = 256 * 1024
 """Maximum size of a response, in bytes. Chosen: tokens with many groups have tens of KiB."""
 _MAX_TOKEN: Final = 64 * 1024
@@ -37,27 +38,27 @@ _TEXT_LENGTH: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """Tokens that a provider has issued."""
+    """Tokens that a provider has issued for one request."""
 
     access_token: str = field(repr=False)
     expires_in: float | None
-    """Lifetime in seconds. None if the provider does not tell it."""
+    """Lifetime of the access token in seconds; None if the provider does not state it."""
     refresh_token: str | None = field(default=None, repr=False)
     id_token: str | None = field(default=None, repr=False)
     scope: str | None = None
 
 
 class TokenRefused(Exception):
-    """The provider issues no token. The message is for the operator's log."""
+    """Refusal of an identity provider to issue a token. The message is for the operator's log."""
 
     def __init__(self, error: str, description: str = "") -> None:
-        """Create the exception. `error` is the code of RFC 6749, 5.2."""
+        """Create the exception. `error` is an error code of RFC 6749, 5.2, such as `invalid_grant`."""
         super().__init__(f"{error}: {description}" if description else error)
         self.error = error
 
 
 class ProviderUnavailable(Exception):
-    """The provider did not answer as it should. The message is for the operator's log."""
+    """Missing or unusable response of an identity provider. The message is for the operator's log."""
 
 
 class TokenEndpoint:
@@ -72,11 +73,13 @@ class TokenEndpoint:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Inputs of every request: the URL, and the id and the secret of the client."""
+        """Values on which all tokens of this endpoint depend: its URL, and the id and the secret of the gateway as its
+        client."""
         return self._url, self._client_id, self._secret
 
     async def request(self, form: Mapping[str, str]) -> IssuedToken:
-        """Return the token that the provider issues for a form. Raises TokenRefused, ProviderUnavailable."""
+        """Return the token that the provider issues for a form. Raises TokenRefused if the provider refuses, and
+        ProviderUnavailable if it does not respond."""
         began, outcome = time.monotonic(), "cancelled"
         try:
             issued = await self._request(form)
@@ -128,7 +131,8 @@ class TokenEndpoint:
 
 
 def _parse(body: bytes) -> Mapping[str, Any]:
-    """Return the JSON object of a body. It is empty for other bodies, such as the page of a proxy."""
+    """Return the JSON object in a response body. Return an empty object for any other body, such as the page of a
+    proxy."""
     try:
         answer: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -137,7 +141,8 @@ def _parse(body: bytes) -> Mapping[str, Any]:
 
 
 def _refusal(status: int, answer: Mapping[str, Any], secrets: Iterable[str]) -> TokenRefused | ProviderUnavailable:
-    """Return the exception for an error response. A provider may repeat what was sent, so `secrets` are removed."""
+    """Return the exception for an error response. Its text does not contain the `secrets` that were sent, because a
+    provider may repeat them."""
     error = answer.get("error")
     if not 400 <= status < 500 or status == 429 or not isinstance(error, str):
         return ProviderUnavailable(f"status {status}")
@@ -147,7 +152,8 @@ def _refusal(status: int, answer: Mapping[str, Any], secrets: Iterable[str]) -> 
 
 
 def _read_token(answer: Mapping[str, Any]) -> IssuedToken:
-    """Return the tokens of an answer. Raises ProviderUnavailable if they cannot be used as bearers."""
+    """Return the tokens in a successful response. Raises ProviderUnavailable if there is no token that can be sent as
+    `Bearer`."""
     kind = answer.get("token_type", "Bearer")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise ProviderUnavailable("the token is not a bearer token")
@@ -165,12 +171,13 @@ def _read_token(answer: Mapping[str, Any]) -> IssuedToken:
 
 
 def _is_token(value: object) -> bool:
-    """Return True for text that can be sent in a header."""
+    """Return True for a text that can be sent as a token in a header."""
     return isinstance(value, str) and 0 < len(value) <= _MAX_TOKEN and value.isascii() and value.isprintable()
 
 
 def _read_seconds(value: object) -> float | None:
-    """Return a number of seconds, which some providers send as text."""
+    """Return a duration in seconds from a number, or from a text with a number, which some providers send. Return None
+    for anything else."""
     try:
         seconds = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
     except ValueError:

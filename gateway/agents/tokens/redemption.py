@@ -1,4 +1,4 @@
-"""Exchange of a code for tokens, after a user has agreed at the identity provider (RFC 6749, 4.1.3)."""
+"""Exchange of an authorization code for tokens, after a user has agreed at the identity provider (RFC 6749, 4.1.3)."""
 
 import base64
 import json
@@ -47,8 +47,11 @@ async def redeem(
 
 
 def _read_claims(token: str) -> JsonObject:
-    """Return the claims of an identity token that the provider itself has sent over TLS, so that its signature need not
-    be checked (OpenID Connect Core 1.0, 3.1.3.7). Return an empty object for other text."""
+    """Return the claims of an identity token, or an empty object for any other text.
+
+    The signature need not be checked, because the provider itself has sent the token over TLS (OpenID Connect Core 1.0,
+    3.1.3.7).
+    """
     try:
         part = token.split(".")[1]
         claims: Any = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))

@@ -1,4 +1,5 @@
-"""Tokens for the server of one agent: of the gateway itself (client credentials), or of the caller (token exchange).
+"""Source of the tokens for one agent's server: those of the gateway itself (client credentials), or of the caller
+(token exchange).
 
 Without a token there is no call: every failure here ends the request before it is sent.
 """
@@ -34,18 +35,20 @@ log = logging.getLogger("babelgate.tokens")
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _NEEDS_USER: Final = frozenset({"interaction_required", "consent_required", "login_required", "invalid_grant"})
-"""Errors of a provider that an authorization by the user can remove (OpenID Connect Core 1.0, 3.1.2.6)."""
+"""Error codes of a provider after which the gateway asks the user for an authorization (OpenID Connect Core 1.0,
+3.1.2.6)."""
 _MAX_REFUSED: Final = 100
-"""Maximum number of remembered tokens that were refused. Chosen: a refused token is replaced at once."""
+"""Maximum number of refused tokens that are remembered. Chosen: a refused token is replaced at once."""
 _CHALLENGE_LENGTH: Final = 2048
-"""Maximum length of a challenge that is read, in characters."""
+"""Maximum number of characters that are read of the parameters in `WWW-Authenticate`. Chosen."""
 _CHALLENGE_SCOPE: Final = re.compile(r'\bscope="([\x21\x23-\x5b\x5d-\x7e ]{1,500})"')
-"""Scopes in a challenge (RFC 6750, 3)."""
+"""Parameter `scope` in the header `WWW-Authenticate` (RFC 6750, 3)."""
 _TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:"
 
 
 class AgentTokens:
-    """Tokens for the server of one agent (`babelgate.adapters.kit.client.authorization.TokenSource`)."""
+    """Source of the tokens for the server of one agent. It implements
+    `babelgate.adapters.kit.client.authorization.TokenSource`."""
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class AgentTokens:
         self._settings = settings
         self._cache = cache or TokenCache()
         self._refused: deque[str] = deque(maxlen=_MAX_REFUSED)
-        """Tokens that the server has refused lately."""
+        """Tokens that the agent's server has recently refused."""
         self._endpoint = TokenEndpoint(
             settings.token_url, settings.client_id, settings.client_secret.get_secret_value(), note
         )
@@ -67,8 +70,8 @@ class AgentTokens:
     async def get(self) -> str:
         """Return the token for a request of the current run.
 
-        Raises agent_unreachable if the provider does not answer, agent_failed if it refuses, and unauthenticated if
-        the run has no token of its caller.
+        Raises agent_unreachable if the provider does not answer, and agent_failed if it refuses. Raises
+        AuthorizationNeeded if the user has to agree first, and forbidden if the run has no token of its caller.
         """
         try:
             return await self._get()
@@ -82,18 +85,21 @@ class AgentTokens:
             raise self._unavailable(error) from None
 
     async def replace(self, refused: str) -> str:
-        """Replace a token that the server has refused by a new one. Raises the faults of `get`."""
+        """Return a new token instead of one that the agent's server has refused. Raises the faults of `get`."""
         self.forget(refused)
         return await self.get()
 
     def forget(self, refused: str) -> None:
-        """Remove a token that the server has refused."""
+        """Remove a token that the agent's server has refused from the cache, and remember the refusal."""
         self._cache.drop(refused)
         self._refused.append(refused)
 
     def handle_refusal(self, response: httpx.Response) -> None:
-        """Ask the user if the server wants another token, and the settings allow that. Otherwise the refusal ends the
-        call. Raises AuthorizationNeeded."""
+        """Raise AuthorizationNeeded if the agent's server requires another token and the settings let the gateway ask
+        the user. Otherwise do nothing, and the response ends the call.
+
+        Raises AuthorizationNeeded.
+        """
         settings, caller = self._settings, RUN_CALLER.get()
         if isinstance(settings, ClientCredentials) or settings.consent is None or caller is None:
             return
@@ -152,7 +158,8 @@ class AgentTokens:
     # Tokens to which the user has agreed
 
     async def _find_granted(self, settings: TokenExchange, caller: DelegatingCaller) -> str | None:
-        """Return a token to which the caller has agreed, or None. Raises ProviderUnavailable."""
+        """Return a token that the caller has granted by consent, or None. Raises ProviderUnavailable if the provider
+        does not respond."""
         store: AgentTokenStore | None = caller.store
         if settings.consent is None or store is None or not has_credential(caller.subject):
             return None
@@ -163,8 +170,11 @@ class AgentTokens:
             return None
 
     async def _load_granted(self, settings: TokenExchange, store: AgentTokenStore, subject: str) -> IssuedToken:
-        """Return the stored token of a user, and refresh it if it has expired or the server has refused it. Raises
-        _NothingGranted, ProviderUnavailable."""
+        """Return the token that a user has granted by consent, from the database. Refresh it if it has expired or the
+        server has refused it.
+
+        Raises _NothingGranted if there is no usable token, and ProviderUnavailable if the provider does not respond.
+        """
         tokens = await store.read(subject, self._agent, settings.purpose)
         if tokens is None:
             raise _NothingGranted
@@ -189,12 +199,14 @@ class AgentTokens:
         return issued
 
     async def _own_token(self, target: Mapping[str, str]) -> str:
-        """Return a token of the gateway itself (RFC 6749, 4.4). Raises TokenRefused, ProviderUnavailable."""
+        """Return a token of the gateway itself, by its client credentials (RFC 6749, 4.4). Raises TokenRefused if the
+        provider refuses, and ProviderUnavailable if it does not respond."""
         form = {"grant_type": "client_credentials", **target, **_optional(scope=self._settings.scope)}
         return await self._fetch(form)
 
     async def _exchange(self, settings: TokenExchange, caller: DelegatingCaller, token: str) -> str:
-        """Return a token of the caller (RFC 8693). Raises TokenRefused, ProviderUnavailable."""
+        """Return a token for the agent's server that the provider issues in exchange for the caller's `token` (RFC
+        8693). Raises TokenRefused if the provider refuses, and ProviderUnavailable if it does not respond."""
         form = {
             "grant_type": _EXCHANGE,
             "subject_token": token,
@@ -226,18 +238,19 @@ class AgentTokens:
 
 
 class _NothingGranted(Exception):
-    """Absence of tokens to which the user has agreed."""
+    """Signal that a user has granted no usable token by consent."""
 
 
 async def _note(caller: DelegatingCaller, agent: str, error: str = "") -> None:
-    """Record an exchange in the audit log."""
+    """Record a token exchange in the audit log. `error` is the reason of a failure; empty after a success."""
     store: AgentTokenStore | None = caller.store
     if store is not None:
         await store.note_exchange(caller.subject, caller.owner, agent, error)
 
 
 def keep_granted(issued: IssuedToken, refresh_token: str | None = None) -> GrantedTokens:
-    """Return what is stored of issued tokens. A provider that does not rotate the refresh token sends none again."""
+    """Return issued tokens in the form in which they are stored. `refresh_token` is the earlier one, which stays valid
+    if the provider has issued no new one."""
     expires_at = None if issued.expires_in is None else time.time() + issued.expires_in
     return GrantedTokens(
         access_token=issued.access_token,
@@ -247,25 +260,28 @@ def keep_granted(issued: IssuedToken, refresh_token: str | None = None) -> Grant
 
 
 class DiscoveryTokens:
-    """Tokens for requests that no caller has caused: the detection of a protocol, and the description of an agent.
+    """Source of tokens for requests without a caller: the detection of a protocol, and the description of an agent.
 
-    They are tokens of the gateway itself, if it gets any. Most servers describe themselves to anybody.
+    They are tokens of the gateway itself. If it gets none, the requests are sent without a token, because most servers
+    describe themselves to anyone.
     """
 
     def __init__(self, tokens: AgentTokens) -> None:
         self._tokens = tokens
 
     async def get(self) -> str | None:
-        """Return a token of the gateway, or None if it gets none. Raises agent_unreachable."""
+        """Return a token of the gateway itself, or None if the provider issues none to it. Raises agent_unreachable if
+        the provider cannot be reached."""
         return await self._tokens.get_own()
 
     async def replace(self, refused: str) -> str | None:
-        """Replace a token that the server has refused by a new one. Raises agent_unreachable."""
+        """Return a new token instead of one that the agent's server has refused, or None. Raises agent_unreachable if
+        the provider cannot be reached."""
         self._tokens.forget(refused)
         return await self._tokens.get_own()
 
     def handle_refusal(self, response: httpx.Response) -> None:
-        """Do nothing: the refusal is the result."""
+        """Do nothing: the refusal is the result of the discovery."""
 
 
 def _optional(**members: str | None) -> dict[str, str]:

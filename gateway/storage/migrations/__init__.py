@@ -1,1 +1,1 @@
-"""Alembic's migrations of the journal's database, run at start from the installed package."""
+"""Migrations of the database schema with Alembic. The gateway runs them at startup, from the installed package."""

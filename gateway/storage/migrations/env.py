@@ -1,4 +1,4 @@
-"""Alembic's entry point. It uses the connection that the gateway passes."""
+"""Entry point for Alembic. It uses the connection that the gateway passes in the configuration."""
 
 from alembic import context
 from sqlmodel import SQLModel

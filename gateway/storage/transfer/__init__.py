@@ -1,1 +1,1 @@
-"""Export and import of threads with all their data, as a file for any database (`docs/export.md`)."""
+"""Export of threads with all their data to a file, and import into any database (`docs/export.md`)."""

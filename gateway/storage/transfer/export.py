@@ -1,4 +1,4 @@
-"""Export: threads of a database with their logs, files and other data, as a file of lines."""
+"""Export of threads with their logs, files and other data to a file in the format of `form`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -68,7 +68,7 @@ _ROWS: Final = 8
 
 
 def _select(table: Table, where: ColumnElement[bool]) -> Select[Any]:
-    """Return a query for rows in the order of the table's key, which are fetched in small batches."""
+    """Return a query for the rows of a table that match, sorted by primary key and fetched in small batches."""
     return select(table).where(where).order_by(*table.primary_key.columns).execution_options(yield_per=_ROWS)
 
 
@@ -76,40 +76,40 @@ _ROWS_OF_THREAD: Final = {
     table: _select(table, (table.c.owner == bindparam("its_owner")) & (table.c.thread_id == bindparam("its_thread")))
     for table in (_ALIAS, _HOOK, _CHECKPOINT, _VALUE, _WRITE)
 }
-"""Queries for the rows of a thread, by table. Built once: building a statement takes longer than executing it."""
+"""Queries for the rows of a thread, one per table. Built once: building a statement takes longer than executing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadSelection:
-    """Filter for the threads to export. A thread must match all fields that are set."""
+    """Conditions for the threads to export, from the options of the command. A thread must meet all that are set."""
 
     owners: frozenset[str] = frozenset()
     threads: frozenset[str] = frozenset()
     agents: frozenset[str] = frozenset()
-    """Agents of which the thread must have a task."""
+    """Names of agents, at least one of which must have a task on the thread. Empty matches all."""
     metadata: JsonObject = field(default_factory=dict[str, Any])
     """Members that the thread's metadata must have."""
     active: bool = False
-    """True if threads with a pending or running run are exported, too."""
+    """True if threads with an active run are exported, too."""
 
     @property
     def is_of_owners(self) -> bool:
-        """True if the filter selects all data of owners, not only some threads."""
+        """True if only owners are selected, so that their store items, assistants and crons are exported, too."""
         return not (self.threads or self.agents or self.metadata)
 
 
 @dataclass(slots=True)
 class Exported:
-    """Progress of an export: numbers of what was written so far."""
+    """Progress of an export: how much was written so far."""
 
     threads: int = 0
     records: int = 0
     files: int = 0
     bytes: int = 0
     others: int = 0
-    """Number of store items, assistants and crons."""
+    """Number of exported store items, assistants and crons."""
     left_out: list[str] = field(default_factory=list[str])
-    """Reasons why threads were not exported, one line each."""
+    """One line for each thread that was not exported, with the reason."""
 
 
 async def export(
@@ -122,11 +122,10 @@ async def export(
     now: int,
     on_progress: Callable[[Exported], object],
 ) -> Exported:
-    """Write the selected data to a file, and return what was written.
+    """Write the selected data to a file, and return the numbers of what was written.
 
-    Each thread is read in one snapshot of the database. `on_progress` is called with the progress after each page of a
-    log. Raises TransferError, and FaultError if stored files cannot be read.
-    """
+    Each thread is read in one snapshot of the database. `on_progress` is called after each page of a log. `release` and
+    `now` go into the header. Raises TransferError, and FaultError if a stored file cannot be read."""
     writer = ExportWriter(file, ExportHeader(version=VERSION, release=release, revision=HEAD, made_at=now))
     done = Exported()
     after, missing = 0, set(selection.threads)
@@ -151,7 +150,9 @@ async def export(
 
 
 def _threads_after(connection: Connection, selection: ThreadSelection, after: int) -> list[tuple[int, Thread | None]]:
-    """Return the key and row of some threads after a key, with None instead of rows whose metadata does not match."""
+    """Return the next `_THREADS` selected threads with a database key above `after`: the key, and the thread.
+
+    The thread is None if its metadata does not match."""
     selected = select(_THREAD.c.pk, _THREAD.c.body).where(_THREAD.c.pk > after)
     if selection.owners:
         selected = selected.where(_THREAD.c.owner.in_(selection.owners))
@@ -282,7 +283,7 @@ def _rows(connection: Connection, table: Table, where: ColumnElement[bool]) -> I
 
 
 def _owners(connection: Connection, selection: ThreadSelection) -> list[str]:
-    """Return the selected owners that have store items, assistants or crons."""
+    """Return the selected owners that have store items, assistants or crons, in order."""
     with connection.begin():
         owners = connection.execute(union(*(select(each.c.owner) for each in (_ITEM, _ASSISTANT, _CRON)))).scalars()
         return sorted(owner for owner in owners if not selection.owners or owner in selection.owners)

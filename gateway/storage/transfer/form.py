@@ -1,8 +1,8 @@
 """Export format (JSON Lines): a header, sections of lines, and an end. Each section ends with a digest.
 
-A section is a thread with all its data, or the data of an owner outside of threads. It is read twice, independent of
-other sections: to check it, and again inside the transaction that imports it. Only one line at a time is in memory.
-"""
+A section is a thread with all its data, or the data of an owner that belongs to no thread. Each section is read twice,
+independent of the others: first to check it, and then inside the transaction that imports it. Only one line at a time
+is in memory."""
 
 import hashlib
 import re
@@ -19,15 +19,15 @@ VERSION: Final = 1
 """Version of the format. This release reads all versions up to it. It is incremented with every change of the lines,
 except for changes of events, which the revision of the database covers."""
 LINE: Final = 256 * 2**20
-"""Maximum size of a line, in bytes. The longest lines hold one event, or one state of a graph in base64."""
+"""Maximum size of a line, in bytes. Chosen: the longest lines contain one event, or one state of a graph in base64."""
 _HEADER: Final = 4096
-"""Maximum size of the first line, in bytes."""
+"""Maximum size of the header line, in bytes. Chosen."""
 _NUMBER: Final = 2**63
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class TransferError(Exception):
-    """The file is not an export, or cannot be imported. The message is one line."""
+    """Error with a message of one line: the file is not an export, is damaged, or cannot be imported."""
 
 
 class _Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -41,9 +41,9 @@ class ExportHeader(_Line, tag=FORMAT):
     release: str
     """Release of Babelgate that wrote the export."""
     revision: str
-    """Revision of the exported database, which determines the possible events."""
+    """Schema revision of the exported database. It determines which events the export can contain."""
     made_at: int
-    """Time of the export, in microseconds since 1970, UTC. All times have this form."""
+    """Time of the export, in microseconds since 1970, UTC. All times in the file have this unit."""
 
 
 class ThreadLine(_Line, tag="thread"):
@@ -54,21 +54,21 @@ class ThreadLine(_Line, tag="thread"):
 
 
 class OwnerLine(_Line, tag="owner"):
-    """First line of a section with an owner's data outside of threads."""
+    """First line of a section with an owner's store items, assistants and crons."""
 
     owner: str
 
 
 class FileLine(_Line, tag="file"):
-    """A stored file that the thread names. Its bytes follow."""
+    """A stored file that the thread refers to. The next lines have its bytes."""
 
     part: msgspec.Raw
-    """`FilePart` with which the thread first names the file."""
+    """JSON of a `FilePart` of the thread that refers to the file."""
 
 
 class BytesLine(_Line, tag="bytes"):
     data: bytes
-    """Some bytes of a file, as base64."""
+    """Next bytes of the file, in base64."""
 
 
 class RecordLine(_Line, tag="record"):
@@ -81,7 +81,7 @@ class RecordLine(_Line, tag="record"):
 
 
 class AliasLine(_Line, tag="alias"):
-    """The name that a protocol has for the thread."""
+    """Name that a protocol uses for the thread with an agent, instead of the thread's id."""
 
     protocol: str
     agent: str
@@ -137,7 +137,7 @@ class ItemLine(_Line, tag="item"):
     """An item of the key-value store."""
 
     namespace: str
-    """Labels of the namespace, each followed by a dot."""
+    """Labels of the namespace, each followed by a dot, such as `users.ann.`."""
     key: str
     created_at: int
     updated_at: int
@@ -157,9 +157,9 @@ class CronLine(_Line, tag="cron"):
 
 class SectionEnd(_Line, tag="section_end"):
     lines: int
-    """Number of lines in the section, without this one."""
+    """Number of lines in the section, not counting this one."""
     sha256: str
-    """SHA-256 of these lines, including their line ends."""
+    """SHA-256 of the lines of the section with their line ends, in hex digits."""
 
 
 class End(_Line, tag="end"):
@@ -185,7 +185,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class ExportWriter:
-    """Writer of an export, line by line."""
+    """Writer of an export file: the header first, then sections line by line, then the end."""
 
     def __init__(self, file: BinaryIO, header: ExportHeader) -> None:
         self._file = file
@@ -197,7 +197,7 @@ class ExportWriter:
         self._put(header)
 
     def write(self, line: Begin | OfThread | OfOwner) -> None:
-        """Write one line. Raises TransferError if it is longer than a reader accepts."""
+        """Write one line of a section. Raises TransferError if it is longer than `LINE`, which readers would refuse."""
         data = self._put(line)
         self._digest.update(data)
         self._lines += 1
@@ -223,19 +223,21 @@ class ExportWriter:
 
 @dataclass(frozen=True, slots=True)
 class LineStart:
-    """Start of a line in a file."""
+    """Position of a line in an export file."""
 
     offset: int
-    """Offset of its first byte."""
+    """Offset of the line's first byte in the file."""
     number: int
     """Number of the line, from 1."""
 
 
 class Reader:
-    """Reader of an export, line by line."""
+    """Reader of an export file: `begin` goes to the next section, and `section` yields its lines."""
 
     def __init__(self, file: BinaryIO, limit: int = LINE) -> None:
-        """Read the header. `limit` = maximum size of a line, in bytes. Raises TransferError."""
+        """Read and check the header. `limit` is the maximum size of a line, in bytes.
+
+        Raises TransferError if the file is not an export, or was written by a newer release."""
         self._file = file
         self._limit = limit
         self._place = LineStart(0, 1)
@@ -251,10 +253,10 @@ class Reader:
         self._place = LineStart(len(first), 2)
 
     def begin(self) -> tuple[LineStart, Begin] | None:
-        """Return the start of the next section and its first line, or None at the end of the export.
+        """Return the position of the next section and its first line, or None at the end of the export.
 
-        Read the section to its end before the next call. Raises TransferError.
-        """
+        The previous section must have been read to its end. Raises TransferError for content that is no valid
+        export."""
         self._file.seek(self._place.offset)
         line, _ = self._read(self._place)
         if isinstance(line, End):
@@ -270,10 +272,9 @@ class Reader:
         return self._place, line
 
     def section(self, begin: LineStart) -> Generator[tuple[LineStart, Begin | OfThread | OfOwner]]:
-        """Yield the lines of a section, each with its place.
+        """Yield the lines of a section with their positions, beginning with its first line.
 
-        Raises TransferError, also at the end, if the lines are not those that were written.
-        """
+        Raises TransferError if a line is malformed, or at the end if the digest does not match."""
         self._file.seek(begin.offset)
         place, digest = begin, hashlib.sha256()
         while True:
@@ -308,10 +309,9 @@ class Reader:
 
 
 def _decode_header(data: bytes) -> ExportHeader:
-    """Decode the first line. Ignore unknown members, so that the header of a newer release is readable, too.
+    """Decode the header line. Unknown members are ignored, so that the header of a newer release is readable, too.
 
-    Raises TransferError if the file is not an export.
-    """
+    Raises TransferError if the file is not an export."""
     try:
         header = msgspec.json.decode(data)
         if header["kind"] != FORMAT:
@@ -331,10 +331,10 @@ def _tag(line: msgspec.Struct) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Return True if the text is a UUID in the form that the gateway writes."""
+    """Return True if the text is a UUID in lower case with hyphens, as the gateway writes ids."""
     return _UUID.fullmatch(text) is not None
 
 
 def is_number(value: int | None) -> bool:
-    """Return True if every database can store the value, which may be None."""
+    """Return True if the value is None, or an integer of 64 bits, which every database can store."""
     return value is None or -_NUMBER <= value < _NUMBER

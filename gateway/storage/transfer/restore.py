@@ -1,8 +1,7 @@
-"""Import of the threads in an export. Each thread is imported completely or not at all.
+"""Import of the threads in an export file. Each thread is imported completely or not at all.
 
-A section is read twice. The first pass checks everything and stores the files, which no thread names yet. The second
-pass writes the section in one transaction. The rows of tasks, runs and questions are folded from the log.
-"""
+A section is read twice. The first pass checks everything and stores the files, to which no thread refers yet. The
+second pass writes the section in one transaction. The rows of tasks, runs and questions are computed from the log."""
 
 import hashlib
 import tempfile
@@ -79,7 +78,7 @@ _TABLES: Final[dict[type, Table]] = {
 _THREAD, _USE, _RUN = table_of(ThreadRow), table_of(BlobUseRow), table_of(RunRow)
 _ITEM, _ASSISTANT, _VERSION, _CRON = (table_of(row) for row in (ItemRow, AssistantRow, AssistantVersionRow, CronRow))
 _BYTES: Final = 2 * 2**20
-"""Maximum size of the records that one statement writes, in bytes. Chosen."""
+"""Maximum total size of the records that one statement writes, in bytes. Chosen."""
 _RECORDS: Final = 2048
 _OWNER: Final = 128
 
@@ -88,41 +87,44 @@ Outcome = Literal["added", "same"]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Result of importing one thread."""
+    """Result of importing one thread: it was added, or it existed with the same log."""
 
     outcome: Outcome
     live: int = 0
-    """Number of its pending and running runs. The next gateway recovers them, as after a crash."""
+    """Number of the thread's pending and running runs. The next gateway that opens the database recovers them, as after
+    a crash."""
 
 
 @dataclass(slots=True)
 class RestoredOwner:
-    """Result of importing an owner's data outside of threads."""
+    """Result of importing the store items, assistants and crons of an owner: how many were added, and how many
+    existed."""
 
     added: int = 0
     same: int = 0
     conflicts: list[str] = field(default_factory=list[str])
-    """Existing entries with other contents, one line each. They were not changed."""
+    """One line for each entry that exists with another content. Such entries were not changed."""
 
 
 @dataclass(slots=True)
 class Checked:
-    """Content of a section, as far as it was checked."""
+    """Facts about a section that the first pass collects while it checks the lines."""
 
     records: int = 0
     at: int = 0
-    """Time of the last record."""
+    """Time of the last checked record, in microseconds since 1970."""
     files: int = 0
     blobs: set[str] = field(default_factory=set[str])
-    """Hashes of the files in the section."""
+    """Hashes of the files whose bytes are in the section."""
     named: set[str] = field(default_factory=set[str])
-    """Hashes of the files that events name."""
+    """Hashes of the files to which events of the section refer."""
     tasks: set[str] = field(default_factory=set[str])
     runs: set[str] = field(default_factory=set[str])
 
 
 def check_section(reader: Reader, begin: LineStart, blobs: Blobs) -> Checked:
-    """Check a whole section, and put its files into the store. Raises TransferError."""
+    """Check a whole section, put its files into the store, and return the collected facts. Raises TransferError for
+    content that is no valid export."""
     checked = Checked()
     with tempfile.TemporaryFile() as spool, closing(reader.section(begin)) as lines:
         files = _Files(blobs, checked, spool)
@@ -148,7 +150,7 @@ def check_section(reader: Reader, begin: LineStart, blobs: Blobs) -> Checked:
 
 @contextmanager
 def _at(place: LineStart) -> Generator[None]:
-    """Add the number of the line to any error in it. Raises TransferError."""
+    """Convert an error inside this context into a TransferError with the number of the line."""
     try:
         yield
     except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError, TypeError, FaultError) as error:
@@ -269,7 +271,8 @@ def _check_of_owner(line: object) -> None:
 
 
 class _Files:
-    """Upload of a section's files to the store. The bytes of a file are in a temporary file until it is complete."""
+    """Upload of a section's files to the store. A temporary file has the bytes of a file until it is complete and its
+    hash is checked."""
 
     def __init__(self, blobs: Blobs, checked: Checked, spool: IO[bytes]) -> None:
         self._blobs = blobs
@@ -318,10 +321,9 @@ class _Files:
 
 
 def restore_thread(tx: Transaction, reader: Reader, begin: LineStart, owner: str, thread_id: str) -> Restored:
-    """Write a checked thread, unless it exists with the same log.
+    """Write a checked thread in the current transaction. If it exists with the same log, change nothing.
 
-    Raises FaultError: conflict if the thread exists with another log, and invalid if the section cannot be written.
-    """
+    Raises conflict if the thread exists with another log, and invalid if the section cannot be written."""
     try:
         with closing(reader.section(begin)) as lines:
             next(lines)
@@ -351,7 +353,9 @@ def restore_thread(tx: Transaction, reader: Reader, begin: LineStart, owner: str
 
 
 def _compare(connection: Connection, existing: ThreadState, lines: Iterator[Begin | OfThread | OfOwner]) -> None:
-    """Raise `conflict` unless the thread begins with the log of the export. It may have newer records."""
+    """Compare the log of an existing thread with the export. The existing log may have further records.
+
+    Raises conflict if a record differs or is missing."""
     stored_log = _log(connection, existing.pk)
     for line in lines:
         if isinstance(line, RecordLine):
@@ -375,7 +379,7 @@ def _log(connection: Connection, pk: int) -> Iterator[Record]:
 
 
 class _Thread:
-    """Writer of one thread."""
+    """Writer of the rows of one imported thread."""
 
     def __init__(self, tx: Transaction, pk: int, owner: str, thread_id: str) -> None:
         self._tx = tx
@@ -383,7 +387,8 @@ class _Thread:
         self._owner = owner
         self._thread_id = thread_id
         self._references: dict[str | None, str | None] = {None: None}
-        """References that the log has instead of task and run ids, by that id."""
+        """Map from the id of each task and run to the short reference, such as `#17`, that the log stores instead of
+        the id."""
         self._rows: list[tuple[Any, ...]] = []
         self._size = 0
 
@@ -420,7 +425,7 @@ class _Thread:
             self._flush()
 
     def _add_thread(self, first: Record) -> None:
-        """Insert the row of the thread. The fold of the log completes its other columns."""
+        """Insert the row of the thread. `rebuild_rows` later sets the columns that depend on the whole log."""
         thread = thread_after(thread_created(self._thread_id, self._owner, first), first)
         row = {
             "pk": self._pk,
@@ -450,7 +455,8 @@ def _columns(line: msgspec.Struct) -> dict[str, Any]:
 
 
 def restore_owner(tx: Transaction, reader: Reader, begin: LineStart, owner: str) -> RestoredOwner:
-    """Write the checked data of an owner outside of threads. Raises FaultError: invalid."""
+    """Write the checked store items, assistants and crons of an owner in the current transaction. Raises invalid if
+    they do not conform to the export's format."""
     done = RestoredOwner()
     try:
         with closing(reader.section(begin)) as lines:

@@ -151,6 +151,7 @@ REFUSED: list[tuple[Any, int, str]] = [
     ({"url": "http://127.0.0.1", "auth": {"headers": {}, "forward": []}}, 400, "auth: one of headers, forward"),
     ({"url": "http://127.0.0.1", "auth": "hush-hush"}, 400, "auth: "),
     ({"python": "os:system"}, 400, "the name of a module would execute code"),
+    ({"url": "http://127.0.0.1:1", "command": ["id"]}, 400, "would execute a program on the gateway's machine"),
     ({"graph": "./x.py:graph"}, 400, "the name of a module would execute code"),
     (
         {"url": "http://127.0.0.1:1", "card": {"verify": "audit", "keys": ["/etc/passwd"]}},

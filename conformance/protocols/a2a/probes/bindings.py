@@ -1,4 +1,4 @@
-"""Probes of REST, and of the agreement between both bindings."""
+"""Probes that test A2A's REST binding, and that both bindings show the same tasks."""
 
 from typing import Final
 from uuid import uuid4
@@ -16,7 +16,8 @@ probes: Final = Probes[A2aTarget]()
 
 
 async def rest_of(ctx: Ctx) -> RestBinding:
-    """Return the binding of an agent that answers by it: the refusals of one that only refuses prove nothing."""
+    """Return the agent's REST binding, after it has answered a plain message. Probes of refusals need this: a binding
+    that refuses everything proves nothing."""
     await ctx.once(plain, "HTTP+JSON")
     binding = (await agent_for(ctx, "plain"))["HTTP+JSON"]
     assert isinstance(binding, RestBinding)
@@ -32,7 +33,7 @@ async def post_message(
 
 
 async def unknown_task(ctx: Ctx) -> A2aReply:
-    """Get a task that does not exist."""
+    """Return the reply to GetTask with the id of a task that does not exist, by REST."""
     return await (await rest_of(ctx)).call("GetTask", {"id": str(uuid4())})
 
 
@@ -61,7 +62,8 @@ async def rest_events_are_bare(ctx: Ctx) -> None:
 
 
 async def is_same(ctx: Ctx, sent: A2aReply, binding: str) -> None:
-    """Check that a task is visible through another binding. Raises Failed."""
+    """Check that the task in the reply `sent` has the same state when it is read through the binding `binding`. Raises
+    Failed if it has not."""
     reply = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
     check(not reply.reason, f"the task {sent.task['id']}", reply.reason, reply.exchange)
     check(

@@ -1,4 +1,4 @@
-"""Probes of CancelTask."""
+"""Probes that test CancelTask of A2A."""
 
 from typing import Final
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Probes of the agent card and the extended card."""
+"""Probes that test the agent card of A2A, and the extended card."""
 
 import base64
 import json
@@ -25,7 +25,8 @@ def version_of(ctx: Ctx) -> dict[str, str]:
 
 
 async def again(ctx: Ctx, **headers: str) -> Exchange:
-    """Request the card again."""
+    """Request the card again from the URL where it was found, with these headers in addition, and return the
+    exchange."""
     card_of(ctx)
     sent = {"Accept": "application/json", **version_of(ctx), **headers}
     url = ctx.target.found.exchange.url

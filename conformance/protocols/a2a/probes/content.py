@@ -1,4 +1,4 @@
-"""Probes of message and artifact content."""
+"""Probes that test the content of A2A messages and artifacts: texts, data and files."""
 
 import base64
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Probes of GetTask."""
+"""Probes that test GetTask of A2A."""
 
 from typing import Final
 from uuid import uuid4

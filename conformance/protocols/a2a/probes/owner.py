@@ -1,4 +1,5 @@
-"""Probes of access control, for agents that declare security."""
+"""Probes that test whether A2A agents that declare security refuse callers without a valid credential, and hide the
+tasks of other callers."""
 
 from typing import Final
 

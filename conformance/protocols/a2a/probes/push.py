@@ -1,4 +1,4 @@
-"""Probes of push notifications: their configs, and the deliveries."""
+"""Probes that test A2A push notifications: the operations on their configs, and the deliveries."""
 
 import json
 import re
@@ -19,11 +19,12 @@ from babelgate.conformance.wire.receiver import Hook, receiver
 probes: Final = Probes[A2aTarget]()
 
 _PUBLIC_URL: Final = "https://example.com/babelgate/webhook"
-"""Address that RFC 2606 reserves for examples. Nothing is delivered to it, because its tasks have ended."""
+"""URL at a host that RFC 2606 reserves for examples. The agent delivers nothing to it, because the tasks of these
+configs have ended."""
 _ADDRESS_WORDS: Final = re.compile(r"\b(?:url|host|address|resolved?|dns|private|loopback)\b", re.IGNORECASE)
 _SECRET: Final = "babelgate-push-credentials"
 _QUIET_SECONDS: Final = 1.0
-"""Seconds to wait for a delivery that should not arrive."""
+"""Seconds to wait for a delivery that should not arrive. Chosen."""
 _TOKEN: Final = "babelgate-push-token"
 
 
@@ -41,15 +42,16 @@ async def create(binding: Binding, task: str, url: str, **members: Any) -> A2aRe
 
 
 async def fresh(ctx: Ctx, binding: str) -> A2aReply:
-    """Return the reply to a plain message with a new task, which has ended."""
+    """Send a plain message that creates a new task, and return the reply after the task has ended."""
     await ctx.once(plain_task, binding)
     return await final_reply(ctx, binding, "plain")
 
 
 async def webhook(ctx: Ctx, binding: str) -> str:
-    """Return a webhook URL that the agent accepts: one on this machine, or else a public one.
+    """Return a webhook URL for which the agent accepts a config: one on this machine, or else a public one. Raises
+    NotObserved if the agent refuses both.
 
-    Nothing is delivered to it, because the configs are tested with tasks that have ended.
+    Nothing is delivered to the URL, because the configs are tested with tasks that have ended.
     """
     sent = await fresh(ctx, binding)
     agent = await agent_for(ctx, "plain")
@@ -64,9 +66,9 @@ async def webhook(ctx: Ctx, binding: str) -> str:
 
 
 def is_about_the_url(exchange: Exchange) -> bool:
-    """Return True if an error refuses a webhook because of its address, and not because push is unsupported.
+    """Return True if the error of a refused config mentions the webhook's address.
 
-    Guards against forged requests (SSRF) and resolvers refuse addresses.
+    Then an SSRF guard or a resolver has refused the address, and the agent may still support push notifications.
     """
     return (
         exchange.is_json and _ADDRESS_WORDS.search(json.dumps(dig(exchange.json, "error") or exchange.json)) is not None
@@ -111,7 +113,8 @@ async def config_has_an_id(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def config_can_be_read(ctx: Ctx, binding: str) -> None:
-    """Read the second of several configs. A server that ignores the id would return the first."""
+    """Create two configs of a task and read the second by its id. A server that ignores the id would return the
+    first."""
     await ctx.once(create_config, binding)
     configured = await create_config(ctx, binding)
     second = await create(configured.binding, configured.task, f"{configured.url}/2")
@@ -201,7 +204,8 @@ async def private_addresses_are_refused(ctx: Ctx, binding: str) -> None:
 
 @asynccontextmanager
 async def pushed_task(ctx: Ctx, binding: str) -> AsyncGenerator[Hook]:
-    """Start a task whose updates are pushed to the check, and yield the webhook."""
+    """Start a task whose updates the agent delivers to this check, and yield the webhook with the deliveries. Raises
+    NotObserved if the agent does not deliver to this machine."""
     agent = await agent_for(ctx, "plain")
     async with receiver(ctx.wire, ctx.options.callback_host, "PushNotification") as hook:
         config = {
@@ -225,7 +229,7 @@ async def pushed_task(ctx: Ctx, binding: str) -> AsyncGenerator[Hook]:
 
 
 async def collect_deliveries(ctx: Ctx, binding: str) -> list[Exchange]:
-    """Return the deliveries for a task, up to its end."""
+    """Start a task and return the deliveries to its webhook, up to that with a terminal state."""
     async with pushed_task(ctx, binding) as hook:
         number = 1
         while await hook.wait(number, ctx.options.timeout):
@@ -311,8 +315,8 @@ async def a_config_may_come_later(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def deleted_config_is_not_pushed_to(ctx: Ctx, binding: str) -> None:
-    """Delete one config of a task that has another. The delivery to the other shows when the deleted one would have
-    been called."""
+    """Delete one of the two configs of a task, and check that its webhook gets no delivery. The delivery to the other
+    webhook shows when the deleted one would have been called."""
     await ctx.once(first_delivery, binding)
     await ctx.once(delete_config, binding)
     async with (

@@ -1,4 +1,4 @@
-"""Probes of tasks that wait for their caller."""
+"""Probes that test A2A tasks that wait for an answer of their caller."""
 
 from typing import Final
 

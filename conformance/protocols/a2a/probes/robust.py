@@ -1,4 +1,4 @@
-"""Probes of the robustness against hostile requests."""
+"""Probes that test whether A2A agents survive hostile requests, such as deeply nested JSON."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Probes of JSON-RPC 2.0, as both revisions use it."""
+"""Probes that test JSON-RPC 2.0 as A2A uses it."""
 
 from typing import Any, Final
 from uuid import uuid4
@@ -15,7 +15,8 @@ probes: Final = Probes[A2aTarget]()
 
 
 async def rpc_of(ctx: Ctx) -> JsonRpcBinding:
-    """Return the binding of an agent that answers by it: the refusals of one that only refuses prove nothing."""
+    """Return the agent's JSON-RPC binding, after it has answered a plain message. Probes of refusals need this: a
+    binding that refuses everything proves nothing."""
     await ctx.once(plain, "JSONRPC")
     binding = (await agent_for(ctx, "plain"))["JSONRPC"]
     assert isinstance(binding, JsonRpcBinding)
@@ -28,7 +29,7 @@ def code_is(answer: JsonRpcAnswer, *codes: int) -> None:
 
 
 async def send_invalid(ctx: Ctx, params: Any) -> JsonRpcAnswer:
-    """Send an intentionally invalid message."""
+    """Call SendMessage with `params` that are intentionally invalid, and return the answer."""
     binding = await rpc_of(ctx)
     return await binding.rpc.call(binding.dialect.method("SendMessage"), params, is_valid=False)
 

@@ -1,4 +1,4 @@
-"""Probes of SendMessage and the task that it returns."""
+"""Probes that test SendMessage of A2A, and the task that it returns."""
 
 import asyncio
 from typing import Final
@@ -139,7 +139,8 @@ async def task_and_foreign_context_are_refused(ctx: Ctx, binding: str) -> None:
 
 
 async def waiting_task(ctx: Ctx, binding: str) -> dict[str, object]:
-    """Return a task that has asked a question, which no probe answers."""
+    """Return a new task that has asked its caller a question. No probe answers the question, so the task keeps
+    waiting."""
     question = await final_reply(ctx, binding, "question")
     state = state_of(question.task)
     check(state in INTERRUPTED, "the task waits for its caller", state, question.exchange)
@@ -209,7 +210,7 @@ async def bare_message_has_a_context(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def the_agent_speaks_as_agent(ctx: Ctx, binding: str) -> None:
-    """Check the role in a status message, or in a bare message."""
+    """Check that messages of the agent have the role ROLE_AGENT: a status message, or a message without a task."""
     sent = await ctx.once(final_reply, binding, "question" if "question" in ctx.triggers else "plain")
     messages = [sent.message] if sent.message else [dig(sent.task, "status", "message")]
     for each in messages:

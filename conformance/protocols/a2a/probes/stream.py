@@ -1,4 +1,4 @@
-"""Probes of SendStreamingMessage: its events, and their order."""
+"""Probes that test SendStreamingMessage of A2A: its events, and their order."""
 
 from typing import Any, Final
 
@@ -24,7 +24,8 @@ probes: Final = Probes[A2aTarget]()
 
 
 async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
-    """Return a stream that begins with a task."""
+    """Return the stream of a message that triggers a behaviour, if it is about a task. Raises NotObserved if the agent
+    answers with a message, and Prerequisite if the stream has no task."""
     streamed = await shown_stream(ctx, binding, behaviour)
     if dig(streamed.payloads[0], "message") is not None:
         raise NotObserved("the agent answers with messages, not with tasks", behaviour)
@@ -34,7 +35,8 @@ async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
 
 
 async def first_of(stream: A2aEventStream) -> Any:
-    """Read the first event of a stream and return its task. Raises Prerequisite if it has none."""
+    """Read the first event of a stream and return the task in it, or its ids. Raises Prerequisite if the response is no
+    stream, or has no task."""
     require_stream(stream)
     first = await stream.next()
     task = task_of(first)
@@ -44,11 +46,12 @@ async def first_of(stream: A2aEventStream) -> Any:
 
 
 _Content = tuple[str, list[Any]]
-"""Text of an artifact, and its parts that are not text."""
+"""Text of an artifact, and those of its parts that are not text."""
 
 
 def streamed_artifacts(streamed: A2aStream) -> list[tuple[str, _Content]]:
-    """Return the artifacts that the pieces of a stream add up to, as pairs of id and content, sorted by id."""
+    """Return the artifacts that result from all artifact updates of a stream, as pairs of id and content, sorted by
+    id."""
     contents = {str(dig(each, "artifactId")): _content(each) for each in as_list(dig(streamed.task, "artifacts"))}
     for update in streamed.updates:
         artifact = dig(update, "artifact")
@@ -61,8 +64,8 @@ def streamed_artifacts(streamed: A2aStream) -> list[tuple[str, _Content]]:
 
 
 def kept_artifacts(task: Any) -> list[tuple[str, _Content]]:
-    """Return the artifacts of a task in the form of `streamed_artifacts`: pairs of id and content, sorted by id. One
-    that the task has twice is in the list twice."""
+    """Return the artifacts that a stored task has, as pairs of id and content, sorted by id, to be compared with
+    `streamed_artifacts`. An id that occurs twice in the task is in the list twice."""
     found = [(str(dig(each, "artifactId")), _content(each)) for each in as_list(dig(task, "artifacts"))]
     return sorted(found, key=lambda each: each[0])
 

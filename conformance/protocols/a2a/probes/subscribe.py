@@ -1,4 +1,4 @@
-"""Probes of SubscribeToTask, in 0.3 tasks/resubscribe."""
+"""Probes that test SubscribeToTask of A2A, which is tasks/resubscribe in 0.3."""
 
 from contextlib import suppress
 from typing import Final
@@ -22,23 +22,25 @@ from babelgate.conformance.wire.http import Unanswered
 
 probes: Final = Probes[A2aTarget]()
 snapshot_probes: Final = Probes[A2aTarget]()
-"""Probes that 1.0 requires and 0.3 does not."""
+"""Probes of requirements that 1.0 has and 0.3 does not."""
 
 
 async def end_of(stream: A2aEventStream) -> list[str]:
-    """Read a stream to its end and return the states in it."""
+    """Read a stream to its end and return the task states in its events, in order."""
     await stream.stream.rest_of_it()
     carriers = [dig(each, "task") or dig(each, "statusUpdate") for each in stream.payloads]
     return [state_of(each) for each in carriers if each is not None]
 
 
 async def _end(long: Long) -> bool:
-    """Cancel a running task. Return True if the agent accepted the request. If not, the task ends by itself later."""
+    """Request the cancellation of a running task. Return True if the agent accepted the request; if not, the task ends
+    by itself later."""
     return not (await long.binding.call("CancelTask", {"id": long.id})).reason
 
 
 async def _need_end(long: Long, stream: A2aEventStream) -> None:
-    """Check that an open stream should have ended. Raises NotObserved if its task is still running."""
+    """Raise NotObserved if a stream is still open because its task is still running. The probe then cannot tell whether
+    the agent closes the stream."""
     if not stream.exchange.is_ended and state_of(await long.get()) not in TERMINAL:
         raise NotObserved("the task cannot be cancelled and did not end in time", "long")
 
@@ -83,7 +85,7 @@ async def ended_task_cannot_be_subscribed_to(ctx: Ctx, binding: str) -> None:
 
 
 async def first_reply(stream: A2aEventStream):
-    """Return the reply to a subscription, whose error may be the response or the first event of a stream."""
+    """Return the reply to a subscription. An error may be the response itself, or the first event of a stream."""
     if stream.exchange.is_stream:
         await stream.next()
     return stream.reply

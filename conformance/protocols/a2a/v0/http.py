@@ -1,4 +1,4 @@
-"""Probes of REST in 0.3."""
+"""Probes that test the REST binding of A2A 0.3."""
 
 from typing import Final
 

@@ -1,9 +1,9 @@
-"""Conversion of the REST messages of 0.3 to the form of 1.0, and back.
+"""Conversion between the REST messages of A2A 0.3 and the form of 1.0.
 
-The specification defines the paths and leaves the JSON open. It can be that of the types, as in JSON-RPC, or that of
-the protocol buffer `a2a.v1`, whose annotations define the paths. The Python SDKs write the latter, so requests are
-written in it, and responses are read in both forms. Members that break the specification are passed through, because
-the messages have been validated already.
+The specification of 0.3 defines the paths and leaves the JSON open. The JSON can have the form of JSON-RPC, or that of
+the protocol buffer `a2a.v1`, whose annotations define the paths. The Python SDKs write the second form, so requests are
+written in it, and responses are read in both. Invalid members are passed through, because the messages have been
+validated already.
 """
 
 import base64
@@ -17,7 +17,7 @@ from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 
 def send_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of message:send and message:stream. It always says whether to wait, because the default is
+    """Return the body of message:send and message:stream in 0.3. It always has `blocking`, because its default is
     undefined."""
     body = dict(params)
     if (caller_message := as_object(params.get("message"))) is not None:
@@ -30,8 +30,8 @@ def send_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body that creates a push notification config, with the names that the protocol buffer puts into the
-    path."""
+    """Return the body that creates a push notification config in 0.3: `parent`, `configId` and the config, with names
+    as the protocol buffer defines them."""
     config = translation.config_to({name: value for name, value in params.items() if name != "taskId"})
     parent, id = f"tasks/{params.get('taskId')}", str(config.get("id", ""))
     name = f"{parent}/pushNotificationConfigs/{id}"
@@ -81,7 +81,7 @@ def result_of(operation: str, result: Any) -> Any:
 
 
 def event_of(event: Any) -> Any:
-    """Return a StreamResponse for an event in either form of JSON, or None if it is not one."""
+    """Return the StreamResponse of 1.0 for an event in either form of JSON, or None for an invalid event."""
     members = as_object(event) or {}
     if "kind" in members:
         return translation.event_of(members)
@@ -111,7 +111,7 @@ def task_of(task: Any) -> Any:
 
 def _with_status(carrier: Mapping[str, Any]) -> dict[str, Any]:
     status = dict(as_object(carrier.get("status")) or {})
-    if status.get("state") == "TASK_STATE_CANCELLED":  # Only this revision spells it with two Ls.
+    if status.get("state") == "TASK_STATE_CANCELLED":  # Only this version spells it with two Ls.
         status["state"] = "TASK_STATE_CANCELED"
     if "message" in status:
         status["message"] = _message_of(status["message"])
@@ -145,7 +145,8 @@ def _part_of(part: Any) -> Any:
 
 
 def _once(encoded: str) -> str:
-    """Return the content in base64 once, if it is in base64 twice as in the SDKs; otherwise return it unchanged."""
+    """Return content that is encoded in base64 twice, as the SDKs do, encoded once. Return any other content
+    unchanged."""
     try:
         inner = base64.b64decode(encoded, validate=True)
         base64.b64decode(inner, validate=True)

@@ -1,4 +1,4 @@
-"""REST binding of 0.3, below `/v1` of an interface's URL."""
+"""REST binding of A2A 0.3. Its paths are below `/v1` of the interface's URL."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,7 +25,7 @@ _MEANINGS: Final[Mapping[int, frozenset[str]]] = {
     501: frozenset({"UNSUPPORTED_OPERATION", "PUSH_NOTIFICATION_NOT_SUPPORTED", "EXTENDED_AGENT_CARD_NOT_CONFIGURED"}),
     **dict.fromkeys((400, 422), frozenset(CODES.values()) - {"TASK_NOT_FOUND", "INTERNAL"}),
 }
-"""Possible reasons of an error, by its status: 0.3 does not define how REST reports an error of A2A."""
+"""Reasons that an error may have, by its HTTP status, because 0.3 does not define how REST reports the reason."""
 
 
 class RestBinding(rest.RestBinding):
@@ -72,7 +72,8 @@ class RestBinding(rest.RestBinding):
 
 
 def _reason(body: Any) -> str:
-    """Return the reason in an error body, by its JSON-RPC code or the ErrorInfo of 1.0, or an empty string."""
+    """Return the reason of an error body: that of an ErrorInfo, or the name of its JSON-RPC code. Return an empty
+    string if it has neither."""
     error = as_object(dig(body, "error")) or body
     code = dig(error, "code")
     return reason_of(error) or (CODES.get(code, "") if isinstance(code, int) else "")

@@ -1,6 +1,6 @@
-"""Conversion between the messages of 0.3 and those of 1.0, for probes that both revisions share.
+"""Conversion between the JSON-RPC messages of A2A 0.3 and those of 1.0, for probes that both versions share.
 
-Members that break the specification are passed through, because the messages have been validated already.
+Invalid members are passed through, because the messages have been validated already.
 """
 
 from collections.abc import Mapping
@@ -105,7 +105,8 @@ def result_of(operation: str, result: Any) -> Any:
 
 
 def event_of(result: Any) -> Any:
-    """Return a StreamResponse. Its status updates keep the member `final`, which 1.0 does not have."""
+    """Return the StreamResponse of 1.0 for the result in a stream event of 0.3, or None for an invalid one. Status
+    updates keep the member `final`, which 1.0 does not have."""
     match dig(result, "kind"):
         case "task":
             return {"task": task_of(result)}

@@ -1,4 +1,4 @@
-"""Probes of the 1.0 bindings."""
+"""Probes that test errors, media types and paths of the A2A 1.0 bindings."""
 
 from typing import Any, Final
 from uuid import uuid4
@@ -16,7 +16,7 @@ probes: Final = Probes[A2aTarget]()
 
 DOMAIN: Final = "a2a-protocol.org"
 _SENT: Final = {2: "SendMessage.result", 4: "RestError", 5: "RestError"}
-"""Schema definitions of the response to `post_message`, by the first digit of the status."""
+"""Names of the schema definitions of the response to `post_message`, by the first digit of the status."""
 
 
 def info_of(error: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Probes of ListTasks."""
+"""Probes that test ListTasks of A2A."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,7 +18,8 @@ _NUMBER: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Context with several tasks, the oldest first. No other tasks are in it."""
+    """Context in which the check has created several tasks, the oldest first in `tasks`. It has no other tasks, so
+    lists of it are predictable."""
 
     binding: Binding
     context: str
@@ -169,7 +170,8 @@ async def unknown_page_token_is_refused(ctx: Ctx, binding: str) -> None:
 
 
 def bad_request(reply: A2aReply) -> None:
-    """Check for the error of invalid parameters, which in REST has a status and no reason."""
+    """Check that the reply is the error of invalid parameters. By REST this error has the status 400 and no reason.
+    Raises Failed for any other reply."""
     is_right = reply.reason == "INVALID_PARAMS" or (bool(reply.reason) and reply.exchange.status == 400)
     check(is_right, "the invalid-parameters error", reply.reason_or_result, reply.exchange)
 

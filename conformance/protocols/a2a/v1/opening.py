@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from babelgate.conformance.protocols.a2a import opening
-from babelgate.conformance.protocols.a2a.jsonrpc import RevisionConversion
+from babelgate.conformance.protocols.a2a.jsonrpc import VersionConversion
 from babelgate.conformance.protocols.a2a.v1.rest import RestBinding
 from babelgate.conformance.wire.exchange import as_list, dig
 
 
-class RevisionV1(opening.A2aRevision):
+class A2aV1(opening.A2aVersion):
     version = "1.0"
     interface = "interface of version 1.x"
-    dialect = RevisionConversion(
+    dialect = VersionConversion(
         is_first_generation=False,
         method=lambda operation: operation,
         params=lambda operation, params: dict(params),
@@ -22,9 +22,9 @@ class RevisionV1(opening.A2aRevision):
     rest = RestBinding
 
     def interfaces(self, card: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the interfaces of versions 1.x.
+        """Yield the URL and the binding name of each interface with a version 1.x in the card.
 
-        An interface without a version breaks the specification (4.4.6) and is judged, because only cards of 1.0 have
+        An interface without a version violates the specification (4.4.6) and is judged, because only cards of 1.0 have
         interfaces of this form.
         """
         for each in as_list(dig(card, "supportedInterfaces")):
@@ -47,10 +47,10 @@ class RevisionV1(opening.A2aRevision):
         }
 
     def headers(self, card: Any) -> Mapping[str, str]:
-        """Return the version, and the extensions that the card requires."""
+        """Return the header with the version, and if the card requires extensions, that with the extensions."""
         extensions = as_list(dig(card, "capabilities", "extensions"))
         required = [str(dig(each, "uri")) for each in extensions if dig(each, "required") is True]
         return {"A2A-Version": "1.0", **({"A2A-Extensions": ",".join(required)} if required else {})}
 
 
-REVISION: Final = RevisionV1()
+VERSION: Final = A2aV1()

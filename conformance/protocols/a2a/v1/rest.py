@@ -1,4 +1,4 @@
-"""REST binding of 1.0."""
+"""REST binding of A2A 1.0."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""LangChain's Agent Protocol 0.1.6, in the layout of its OpenAPI document and in that of its README."""
+"""Checks of LangChain's Agent Protocol 0.1.6, in the layout of its OpenAPI document and in that of its README."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Probes of agents."""
+"""Probes that test the agents that an Agent Protocol server lists."""
 
 from typing import Final
 

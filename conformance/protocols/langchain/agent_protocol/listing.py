@@ -1,4 +1,5 @@
-"""Probes of run lists: `POST /runs/search` of the OpenAPI document, `GET /threads/{id}/runs` of the README."""
+"""Probes that test the Agent Protocol's lists of runs: `POST /runs/search` of the OpenAPI document, `GET
+/threads/{id}/runs` of the README."""
 
 from typing import Any, Final
 
@@ -73,7 +74,8 @@ async def runs_of_a_thread_are_told_page_by_page(ctx: Ctx) -> None:
 
 
 async def _run_twice(ctx: Ctx, layout: Layout) -> tuple[str, list[str]]:
-    """Run an agent twice on a new thread. Return the id of the thread, and the ids of the runs after their end."""
+    """Run an agent twice on a new thread, and wait for both ends. Return the id of the thread, and those of the runs in
+    order."""
     thread_id = await ctx.target.new_thread()
     ids: list[str] = []
     for _ in range(2):

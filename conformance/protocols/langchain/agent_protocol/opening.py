@@ -1,4 +1,4 @@
-"""Detection of an Agent Protocol server and its features."""
+"""Detection of an Agent Protocol server, its layouts and its features."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -20,21 +20,22 @@ README: Final = Layout(
 )
 
 _UNSUPPORTED: Final = (404, 405, 501)
-"""Statuses of an operation that a server does not support."""
+"""HTTP statuses that mean that a server does not support an operation."""
 _NO_THREAD_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
 async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[LangChainTarget]:
-    """Find the server by the URL to which `/threads` is added. If `is_requested`, the user named the protocol, so the
-    server is judged even if it does not seem to speak it. Otherwise raises NotSpoken.
+    """Find an Agent Protocol server by the URL to which `/threads` is added, as `ProbeSuite.open` requires. If
+    `is_requested`, the user named the protocol, so the server is judged even if it does not seem to speak it. Otherwise
+    raises NotSpoken.
 
     The URL may name an agent by `/agents/{agent_id}`.
     """
     base, agent = base_of(url, "agents")
 
     async def look(method: str, path: str, body: Any = None) -> Exchange:
-        """Send a request, with a JSON body unless it is None, before the layout, and with it the form of errors, is
-        known."""
+        """Send a request and return the exchange. Nothing is validated: the form of errors depends on the layout, which
+        is not known yet."""
         return await wire.request(method, f"{base}{path}", sends=None, receives=None, body=body)
 
     agents = await look("POST", "/agents/search", {"limit": 1000})

@@ -1,4 +1,4 @@
-"""Probes of how runs end, and of their results."""
+"""Probes that test how Agent Protocol runs end, and their results."""
 
 import asyncio
 from typing import Final
@@ -17,7 +17,7 @@ from babelgate.conformance.wire.exchange import dig
 probes: Final = Probes[LangChainTarget]()
 
 _POLL_INTERVAL: Final = 0.1
-"""Seconds between two looks at a thread, because its deletion can only be polled."""
+"""Seconds between two reads of a thread until it is deleted, because no request waits for this. Chosen."""
 
 
 @probes.add
@@ -66,7 +66,7 @@ async def busy_thread_is_a_conflict(ctx: Ctx) -> None:
 
 @probes.add
 async def created_thread_is_deleted(ctx: Ctx) -> None:
-    """Check that `on_completion=delete` deletes the thread of a run without a thread."""
+    """Check that `on_completion=delete` deletes the thread that the server has created for a run without a thread."""
     thread_id = await _run_alone(ctx, "delete")
     exchange = await ctx.target.thread(thread_id)
     deadline = asyncio.get_running_loop().time() + ctx.options.timeout / 2
@@ -86,7 +86,8 @@ async def created_thread_is_kept(ctx: Ctx) -> None:
 
 
 async def _run_alone(ctx: Ctx, on_completion: str) -> str:
-    """Create a run without a thread, and return the id of the thread that was created for it."""
+    """Run an agent without naming a thread, and return the id of the thread that the server has created. Raises
+    NotObserved if the response has no thread id."""
     layout = ctx.target.layouts[0]
     await ctx.once(run_and_wait, layout)
     body = ctx.target.body(trigger_for(ctx, "plain"), on_completion=on_completion)

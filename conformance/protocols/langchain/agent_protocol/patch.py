@@ -1,4 +1,4 @@
-"""Probes of changes to the values and messages of a thread."""
+"""Probes that test changes to the values and messages of an Agent Protocol thread."""
 
 from typing import Any, Final
 
@@ -12,7 +12,8 @@ probes: Final = Probes[LangChainTarget]()
 
 
 async def _patch_thread(ctx: Ctx) -> tuple[str, list[Exchange]]:
-    """Patch the values of a thread three times. Return the id of the thread, and the responses."""
+    """Create a thread, patch its values twice, and add a message by a third patch. Return the id of the thread, and the
+    three exchanges."""
     await ctx.once(create_thread)
     thread_id = await ctx.target.new_thread()
     changes: list[Any] = [{"values": {"mood": "good", "kept": 1}}, {"values": {"mood": "bad"}}]

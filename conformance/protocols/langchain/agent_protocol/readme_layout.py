@@ -1,4 +1,5 @@
-"""Probes for the README layout only: runs on a busy thread, and runs that begin later."""
+"""Probes that test what only the README layout of the Agent Protocol has: runs on a busy thread, and runs that begin
+later."""
 
 from typing import Final
 

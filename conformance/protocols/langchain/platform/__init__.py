@@ -1,4 +1,4 @@
-"""LangGraph Platform, as langgraph-api 0.16 serves it and langgraph-sdk 0.4 calls it."""
+"""Checks of LangGraph Platform, as langgraph-api 0.16 serves it and langgraph-sdk 0.4 calls it."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Probes of assistants, and of the server's information about itself."""
+"""Probes that test the assistants of LangGraph Platform, and the server's information about itself."""
 
 from typing import Any, Final
 from uuid import UUID, uuid5
@@ -12,7 +12,8 @@ from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, di
 probes: Final = Probes[LangChainTarget]()
 
 _GRAPHS: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
-"""Namespace for deriving an assistant's id from the name of its graph."""
+"""UUID namespace of LangGraph Platform: an assistant's default id is the UUID version 5 of its graph's name in this
+namespace."""
 
 
 async def _list_all(ctx: Ctx) -> Exchange:

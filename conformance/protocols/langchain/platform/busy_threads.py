@@ -1,4 +1,4 @@
-"""Probes of runs on a busy thread, and of runs that begin later."""
+"""Probes that test LangGraph Platform runs on a busy thread, and runs that begin later."""
 
 from typing import Final
 

@@ -1,4 +1,5 @@
-"""Probes of lists that the Agent Protocol does not have: threads, and the runs of a thread."""
+"""Probes that test the lists of LangGraph Platform that the Agent Protocol does not have: threads, and the runs of a
+thread."""
 
 from typing import Any, Final
 
@@ -81,8 +82,8 @@ async def patch_can_be_answered_with_nothing(ctx: Ctx) -> None:
 
 
 async def _run_twice(ctx: Ctx) -> tuple[str, list[str]]:
-    """Run an agent twice on a new thread. Return the id of the thread, and the ids of the runs after their end, oldest
-    first."""
+    """Run an agent twice on a new thread, and wait for both ends. Return the id of the thread, and those of the runs,
+    oldest first."""
     thread_id = await ctx.target.new_thread()
     ids: list[str] = []
     for _ in range(2):

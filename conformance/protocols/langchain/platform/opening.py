@@ -12,8 +12,9 @@ _NO_THREAD_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
 async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[LangChainTarget]:
-    """Find the server by the URL to which `/threads` is added. If `is_requested`, the user named the protocol, so the
-    server is judged even if it does not seem to speak it. Raises NotSpoken.
+    """Find a LangGraph Platform server by the URL to which `/threads` is added, as `ProbeSuite.open` requires. If
+    `is_requested`, the user named the protocol, so the server is judged even if it does not seem to speak it. Otherwise
+    raises NotSpoken.
 
     The URL may name an assistant by `/assistants/{assistant_id}`.
     """

@@ -1,4 +1,4 @@
-"""Probes of the responses to runs: their bodies and their headers."""
+"""Probes that test the responses of LangGraph Platform to runs: their bodies and their headers."""
 
 from typing import Final
 
@@ -28,15 +28,16 @@ async def answer_says_where_the_run_is(ctx: Ctx) -> None:
 
 @probes.add
 async def answer_of_a_wait_says_where_to_go_on(ctx: Ctx) -> None:
-    """Check the headers with which the SDK resumes a wait after a lost connection."""
+    """Check the headers Content-Location and Location of a waiting request. With them, the SDK waits again after a lost
+    connection."""
     done = await ctx.once(run_and_wait, LAYOUT)
     _check_locations(done.exchange, "join")
 
 
 @probes.add
 async def stream_says_where_to_go_on(ctx: Ctx) -> None:
-    """Check the headers with which the SDK resumes a broken stream: Content-Location, from which it reads the ids of
-    the thread and the run, and Location."""
+    """Check the headers with which the SDK resumes a broken stream: Content-Location, which has the ids of the thread
+    and the run, and Location."""
     done = await ctx.once(stream_run, LAYOUT, "values")
     _check_locations(done.exchange, "stream")
 
@@ -98,7 +99,8 @@ async def run_without_a_thread_can_be_streamed(ctx: Ctx) -> None:
 
 @probes.add
 async def webhook_leads_to_no_private_place(ctx: Ctx) -> None:
-    """Check that a webhook at a private address is refused. Cloud providers serve credentials at this one."""
+    """Check that a run with a webhook at 169.254.169.254 is refused. Cloud providers serve credentials at this private
+    address."""
     await ctx.once(run_and_wait, LAYOUT)
     thread_id = await ctx.target.new_thread()
     body = ctx.target.body(trigger_for(ctx, "plain"), webhook="http://169.254.169.254/latest/meta-data/")
@@ -124,7 +126,8 @@ async def run_below_another_thread_is_not_found(ctx: Ctx) -> None:
 
 @probes.add
 async def unknown_run_has_no_answer(ctx: Ctx) -> None:
-    """Check the response for an unknown run, which langgraph-api 0.16 reports in the body with status 200."""
+    """Check that waiting for an unknown run returns an error: the status 404, or status 200 with `__error__` in the
+    body, as langgraph-api 0.16 does."""
     done = await ctx.once(run_in_background, LAYOUT)
     exchange = await ctx.target.wait(LAYOUT, done.thread_id, unknown_id())
     has_error = exchange.status == 404 or dig(exchange.json, "__error__", "error") is not None

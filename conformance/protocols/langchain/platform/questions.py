@@ -1,4 +1,4 @@
-"""Probes of agents' questions, and of the answers to them."""
+"""Probes that test the questions of agents on LangGraph Platform (interrupts), and the answers to them."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,7 +27,8 @@ class _Answered:
 
 
 async def _answer_question(ctx: Ctx) -> _Answered:
-    """Let an agent ask a question, and answer it."""
+    """Run an agent until it asks a question, answer it by `command.resume`, and return the response. Raises Failed if
+    the answer is refused."""
     done = await _ask(ctx)
     answer = str(trigger_for(ctx, "question").answer)
     exchange = await ctx.target.create(LAYOUT, done.thread_id, _resume(ctx, answer), "wait")
@@ -36,7 +37,8 @@ async def _answer_question(ctx: Ctx) -> _Answered:
 
 
 async def _ask(ctx: Ctx) -> Waited:
-    """Let an agent ask a question on a new thread."""
+    """Run an agent on a new thread until it asks a question, and return the response. Raises Failed if the response has
+    no `__interrupt__`."""
     done = await run_until_question(ctx, LAYOUT)
     check(bool(_interrupts(done.exchange.json)), "an agent that asks", done.exchange.json, done.exchange)
     return done

@@ -1,4 +1,4 @@
-"""Probes of resumed streams."""
+"""Probes that test resumed streams of LangGraph Platform."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,13 +13,13 @@ from babelgate.conformance.wire.exchange import Exchange, SseFrame, dig
 probes: Final = Probes[LangChainTarget]()
 
 _MODES: Final = ["values", "updates", "tasks", "checkpoints", "debug"]
-"""Stream modes that report the same moments."""
+"""Stream modes that send events at each step of the graph, so that streams of several modes can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ResumableStream:
     path: str
-    """Path at which the stream can be resumed."""
+    """Path at which a client reads the stream of the run again."""
     exchange: Exchange
 
     @property
@@ -28,7 +28,8 @@ class _ResumableStream:
 
 
 async def _keep_stream(ctx: Ctx) -> _ResumableStream:
-    """Stream a whole run, so that its stream can be resumed."""
+    """Stream a run to its end with `stream_resumable`, so that probes can read its stream again. Raises Failed if the
+    server sends no stream."""
     thread_id = await ctx.target.new_thread()
     body = ctx.target.body(speaking_trigger(ctx), stream_mode=_MODES, stream_resumable=True)
     async with ctx.target.stream(LAYOUT, thread_id, body) as stream:

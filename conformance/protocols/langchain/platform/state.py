@@ -1,4 +1,4 @@
-"""Probes of a thread's state, and of changes to it."""
+"""Probes that test the state of LangGraph Platform threads, and changes to it."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -115,7 +115,7 @@ class _Changed:
     before: list[Any]
     answer: Exchange
     after: Exchange
-    """Response with the state after the change."""
+    """Exchange that read the state after the change."""
 
 
 async def _change_state(ctx: Ctx) -> _Changed:
@@ -127,7 +127,8 @@ async def _change_state(ctx: Ctx) -> _Changed:
 
 
 async def _run_thread(ctx: Ctx) -> str:
-    """Run an agent on a new thread, and return the id of the thread."""
+    """Run an agent on a new thread to its end, and return the id of the thread. Raises Failed if the server refuses the
+    run."""
     thread_id = await ctx.target.new_thread()
     exchange = await ctx.target.create(LAYOUT, thread_id, ctx.target.body(trigger_for(ctx, "plain")), "wait")
     check(exchange.status == 200, "a run is answered with 200", exchange.status, exchange)

@@ -1,4 +1,4 @@
-"""Probes of stream content, for each mode."""
+"""Probes that test the events of LangGraph Platform streams, for each stream mode."""
 
 from itertools import pairwise
 from typing import Any, Final
@@ -82,7 +82,8 @@ async def partial_messages_grow(ctx: Ctx) -> None:
 
 
 async def _messages_of_agent(ctx: Ctx, done: LangChainStream) -> list[Any]:
-    """Return the agent's messages on the thread of a run."""
+    """Return the agent's messages on the thread of a streamed run, read after its end. Raises Failed if there are
+    none."""
     thread = await ctx.target.thread(done.thread_id)
     found = [each for each in ctx.target.messages(thread.json) if ctx.target.answers([each])]
     check(bool(found), "a message of the agent", thread.json, thread)

@@ -1,1 +1,1 @@
-"""Probes that the Agent Protocol and LangGraph Platform share."""
+"""Probes that test what the Agent Protocol and LangGraph Platform both require."""

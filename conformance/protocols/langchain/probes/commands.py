@@ -1,4 +1,4 @@
-"""Probes of commands to a thread, and of its event stream."""
+"""Probes that test commands to a thread (`/threads/{id}/commands`), and the event stream of a thread."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,7 +27,7 @@ class _Started:
     thread_id: str
     answer: Exchange
     stream: Exchange
-    """Stream of the thread's events, up to the end of the run."""
+    """Exchange that read the events of the thread, up to the end of the run."""
 
     @property
     def events(self) -> list[Any]:
@@ -35,7 +35,8 @@ class _Started:
 
 
 async def _start_run(ctx: Ctx, trigger: Trigger, *channels: str) -> _Started:
-    """Start a run by a command, and return it with the events of its thread on some channels."""
+    """Start a run by the command `run.start` on a new thread, and read the thread's events on some channels up to the
+    end of the run. Raises Failed if the command does not succeed."""
     server = ctx.target
     thread_id = await server.new_thread()
     body = server.body(trigger)
@@ -63,7 +64,8 @@ def _ends_of(done: "_Started") -> list[Any]:
 
 
 async def _read_events(ctx: Ctx, thread_id: str, body: Any) -> Exchange:
-    """Read the events of a thread up to the end of its run."""
+    """Read the event stream of a thread up to the end of its run, and return the exchange. `body` is the request:
+    channels and the position."""
     path = f"/threads/{thread_id}/{ctx.target.dialect.events}"
     async with ctx.target.listen("POST", path, body, sends="EventStreamRequest.request", events="Event") as stream:
         check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
@@ -170,7 +172,7 @@ async def question_is_an_event(ctx: Ctx) -> None:
 
 @probes.add
 async def command_answers_a_question(ctx: Ctx) -> None:
-    """Answer a question by a command, on a new thread."""
+    """Check that the command `input.respond` answers a question, and that the run then completes."""
     trigger = trigger_for(ctx, "question")
     done = await _start_asking_run(ctx)
     spelled = ctx.target.spell("interrupt_id")
@@ -188,5 +190,5 @@ async def command_answers_a_question(ctx: Ctx) -> None:
 
 
 def _questions_of(done: _Started) -> list[Any]:
-    """Return the questions that the agent asked."""
+    """Return the data of the events `input.requested`: the questions that the agent asked."""
     return [dig(each, "params", "data") for each in done.events if dig(each, "method") == "input.requested"]

@@ -1,4 +1,4 @@
-"""Probes of invalid requests, and of access by a second caller."""
+"""Probes that test how servers refuse invalid requests, and requests of a second caller for data of the first."""
 
 from typing import Any, Final
 

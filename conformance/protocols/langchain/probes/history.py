@@ -1,4 +1,4 @@
-"""Probes of a thread's content after a run."""
+"""Probes that test the content of a thread after a run, and its history of states."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Probes of runs."""
+"""Probes that test how runs are created, awaited and read."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Probes of the store."""
+"""Probes that test the store, which keeps JSON objects by namespace and key."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +21,8 @@ class StoredItem:
 
 
 async def store_items(ctx: Ctx) -> StoredItem:
-    """Store three items in one namespace, and one in a namespace below it."""
+    """Store three items in a new namespace, and one in a namespace below it. Return the namespace and the first
+    response. Raises Failed if the server refuses one."""
     top = f"judge-{uuid4().hex}"
     puts = [
         await _put(ctx, [top, "a"], key, {**_VALUE, "number": number}) for number, key in enumerate(("x", "y", "z"))

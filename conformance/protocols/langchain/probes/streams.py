@@ -1,4 +1,4 @@
-"""Probes of streamed runs."""
+"""Probes that test streamed runs."""
 
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, di
 probes: Final = Probes[LangChainTarget]()
 
 _ALWAYS_SENT: Final = ("metadata", "error", "end", "feedback")
-"""Events that are sent in all modes."""
+"""Names of events that a server may send in any stream mode."""
 
 
 @probes.add
@@ -115,7 +115,8 @@ async def stream_of_a_failure_has_an_error(ctx: Ctx) -> None:
 
 @probes.add
 async def run_at_work_can_be_joined(ctx: Ctx) -> None:
-    """Check that a running run can be joined. After a cancel, the joined stream has only its end."""
+    """Check that the stream of a running run can be read by a second request, and that this stream ends after a
+    cancel."""
     for layout in ctx.target.layouts:
         async with long_run(ctx, layout) as (thread_id, run_id, _):
             path = layout.one(thread_id, run_id, "stream")
@@ -182,8 +183,8 @@ async def reader_that_leaves_changes_nothing(ctx: Ctx) -> None:
 
 @probes.add
 async def reader_that_leaves_has_a_default(ctx: Ctx) -> None:
-    """Check the default for a disconnected reader: the Agent Protocol cancels the run, LangGraph Platform continues
-    it."""
+    """Check what happens to a run without `on_disconnect` when the reader of its stream disconnects. The Agent Protocol
+    cancels the run, and LangGraph Platform continues it."""
     for layout in ctx.target.layouts:
         thread_id, run_id = await _hang_up(ctx, layout)
         if ctx.target.dialect.has_input:
@@ -199,7 +200,8 @@ async def reader_that_leaves_has_a_default(ctx: Ctx) -> None:
 
 
 async def _hang_up(ctx: Ctx, layout: Layout, mode: str = "") -> tuple[str, str]:
-    """Start a long run and disconnect its reader. Return the ids of the thread and the run."""
+    """Start a run of the behaviour `long`, read the first event of its stream, and disconnect. `mode` is the value of
+    `on_disconnect`; empty omits it. Return the ids of the thread and the run."""
     await ctx.once(stay_busy, layout)
     thread_id = await ctx.target.new_thread()
     fields = {"on_disconnect": mode} if mode else {}
@@ -212,7 +214,8 @@ async def _hang_up(ctx: Ctx, layout: Layout, mode: str = "") -> tuple[str, str]:
 
 
 async def _find_run(ctx: Ctx, layout: Layout, thread_id: str) -> str:
-    """Return the id of the only run of a thread."""
+    """Return the id of the only run of a thread. Raises Failed if there is another number of runs, or if the run has
+    ended."""
     if layout.is_below:
         exchange = await ctx.target.ask("GET", layout.runs(thread_id), receives="Runs")
     else:
@@ -234,6 +237,6 @@ def _names(done: LangChainStream) -> list[str]:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return the texts of message pieces, which may be paired with their metadata."""
+    """Return the texts of the data of a `messages` event: of one message piece, or of a pair of piece and metadata."""
     pieces = as_list(value) if isinstance(value, list) else [value]
     return [text_of(each) for each in pieces]

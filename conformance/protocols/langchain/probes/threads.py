@@ -1,4 +1,4 @@
-"""Probes of threads."""
+"""Probes that test how threads are created, read, changed, copied, deleted and searched."""
 
 import asyncio
 from typing import Any, Final

@@ -1,4 +1,5 @@
-"""MCP 2026-07-28 over streamable HTTP, limited to tools. There are no sessions: each request is self-contained."""
+"""Checks of MCP 2026-07-28 over streamable HTTP, limited to tools. There are no sessions: each request is
+self-contained."""
 
 from typing import Final
 

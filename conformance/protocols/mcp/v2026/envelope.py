@@ -1,4 +1,4 @@
-"""Probes of each request's metadata: the headers, and `_meta`."""
+"""Probes that test the metadata of each MCP request: the headers, and `_meta`."""
 
 from typing import Any, Final
 
@@ -158,7 +158,7 @@ async def _discover(ctx: Ctx) -> McpReply:
 
 
 async def _post(ctx: Ctx, meta: dict[str, Any] | None, **options: Any) -> McpReply:
-    """Post a request with this `_meta` (None: without `_meta`) and no other params."""
+    """Send `server/discover` with this `_meta` as its only parameter, and return the reply. None sends no `_meta`."""
     params = {} if meta is None else {"_meta": meta}
     return await ctx.target.post(request(next(ctx.target.ids), "server/discover", params), **options)
 

@@ -1,4 +1,5 @@
-"""Probes of questions: a result that requires input, and the repeated call with the input."""
+"""Probes that test the questions of MCP tools: a result that requires input, and the call that is repeated with the
+input."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class QuestionCall:
 
     @property
     def repeated_params(self) -> dict[str, Any]:
-        """Params of the repeated call, without the answers."""
+        """Parameters of the call that repeats this one, with its `requestState` and without the answers."""
         state = dig(self.reply.result, "requestState")
         return self.params if state is None else {**self.params, "requestState": state}
 
@@ -134,7 +135,7 @@ async def _answer(ctx: Ctx, found: QuestionCall, *, state: str = "", **options: 
 
 
 def _content(ctx: Ctx, schema: Any) -> dict[str, Any]:
-    """Return a value for each member of a form. Texts are the answer of the trigger."""
+    """Return an answer to a form: a value for each property of its schema. Texts have the answer of the trigger."""
     answer = ctx.triggers["question"].answer
     content: dict[str, Any] = {}
     for name, field in (as_object(dig(schema, "properties")) or {}).items():

@@ -1,4 +1,4 @@
-"""Probes of the members that every result has."""
+"""Probes that test the members that every MCP result has."""
 
 from typing import Any, Final
 
@@ -42,7 +42,8 @@ async def results_name_the_server(ctx: Ctx) -> None:
 
 @probes.add
 async def structured_content_fits_the_schema(ctx: Ctx) -> None:
-    """Check the structured content, which may be any JSON and not only an object."""
+    """Check that `structuredContent` conforms to the tool's `outputSchema`. It may be any JSON and not only an
+    object."""
     done = await ctx.once(call_with_output_schema)
     check("structuredContent" in (as_object(done.reply.result) or {}), "a structuredContent", done.reply.result)
     value, schema = dig(done.reply.result, "structuredContent"), dig(done.tool, "outputSchema")

@@ -1,4 +1,5 @@
-"""MCP server without sessions: each request names its revision and the capabilities of its client."""
+"""Client for a judged MCP server without sessions: each request names its protocol version and the capabilities of its
+client."""
 
 import itertools
 from collections.abc import AsyncGenerator, Mapping
@@ -20,7 +21,7 @@ _RESULTS: Final[Mapping[str, str]] = {
 
 
 def envelope(capabilities: Mapping[str, Any] | None = None, version: str = VERSION) -> dict[str, Any]:
-    """Return the `_meta` of a request of a client with these capabilities."""
+    """Return the `_meta` that each request needs: the version, the capabilities of the client, and its name."""
     return {
         f"{OF_MCP}protocolVersion": version,
         f"{OF_MCP}clientCapabilities": dict(capabilities or {}),
@@ -67,8 +68,9 @@ class Stateless(McpTarget):
 
 
 async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[McpTarget]:
-    """Find the server by its endpoint, with `server/discover`. If `is_requested`, the user named the protocol, so the
-    server is judged even if it does not seem to speak it. Otherwise raises NotSpoken."""
+    """Find an MCP server at its endpoint by `server/discover`, as `ProbeSuite.open` requires. If `is_requested`, the
+    user named the protocol, so the server is judged even if it does not seem to speak it. Otherwise raises
+    NotSpoken."""
     ids = itertools.count(1)
     nothing = McpReply(Exchange(0, "POST", url, []), (), None)
     hello = await Stateless(wire, url, nothing, ids).ask("server/discover")

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions."""
+"""Checks of OpenAI's chat completions."""
 
 from typing import Any, Final
 

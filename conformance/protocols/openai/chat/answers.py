@@ -1,4 +1,4 @@
-"""Probes of answers that are not streamed."""
+"""Probes that test chat completions that are not streamed."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from babelgate.conformance.wire.exchange import as_list, as_object, dig, json_or
 probes: Final = Probes[OpenAiTarget]()
 
 _MAX_CLOCK_DIFFERENCE: Final = 3600
-"""Maximum difference between the clocks of both machines, in seconds."""
+"""Maximum difference between the clocks of the server and this machine, in seconds. Chosen."""
 
 
 @probes.add
@@ -187,7 +187,8 @@ async def schema_is_kept(ctx: Ctx) -> None:
 
 
 async def _check_history(ctx: Ctx, *before: Any) -> None:
-    """Check that a chat with these earlier messages is answered."""
+    """Check that the model answers a chat that has the messages `before` in front of the user's message. Raises Failed
+    if it does not."""
     await ctx.once(answer_plainly)
     body = body_of(ctx)
     body["messages"] = [*before, *body["messages"]]

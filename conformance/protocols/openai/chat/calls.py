@@ -1,4 +1,4 @@
-"""Probes of caller-tool calls."""
+"""Probes that test calls of the caller's tools in chat completions."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Probes of invalid requests, and of models that fail."""
+"""Probes that test how chat completion servers refuse invalid requests, and how they report models that fail."""
 
 from typing import Any, Final
 
@@ -121,7 +121,8 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
 
 
 async def _check_refused(ctx: Ctx, **members: Any) -> None:
-    """Check that a request with an invalid member, or without one (None), is refused."""
+    """Check that a request whose body has the members `members` is refused with status 400 or 422. A value of None
+    removes the member. Raises Failed for any other status."""
     await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
     refused(await ctx.target.post(body, is_valid=False), 400, 422)

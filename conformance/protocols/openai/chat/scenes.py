@@ -1,4 +1,4 @@
-"""Scenes that several probes examine, played once each."""
+"""Scenes for chat completions: requests whose results several probes examine. Each is played once per check."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,12 +50,12 @@ def body_of(ctx: Ctx, behaviour: str = "plain", **members: Any) -> dict[str, Any
 
 
 def offer(ctx: Ctx, **members: Any) -> dict[str, Any]:
-    """Return a request for which the model calls the tool that it offers."""
+    """Return the body of a request that offers the tool TOOL to the model, with a text that makes the model call it."""
     return body_of(ctx, "calls", tools=[TOOL], **members)
 
 
 async def complete(ctx: Ctx, body: Any) -> Exchange:
-    """Request an answer with a choice. Raises Failed."""
+    """Send a request and return the exchange. Raises Failed unless the answer has a message in its first choice."""
     exchange = await ctx.target.post(body)
     check(exchange.status == 200, "an answer with status 200", exchange.status, exchange)
     message = dig(exchange.json, "choices", 0, "message")
@@ -87,7 +87,7 @@ async def stream_plainly(ctx: Ctx, with_usage: bool = False) -> ChatStream:
 
 
 async def answer_twice(ctx: Ctx) -> str:
-    """Request the same answer twice and return its text. Raises NotApplicable if the two texts differ."""
+    """Send the same request twice and return the text of the answers. Raises NotApplicable if the two texts differ."""
     bodies = [body_of(ctx, speaking(ctx)) for _ in range(2)]
     texts = [text_of(await complete(ctx, body)) for body in bodies]
     if texts[0] != texts[1]:
@@ -96,7 +96,7 @@ async def answer_twice(ctx: Ctx) -> str:
 
 
 async def streamed_call(ctx: Ctx) -> ChatStream:
-    """Stream an answer in which the model must call the tool."""
+    """Stream an answer to a request that forces the model to call the tool (`tool_choice`), and return it."""
     await ctx.once(answer_with_call)
     return await _stream(ctx, offer(ctx, tool_choice={"type": "function", "function": {"name": TOOL_NAME}}))
 

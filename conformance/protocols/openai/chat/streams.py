@@ -1,4 +1,4 @@
-"""Probes of streamed answers."""
+"""Probes that test streamed chat completions."""
 
 from typing import Any, Final
 
@@ -76,7 +76,8 @@ async def deltas_make_up_a_text(ctx: Ctx) -> None:
 
 @probes.add
 async def deltas_make_up_the_whole_text(ctx: Ctx) -> None:
-    """Compare the deltas with an answer that was not streamed, because no chunk contains the whole text."""
+    """Check that the deltas of a stream add up to the text of an answer that was not streamed. No chunk contains the
+    whole text."""
     text = await ctx.once(answer_twice)
     done = await ctx.once(stream_plainly)
     check(done.text == text, f"deltas that add up to {text!r}", done.text, done.exchange)

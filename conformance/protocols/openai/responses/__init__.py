@@ -1,4 +1,4 @@
-"""OpenAI's responses, in the open form of Open Responses."""
+"""Checks of OpenAI's responses, in the open form of Open Responses."""
 
 from dataclasses import replace
 from typing import Final

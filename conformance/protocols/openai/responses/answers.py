@@ -1,4 +1,4 @@
-"""Probes of responses that are not streamed."""
+"""Probes that test responses that are not streamed."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from babelgate.conformance.wire.exchange import as_list, as_object, dig, json_or
 probes: Final = Probes[OpenAiTarget]()
 
 _MAX_CLOCK_DIFFERENCE: Final = 3600
-"""Maximum difference between the clocks of both machines, in seconds."""
+"""Maximum difference between the clocks of the server and this machine, in seconds. Chosen."""
 _PIXEL: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
     "AAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -1,4 +1,4 @@
-"""Probes of responses in the background, for servers that store responses."""
+"""Probes that test responses in the background, for servers that store responses."""
 
 import asyncio
 from typing import Final
@@ -13,7 +13,7 @@ probes: Final = Probes[OpenAiTarget]()
 
 _RUNNING: Final = ("queued", "in_progress")
 _POLL_INTERVAL: Final = 0.1
-"""Seconds between two looks at a response."""
+"""Seconds between two reads of a background response until it ends. Chosen."""
 
 
 @probes.add
@@ -66,7 +66,8 @@ async def _begin(ctx: Ctx, behaviour: str = "plain") -> Exchange:
 
 
 async def _begin_and_cancel(ctx: Ctx) -> tuple[str, Exchange]:
-    """Cancel a long response. Return its id, and the response to the cancel."""
+    """Start a background response of the behaviour `long` and cancel it. Return its id, and the exchange of the
+    cancel."""
     await ctx.once(_stay_busy)
     exchange = await _begin(ctx, "long")
     id = str(dig(exchange.json, "id"))
@@ -74,7 +75,8 @@ async def _begin_and_cancel(ctx: Ctx) -> tuple[str, Exchange]:
 
 
 async def _stay_busy(ctx: Ctx) -> None:
-    """Start a long response and look at it after BUSY seconds. Raises NotShown if it is complete."""
+    """Start a background response of the behaviour `long` and read its status after BUSY seconds. Raises NotShown if it
+    has ended by then."""
     since = asyncio.get_running_loop().time()
     id = str(dig((await _begin(ctx, "long")).json, "id"))
 
@@ -93,7 +95,7 @@ async def _cancel(ctx: Ctx, id: str) -> Exchange:
 
 
 async def _wait_for_end(ctx: Ctx, id: str) -> Exchange:
-    """Return the response as soon as it has ended, or as it is at the timeout."""
+    """Read a background response until it has ended, or until the timeout of one answer. Return the last exchange."""
     deadline = asyncio.get_running_loop().time() + ctx.options.timeout
     while True:
         exchange = await ctx.target.get(ctx.target.below("responses", id), "Response")

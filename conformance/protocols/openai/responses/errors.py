@@ -1,4 +1,4 @@
-"""Probes of invalid requests, and of models that fail."""
+"""Probes that test how servers of responses refuse invalid requests, and how they report models that fail."""
 
 from typing import Any, Final
 
@@ -93,7 +93,8 @@ async def ids_of_responses_lead_nowhere(ctx: Ctx) -> None:
 
 
 async def _check_refused(ctx: Ctx, **members: Any) -> None:
-    """Check that a request with an invalid member, or without one (None), is refused."""
+    """Check that a request whose body has the members `members` is refused. A value of None removes the member. Raises
+    Failed if it is accepted."""
     await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
     refused(await ctx.target.post(body, is_valid=False), 400, 422)

@@ -1,4 +1,4 @@
-"""Scenes that several probes examine, played once each."""
+"""Scenes for responses: requests whose results several probes examine. Each is played once per check."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class ResponseStream:
 
     @property
     def last(self) -> Any:
-        """Response in the last event."""
+        """Response object in the last event of the stream; None if that event has none."""
         return dig(list(self.events), -1, "response")
 
     def of(self, *types: str) -> list[Any]:
@@ -47,12 +47,13 @@ def body_of(ctx: Ctx, behaviour: str = "plain", **members: Any) -> dict[str, Any
 
 
 def offer(ctx: Ctx, **members: Any) -> dict[str, Any]:
-    """Return a request for which the model calls the tool that it offers."""
+    """Return the body of a request that offers the tool TOOL to the model, with a text that makes the model call it.
+    `members` are further members of the body."""
     return body_of(ctx, "calls", tools=[TOOL], **members)
 
 
 async def respond(ctx: Ctx, body: Any) -> Exchange:
-    """Request a response. Raises Failed."""
+    """Send a request and return the exchange. Raises Failed unless a response with an id is returned."""
     exchange = await ctx.target.post(body)
     check(exchange.status == 200, "a response with status 200", exchange.status, exchange)
     check(isinstance(dig(exchange.json, "id"), str), "a response with an id", exchange.json, exchange)
@@ -81,7 +82,7 @@ async def stream_plainly(ctx: Ctx) -> ResponseStream:
 
 
 async def streamed_call(ctx: Ctx) -> ResponseStream:
-    """Stream a response in which the model must call the tool."""
+    """Stream a response to a request that forces the model to call the tool (`tool_choice`), and return it."""
     await ctx.once(answer_with_call)
     return await _stream(ctx, offer(ctx, tool_choice={"type": "function", "name": TOOL_NAME}))
 

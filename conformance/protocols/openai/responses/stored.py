@@ -1,4 +1,4 @@
-"""Probes of responses that continue earlier ones, and of stored responses."""
+"""Probes that test responses that continue earlier ones, and stored responses."""
 
 from typing import Final
 
@@ -128,7 +128,8 @@ async def _get(ctx: Ctx, id: str) -> Exchange:
 
 
 async def _replay(ctx: Ctx, id: str, query: str) -> tuple[list[int], Exchange]:
-    """Return the sequence numbers of the events in a replayed stream, and its exchange."""
+    """Read the stream of a stored response again. Return the sequence numbers of its events, and the exchange. `query`
+    has further query parameters. Raises Failed if the server sends no stream."""
     url = f"{ctx.target.below('responses', id)}?stream=true{query}"
     async with ctx.wire.stream(
         "GET", url, sends=None, receives={4: "ErrorResponse"}, events="Event", mark="[DONE]"

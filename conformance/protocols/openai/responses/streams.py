@@ -1,4 +1,4 @@
-"""Probes of streamed responses."""
+"""Probes that test streamed responses."""
 
 from itertools import pairwise
 from typing import Any, Final
@@ -186,7 +186,8 @@ async def streamed_response_has_text_and_usage(ctx: Ctx) -> None:
 
 
 def _check_open(done: ResponseStream, begin: str, end: str, names: tuple[str, ...]) -> None:
-    """Check that each item or part begins and ends once, and that its events are in between."""
+    """Check the order of events for the items or parts of a stream: each has one event `begin` and one `end`, and all
+    its others are in between. `names` are the members that identify it. Raises Failed if the order is wrong."""
     opened: set[Any] = set()
     closed: set[Any] = set()
     for event in done.events:

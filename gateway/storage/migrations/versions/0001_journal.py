@@ -1,4 +1,4 @@
-"""The first schema of the journal: the log, and rows that cache folds over it."""
+"""First schema: the log, and the rows of threads, tasks, runs and questions that are computed from it."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,5 @@
-"""Lists of threads and runs, threads that expire, and the store."""
+"""Columns and indexes for lists of threads and runs and for the expiry of threads, and the table of the key-value
+store."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The checkpoints of graphs."""
+"""Tables for the checkpoints of LangGraph graphs."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The indexes that the first databases lack: revision 0001 was changed after some databases existed."""
+"""Indexes that the first databases lack, because revision 0001 was changed after some databases existed."""
 
 from typing import Any
 

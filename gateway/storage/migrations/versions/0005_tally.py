@@ -1,4 +1,4 @@
-"""The numbers of threads and tasks of each owner, which triggers update."""
+"""Table of the numbers of threads and tasks of each owner, and the triggers that update it."""
 
 import sqlalchemy as sa
 from alembic import op

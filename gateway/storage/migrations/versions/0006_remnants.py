@@ -1,4 +1,4 @@
-"""Logs of erased long threads, which are deleted in steps."""
+"""Table of erased threads whose long logs are deleted in steps."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,7 +1,6 @@
-"""Records and rows in a shorter form (`babelgate.gateway.storage.short_form`), which earlier releases cannot read.
+"""Compact encoding of records and rows (`babelgate.gateway.storage.short_form`), which earlier releases cannot read.
 
-Existing records and rows are not changed.
-"""
+No table changes, and existing records and rows stay as they are."""
 
 revision = "0007"
 down_revision = "0006"
@@ -14,4 +13,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("records would have to be written anew")
+    raise NotImplementedError("all records would have to be rewritten")

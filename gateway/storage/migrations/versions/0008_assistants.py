@@ -1,4 +1,4 @@
-"""Assistants that callers configure, and their versions."""
+"""Tables of the assistants that callers configure, and of their versions."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Crons: runs by a schedule."""
+"""Table of crons: requests that are repeated on a schedule."""
 
 import sqlalchemy as sa
 from alembic import op

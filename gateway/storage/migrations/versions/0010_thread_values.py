@@ -1,4 +1,4 @@
-"""Values of threads, for searches by them."""
+"""Table of the values of thread states, which is an index for searches by value."""
 
 import sqlalchemy as sa
 from alembic import op

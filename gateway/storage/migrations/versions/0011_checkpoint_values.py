@@ -1,4 +1,5 @@
-"""Values of a graph's channels, each stored once, whole or as a difference."""
+"""Table of the values of graph channels: each is stored once, whole or as a difference, and no longer in every
+checkpoint."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -26,6 +27,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the values. Checkpoints that were stored with them cannot be read afterwards."""
+    """Drop the table of values. Checkpoints whose values are in this table cannot be read afterwards."""
     op.drop_table("checkpoint_value")
     op.drop_column("checkpoint", "channels")

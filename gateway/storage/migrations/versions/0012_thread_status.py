@@ -1,4 +1,4 @@
-"""The status of a thread and the time of its newest record, for searches by them."""
+"""Columns with the status of a thread and the time of its newest record, for searches and sorting."""
 
 import sqlalchemy as sa
 from alembic import op

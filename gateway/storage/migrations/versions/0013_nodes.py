@@ -1,4 +1,4 @@
-"""Gateways that share a database: the nodes, the node of each run, and a sequence for the keys of threads."""
+"""Clusters: the table of nodes, the node of each run and webhook, and a sequence for the keys of threads."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,5 @@
-"""Partitions by thread for the log of PostgreSQL. The existing table becomes the first one, and no row is moved."""
+"""Partitioning of PostgreSQL's log table by thread. The existing table becomes the first partition, and no row is
+moved."""
 
 from alembic import op
 
@@ -8,7 +9,7 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""Gateways of the release before see the same table."""
+"""Marker that gateways of the previous release can keep running: they see the same table."""
 
 _THREADS = 1_000_000
 _NEWEST = "SELECT greatest((SELECT last_value FROM thread_key), (SELECT max(pk) FROM thread))"

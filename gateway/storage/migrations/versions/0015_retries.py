@@ -1,4 +1,4 @@
-"""Columns for the retries of webhooks, and for the crashes of runs, so that a restart does not forget them."""
+"""Columns for the failed attempts of webhooks and the crashes of runs, so that a restart does not forget them."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,7 +9,8 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""Every column may be null or has a default, and gateways of the release before neither read nor write it."""
+"""Marker that gateways of the previous release can keep running: they neither read nor write the new columns, each of
+which is nullable or has a default."""
 
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 _WEBHOOK = ("failures", "next_try", "reason", "given_up_at")

@@ -1,4 +1,4 @@
-"""Grants: threads that their owner shares with other callers."""
+"""Table of grants: threads that an owner shares with other owners and groups."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,8 +9,10 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""The table is new. A gateway of the release before leaves the grants of a thread that it erases, and they apply to no
-later thread (`babelgate.gateway.storage.grants`)."""
+"""Marker that gateways of the previous release can keep running: the table is new.
+
+Such a gateway does not delete the grants of a thread that it erases, but they apply to no later thread
+(`babelgate.gateway.storage.grants`)."""
 
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 

@@ -1,4 +1,4 @@
-"""Administration: API keys, agents and disabled agents of the administration API, and the audit log."""
+"""Tables for the administration API: API keys, agents and disabled agents, and the audit log."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,7 +9,7 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""All tables are new."""
+"""Marker that gateways of the previous release can keep running: all tables are new."""
 
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 _KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")

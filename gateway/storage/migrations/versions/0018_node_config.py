@@ -1,4 +1,4 @@
-"""Digest of the configuration of each node, so that a node can tell whether others work with another one."""
+"""Column with the digest of each node's configuration, so that a node can detect others with a different one."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,7 +9,8 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""The column may be null, and gateways of the release before neither read nor write it."""
+"""Marker that gateways of the previous release can keep running: they neither read nor write the new column, which is
+nullable."""
 
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 

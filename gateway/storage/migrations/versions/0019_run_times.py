@@ -1,4 +1,4 @@
-"""Indexes of runs by their time of creation, for lists of the runs of all threads."""
+"""Indexes on the time of creation of runs, for lists of the runs of all threads."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,10 +9,12 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""All that is new are indexes. docs/performance.md has their costs."""
+"""Marker that gateways of the previous release can keep running: only indexes are new. docs/performance.md has their
+costs."""
 
 _DATED = sa.text("created_at > 0")
-"""All runs. A lookup by owner and id does not use an index with this condition."""
+"""Condition of the partial index `run_created`. It is true for all runs, and only keeps the planner from using the
+index for a lookup by owner and id: such a query does not have the condition."""
 _ERRED = sa.text("status IN ('error', 'timeout')")
 
 

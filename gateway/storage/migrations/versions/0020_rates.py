@@ -1,4 +1,4 @@
-"""Rates: the times up to which the runs of callers are used up, for limits that the nodes of a cluster share."""
+"""Table of the counters of rate limits that the nodes of a cluster share."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,7 +9,7 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""The table is new."""
+"""Marker that gateways of the previous release can keep running: the table is new."""
 
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 

@@ -1,4 +1,4 @@
-"""Spend: what runs have used of budgets."""
+"""Table of the amounts that runs have used of budgets."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,7 +9,7 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""The table is new. A gateway of the release before does not count its runs."""
+"""Marker that gateways of the previous release can keep running: the table is new. They do not count their runs."""
 
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 _AMOUNTS = ("input", "output", "cost", "runs", "unknown", "extra_cost", "extra_tokens", "extra_runs", "changed_at")

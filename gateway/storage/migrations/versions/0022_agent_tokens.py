@@ -1,4 +1,4 @@
-"""Tokens for agents to which users have agreed, and the questions that wait for their agreement."""
+"""Tables of the encrypted tokens with which agents act for users, and of the open requests for users' consent."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,7 +9,7 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""Both tables are new."""
+"""Marker that gateways of the previous release can keep running: both tables are new."""
 
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
