@@ -5,7 +5,7 @@ the protocols that agents behind the gateway may speak; there is no other list. 
 from typing import Any, Final
 
 from babelgate._renamed import refuse_former_name
-from babelgate.adapters import a2a, acp, aief, langchain, mcp, openai, runtime
+from babelgate.adapters import a2a, acp, agent_client, aief, langchain, mcp, openai, runtime
 from babelgate.adapters.kit.adapter import Adapter
 from babelgate.adapters.kit.plugins import with_adapters, with_upstreams
 from babelgate.adapters.kit.upstream import Upstream
@@ -22,6 +22,7 @@ _ADAPTERS: Final = (
     runtime.adapter,
     openai.adapter,
     mcp.adapter,
+    agent_client.adapter,
 )
 """Built-in adapters, in the order in which the path of a request is compared with their prefixes. The minimal runtime
 precedes OpenAI, because its paths are below OpenAI's prefix."""

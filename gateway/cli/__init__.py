@@ -108,7 +108,7 @@ class Protocol(click.ParamType[str]):
 # The last panel is shown first.
 @command_panel("Manage data", commands=["export", "import", "webhooks", "support-bundle"])
 @command_panel("Test agents", commands=["check", "bench", "record", "replay"])
-@command_panel("Call and watch agents", commands=["run", "console"])
+@command_panel("Call and watch agents", commands=["run", "acp", "console"])
 @command_panel("Serve agents", commands=["serve", "add", "validate", "keys"])
 @click.group(
     cls=RichGroup,
@@ -219,6 +219,35 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
     from babelgate.gateway.cli.run import run as converse
 
     converse(name, text, protocol, url, key, whole=whole)
+
+
+@babelgate.command(epilog=examples.ACP)
+@click.argument("agent")
+@click.option(
+    "--url",
+    envvar="BABELGATE_URL",
+    default="http://127.0.0.1:8000",
+    show_default=True,
+    help="URL of the running gateway.",
+)
+@click.option("--key", envvar="BABELGATE_KEY", help="API key, if the gateway has keys.")
+@_ca
+@click.option(
+    "--on-disconnect",
+    type=click.Choice(("continue", "cancel")),
+    default="continue",
+    show_default=True,
+    help="What happens to active runs when the editor ends.",
+)
+def acp(agent: str, url: str, key: str | None, on_disconnect: str) -> None:
+    """Connect an editor to the agent AGENT of a running gateway.
+
+    The editor starts this command and speaks the Agent Client Protocol (agentclientprotocol.com) with it, over stdin
+    and stdout. The protocol of the same short name at /acp is another one: `babelgate run --as acp` speaks it.
+    """
+    from babelgate.gateway.cli.acp import run_pipe
+
+    run_pipe(agent, url, key, on_disconnect)
 
 
 @babelgate.command(epilog=examples.CONSOLE)
