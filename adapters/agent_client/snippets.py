@@ -15,7 +15,8 @@ _PYTHON: Final = """\
 # pip install agent-client-protocol
 import asyncio
 
-from acp import Client, spawn_agent_process, text_block
+from acp import Client, spawn_agent_process
+from acp.helpers import text_block
 
 
 class Printer(Client):

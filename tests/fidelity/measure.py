@@ -42,6 +42,7 @@ from babelgate.canonical import (
 from babelgate.canonical.event import ArtifactAdded, PartAdded, PartDelta, RunEnded, UpstreamBound
 from babelgate.gateway.registered_agent import RegisteredAgent
 from docs.pairing import AGENTS, EXTENDED_SERVERS, SERVERS, Side
+from tests.fidelity.agent_client import AgentClientReader
 from tests.fidelity.probe import PROBES, TRACES, AgentInput, Probe
 from tests.fidelity.unserved import McpReader, RuntimeReader
 from tests.running import Running, running
@@ -107,6 +108,7 @@ WAYS: Final[Mapping[str, Way]] = {
     "openai-responses": Way(partial(_openai, "responses", "off"), SERVERS["openai-responses"], _SENT),
     "runtime": Way(RuntimeReader, SERVERS["runtime"]),
     "mcp": Way(McpReader, SERVERS["mcp"]),
+    "agent-client": Way(AgentClientReader, SERVERS["agent-client"]),
 }
 """Ways by the name in `docs.pairing.SERVERS`."""
 

@@ -1,13 +1,15 @@
-"""Test data for protocols of other packages: `KNOWLEDGE`, in the module `testing` of such a package.
+"""Test data for the tests of all routes: `KNOWLEDGE`, in the module `testing` of a protocol's package or, for a
+built-in protocol, of its tests.
 
-The modules `route`, `shape`, `valid`, `siege` and `owning` hold the test data of the built-in protocols. They include
-this data.
+The modules `route`, `shape`, `valid`, `siege` and `owning` hold the test data of the other built-in protocols. They
+include this data.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Final
 
 import httpx
@@ -44,9 +46,18 @@ def _package(adapter: Adapter) -> str:
 
 @cache
 def knowledge() -> Mapping[str, Knowledge]:
-    """Return the test data of each protocol of another package, by the name of its adapter."""
-    offered = {each.name: _package(each) for each in ADAPTERS if _package(each) != _BUILT_IN}
-    return {name: import_module(f"{package}.testing").KNOWLEDGE for name, package in offered.items()}
+    """Return the test data of each protocol that has the module `testing`, by the name of its adapter."""
+    folders = {each.name: each.routes.__module__.split(".")[2] for each in ADAPTERS if _package(each) == _BUILT_IN}
+    modules = {name: f"tests.adapters.{folder}.testing" for name, folder in folders.items()}
+    built_in = {name: import_module(module).KNOWLEDGE for name, module in modules.items() if find_spec(module)}
+    return {**built_in, **offered()}
+
+
+@cache
+def offered() -> Mapping[str, Knowledge]:
+    """Return the test data of each protocol of another package."""
+    packages = {each.name: _package(each) for each in ADAPTERS if _package(each) != _BUILT_IN}
+    return {name: import_module(f"{package}.testing").KNOWLEDGE for name, package in packages.items()}
 
 
 def knowledge_of(path: str) -> Knowledge | None:

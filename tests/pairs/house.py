@@ -18,7 +18,7 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from docs.pairing import AGENTS, SERVERS, Cell, Side, cell
 from tests.balancer import RoundRobin
-from tests.gateway.knowledge import knowledge
+from tests.gateway.knowledge import knowledge, offered
 from tests.interop.driver import OfficialServer, start_server
 from tests.interop.langgraph_dev import langgraph_dev
 from tests.pairs.a2a import JsonRpc03, JsonRpc10, Rest03, Rest10
@@ -364,7 +364,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
         _called(("echo", "ask", "files", "slow")),
         callers=ONE_EACH,
     ),
-    **{name: Kind(name, partial(behind, name, each.path)) for name, each in knowledge().items()},
+    **{name: Kind(name, partial(behind, name, each.path)) for name, each in offered().items()},
 }
 """Kinds of agents, by the name of their server."""
 

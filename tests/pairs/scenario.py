@@ -8,7 +8,7 @@ import pytest
 
 from babelgate.canonical import Feature
 from docs.pairing import AGENTS, SERVERS, Cell, Side, cell
-from tests.gateway.knowledge import knowledge
+from tests.gateway.knowledge import offered
 from tests.pairs.caller import Caller
 from tests.pairs.house import HOUSES
 
@@ -45,7 +45,7 @@ def pairs(agent: str, *features: Feature, shows: tuple[Feature, ...] = ()) -> Ca
     for name, kind in HOUSES.items():
         for caller in kind.callers if kind.has(agent) else ():
             without = lost(AGENTS[kind.agent], caller, features)
-            if without is not None and {caller.speaks, kind.agent} & knowledge().keys():
+            if without is not None and {caller.speaks, kind.agent} & offered().keys():
                 continue  # the list of skips covers only the protocols of this repository
             marks = [] if without is None else [pytest.mark.skip(reason=without.why)]
             cells.append(pytest.param(name, (caller, agent), id=f"{caller.name}-{name}", marks=marks))

@@ -88,6 +88,8 @@ class TurnWriter:
         event = record.event
         if isinstance(event, InterruptRaised):
             self._open[event.interrupt_id or ""] = None
+            if not self._has_begun:
+                self._updates.write(record)
         elif isinstance(event, InterruptAnswered):
             self._open.pop(event.interrupt_id, None)
         if isinstance(event, RunCreated):

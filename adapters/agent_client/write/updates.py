@@ -207,7 +207,7 @@ class UpdateWriter:
             yield self._result(event.call_id, event.output)
         else:
             result = self._result(event.call_id, event.fault.message, is_error=True)
-            yield {**result, "_meta": {w.OWN: {"fault": encode_tool_fault(event.fault)}}}
+            yield {**result, "_meta": {w.OWN: {"fault": encode_item_fault(event.fault)}}}
 
     def _call(self, call_id: str | None, name: str, value: Json) -> Iterator[w.Update]:
         scoped = self._scoped(call_id)
@@ -244,7 +244,7 @@ class UpdateWriter:
         if event.update is not None:
             own["update"] = event.update
         if event.fault is not None:
-            own["fault"] = encode_tool_fault(event.fault)
+            own["fault"] = encode_item_fault(event.fault)
         entry = self._plan.get(event.step_id or event.name)
         if entry is not None:
             self._plan[event.step_id or event.name] = {**entry, "status": "completed"}
@@ -328,6 +328,6 @@ class UpdateWriter:
     }
 
 
-def encode_tool_fault(fault: Fault) -> JsonObject:
+def encode_item_fault(fault: Fault) -> JsonObject:
     """Return the fault of a tool or a step."""
     return {"code": str(fault.code), "message": fault.message}

@@ -384,6 +384,7 @@ async def test_load_shows_why_a_turn_failed(gateway: Running) -> None:
             await editor.prompt(session_id, "x")
         editor.messages.clear()
         await editor.call("session/load", sessionId=session_id, cwd="/")
+        assert editor.text == "Failing.Error: RuntimeError: x"
         assert own(editor.updates[-1])["fault"]["code"] == "agent_failed"
 
 
