@@ -22,7 +22,7 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.REFUSAL: whole("text with a mark in `_meta`, and a stop reason", _SENT),
     Feature.CITATION: whole("a link with its place in `_meta`", _SENT),
     Feature.TOOL_ACTIVITY: FULL,
-    Feature.CALLER_TOOLS: lossy("a client cannot offer tools; a call of one is a text question", _ASKED),
+    Feature.CALLER_TOOLS: lossy("a caller cannot offer tools; a call of one is a text question", _ASKED),
     Feature.STEP: whole("an entry of the plan, with its input and update in `_meta`", _SENT),
     Feature.PROGRESS: whole("a thought with a mark in `_meta`", _SENT),
     Feature.ARTIFACT: whole("a block with its name and metadata in `_meta`", f"{_OWN}, Files"),

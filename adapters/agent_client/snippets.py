@@ -16,7 +16,7 @@ _PYTHON: Final = """\
 import asyncio
 
 from acp import Client, spawn_agent_process
-from acp.helpers import text_block
+from acp.schema import TextContentBlock
 
 
 class Printer(Client):
@@ -28,7 +28,8 @@ async def main():
     async with spawn_agent_process(Printer(), "babelgate", "acp", "<AGENT>", "--url", "<URL>") as (agent, _):
         await agent.initialize(protocol_version=1)
         session = await agent.new_session(cwd="/", mcp_servers=[])
-        await agent.prompt(session_id=session.session_id, prompt=[text_block("Hello")])
+        hello = TextContentBlock(type="text", text="Hello")
+        await agent.prompt(session_id=session.session_id, prompt=[hello])
 
 
 asyncio.run(main())

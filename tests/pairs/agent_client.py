@@ -29,7 +29,7 @@ def block_of(content: Content) -> Wire:
         case str():
             return {"type": "text", "text": content}
         case Data():
-            return {"type": "text", "text": json.dumps(content.value)}
+            return {"type": "text", "text": json.dumps(content.value), "_meta": {"babelgate": {"kind": "data"}}}
         case File():
             data = b64encode(content.content).decode()
             resource = {"uri": f"file:///{content.name}", "mimeType": content.media_type, "blob": data}
@@ -192,6 +192,7 @@ class AgentClient(Caller):
         """Open a connection, and a session if the conversation has none."""
         headers = {name: value for name, value in self.http.headers.items() if name.lower() in SENT}
         async with editing(str(self.http.base_url).rstrip("/"), self.agent, additional_headers=headers) as editor:
+            editor.transcript = self.transcript
             await editor.initialize()
             if self.context_id is None:
                 self.context_id = await editor.new_session()

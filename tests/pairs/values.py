@@ -75,10 +75,17 @@ def _gateway_member(part: Wire) -> Wire:
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
+def _marks(part: Wire) -> Wire:
+    """Return the gateway's members in the `_meta` of an update of the Agent Client Protocol."""
+    return part.get("_meta", {}).get("babelgate", {}) if "sessionUpdate" in part else {}
+
+
 def _refusal_of(part: Wire) -> str | None:
     """Return the text of a refusal that is marked as one."""
     if part.get("kind") == "refusal" and "text" in part:
         return part["text"]
+    if _marks(part).get("kind") == "refusal":
+        return part["content"]["text"]
     if _gateway_member(part).get("kind") == "refusal":
         return part.get("text", part.get("content"))
     refusal = part.get("refusal")
@@ -91,6 +98,8 @@ def _step_of(part: Wire) -> str | None:
         return part["payload"]["name"]
     if part.get("kind") == "step_started":
         return part["name"]
+    if "step" in _marks(part) and _marks(part)["state"] == "started":
+        return _marks(part)["name"]
     return part["metadata"]["message"] if _gateway_member(part).get("kind") == "step" else None
 
 
@@ -101,6 +110,9 @@ def _pieces_of(part: Wire) -> Iterator[str]:
         for size in _gateway_member(part)["pieces"]:
             yield part["content"][start : start + size]
             start += size
+        return
+    if _marks(part).get("artifact", {}).get("name") == "pieces.txt":
+        yield part["content"]["text"]
         return
     artifact: Wire = part.get("payload", {}) if part.get("event_type") == "artifact_added" else part.get("artifact", {})  # pyright: ignore[reportUnknownMemberType]
     if not isinstance(artifact, dict) or artifact.get("name") != "pieces.txt":  # pyright: ignore[reportUnnecessaryIsInstance]

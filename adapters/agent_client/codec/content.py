@@ -7,7 +7,8 @@ from typing import Any, Final, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from babelgate.adapters.agent_client.wire import OWN
-from babelgate.canonical import FaultCode, FaultError, FilePart, Message, Part, TextPart
+from babelgate.adapters.kit.json import ABSENT, parse_text
+from babelgate.canonical import DataPart, FaultCode, FaultError, FilePart, Message, Part, TextPart
 from babelgate.canonical.value import JsonObject
 
 PROTOCOL: Final = "agent-client"
@@ -33,10 +34,12 @@ def decode_block(block: JsonObject, where: str) -> Part:
     """Return a content block as a part. `where` is its place in the request. Raises invalid."""
     match block.get("type"):
         case "text":
-            return TextPart(text=_text(block, "text", where))
+            text = _text(block, "text", where)
+            data = parse_text(text) if own_member(block, "kind") == "data" else ABSENT
+            return TextPart(text=text) if data is ABSENT else DataPart(data=data)
         case "image" | "audio":
             uri = block.get("uri")
-            name = own_name(block) or (name_of(uri) if isinstance(uri, str) else None)
+            name = own_member(block, "name") or (name_of(uri) if isinstance(uri, str) else None)
             return _bytes_part(_text(block, "data", where), _optional(block, "mimeType"), name, f"{where}.data")
         case "resource_link":
             return _decode_link(block, where)
@@ -44,7 +47,7 @@ def decode_block(block: JsonObject, where: str) -> Part:
             resource: object = block.get("resource")
             if not isinstance(resource, dict):
                 raise invalid(f"{where}.resource", "Input should be an object")
-            return _decode_resource(cast("JsonObject", resource), own_name(block), f"{where}.resource")
+            return _decode_resource(cast("JsonObject", resource), own_member(block, "name"), f"{where}.resource")
         case kind:
             raise invalid(
                 f"{where}.type", f"expected text, image, audio, resource or resource_link, got {str(kind)[:_NAME]!r}"
@@ -88,12 +91,12 @@ def name_of(uri: str) -> str:
     return unquote(path.rstrip("/").rpartition("/")[2]) or uri[:_NAME]
 
 
-def own_name(block: JsonObject) -> str | None:
-    """Return the name of a file that the gateway has put into the `_meta` of its block."""
+def own_member(block: JsonObject, member: str) -> str | None:
+    """Return a text among the gateway's members in the `_meta` of a block, such as the `name` of a file."""
     meta: object = block.get("_meta")
     own: object = cast("JsonObject", meta).get(OWN) if isinstance(meta, dict) else None
-    name: object = cast("JsonObject", own).get("name") if isinstance(own, dict) else None
-    return name if isinstance(name, str) else None
+    value: object = cast("JsonObject", own).get(member) if isinstance(own, dict) else None
+    return value if isinstance(value, str) else None
 
 
 def _text(members: JsonObject, name: str, where: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.write.updates import UpdateWriter, encode_item_fault
-from babelgate.canonical import Fault, Record
+from babelgate.canonical import Fault, Record, RunStatus
 from babelgate.canonical.event import (
     InterruptAnswered,
     InterruptRaised,
@@ -39,6 +39,8 @@ class _Replay:
         self._writer = UpdateWriter(url_of, None, is_replay=True)
         self._open: dict[str, dict[str, None]] = {}
         """Ids of the open questions of each task."""
+        self._paused: set[str | None] = set()
+        """Tasks whose last run has stopped for questions."""
         self._usage: JsonObject = {}
 
     def write(self, record: Record) -> Iterator[w.Update]:
@@ -49,7 +51,7 @@ class _Replay:
                 yield from self._create_run(event, record)
             case RunEnded():
                 yield from self._end_run(event, record)
-            case TaskChanged() if event.state in TERMINAL and questions:
+            case TaskChanged() if event.state in TERMINAL and record.task_id in self._paused:
                 questions.clear()
                 yield _info(record, state=event.state.value, **_fault_member(event.fault))
             case _:
@@ -68,12 +70,15 @@ class _Replay:
         for message in event.messages:
             if message.role == "user":
                 yield from self._writer.user_updates(message)
-        yield _info(record, run_id=event.run_id)
+        self._paused.discard(record.task_id)
+        yield _info(record, run_id=event.run_id, **({"metadata": event.metadata} if event.metadata else {}))
 
     def _end_run(self, event: RunEnded, record: Record) -> Iterator[w.Update]:
         if event.fault is not None:
             yield _failure(event.fault, record.run_id)
         members: JsonObject = {"state": _STATES.get(event.status.value, "failed"), **_fault_member(event.fault)}
+        if event.status is RunStatus.PAUSED:
+            self._paused.add(record.task_id)
         if questions := self._open.get(record.task_id or ""):
             members["questions"] = list(questions)
         if event.output is not None:

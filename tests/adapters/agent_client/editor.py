@@ -45,6 +45,8 @@ class Editor:
         self.answerer = answerer or choose(None)
         self.messages: list[Wire] = []
         """Messages of the agent, in order."""
+        self.transcript: bytearray | None = None
+        """Body to which all received messages are appended."""
         self.asked: list[Wire] = []
         """Requests of the agent."""
         self._number = -1
@@ -61,7 +63,10 @@ class Editor:
     async def peek(self) -> Wire:
         """Return the next message. Requests of the agent are not answered."""
         async with asyncio.timeout(BOUND):
-            message: Wire = json.loads(await self.connection.recv())
+            raw = await self.connection.recv()
+        if self.transcript is not None:
+            self.transcript += raw.encode() if isinstance(raw, str) else raw
+        message: Wire = json.loads(raw)
         self.messages.append(message)
         return message
 

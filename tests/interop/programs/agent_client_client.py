@@ -5,12 +5,12 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import acp
-from acp.helpers import text_block
 from acp.schema import (
     ClientCapabilities,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
     RequestPermissionResponse,
+    TextContentBlock,
 )
 from acp.ws.client import create_websocket_stream
 from lines import answer_calls
@@ -59,7 +59,10 @@ async def converse(
         forms = ElicitationCapabilities(form=ElicitationFormCapabilities()) if content is not None else None
         started = await agent.initialize(1, client_capabilities=ClientCapabilities(elicitation=forms))
         session = await agent.new_session(cwd="/work", mcp_servers=[])
-        results = [dump(await agent.prompt(session_id=session.session_id, prompt=[text_block(t)])) for t in texts]
+        results = [
+            dump(await agent.prompt(session_id=session.session_id, prompt=[TextContentBlock(type="text", text=t)]))
+            for t in texts
+        ]
         updates, recorder.updates = recorder.updates, []
         await agent.load_session(cwd="/work", session_id=session.session_id, mcp_servers=[])
         listed = await agent.list_sessions(cwd="/work")
