@@ -15,6 +15,7 @@ import pytest
 from babelgate.canonical import Feature, TaskState
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
+from tests.pairs.agent_client import AgentClient
 from tests.pairs.aief import Aief
 from tests.pairs.caller import Caller, Content, Data, Feed, Frame, Question, TaskView
 from tests.pairs.cast import APPROVAL
@@ -37,6 +38,7 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "runtime": (Runtime,),
     "openai": (Chat, Responses),
     "mcp": (Mcp,),
+    "agent-client": (AgentClient,),
 }
 """Dialects of each protocol, which take turns."""
 

@@ -59,10 +59,10 @@ async def converse(
         forms = ElicitationCapabilities(form=ElicitationFormCapabilities()) if content is not None else None
         started = await agent.initialize(1, client_capabilities=ClientCapabilities(elicitation=forms))
         session = await agent.new_session(cwd="/work", mcp_servers=[])
-        results = [
-            dump(await agent.prompt(session_id=session.session_id, prompt=[TextContentBlock(type="text", text=t)]))
-            for t in texts
-        ]
+        results: list[Any] = []
+        for text in texts:
+            prompt = [TextContentBlock(type="text", text=text)]
+            results.append(dump(await agent.prompt(session_id=session.session_id, prompt=prompt)))
         updates, recorder.updates = recorder.updates, []
         await agent.load_session(cwd="/work", session_id=session.session_id, mcp_servers=[])
         listed = await agent.list_sessions(cwd="/work")
