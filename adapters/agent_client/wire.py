@@ -32,7 +32,7 @@ class Wire(BaseModel):
     meta: JsonObject | None = Field(default=None, alias="_meta")
 
     @property
-    def own(self) -> JsonObject:
+    def gateway_members(self) -> JsonObject:
         """Members in `_meta` that concern the gateway."""
         members: Any = (self.meta or {}).get(OWN)
         return cast("JsonObject", members) if isinstance(members, dict) else {}
@@ -91,7 +91,7 @@ class SessionParams(Wire):
 class Attach(SessionParams):
     """Params of `_babelgate/attach`.
 
-    - `prompt`: key of the prompt whose turn is repeated. Without it, the newest turn is repeated.
+    - `prompt`: key of a prompt, the first of the turn to repeat. None means the newest turn.
     - `task`: id of a task, all of whose runs are repeated.
     - `skip`: number of updates to leave out at the beginning.
     """

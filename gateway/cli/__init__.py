@@ -68,6 +68,13 @@ _ca: Final = click.option(
     callback=_trust,
     help="File with CAs or certificates of servers to trust for https, besides those of the system.",
 )
+_gateway_url: Final = click.option(
+    "--url",
+    envvar="BABELGATE_URL",
+    default="http://127.0.0.1:8000",
+    show_default=True,
+    help="URL of the running gateway.",
+)
 _progress = click.option(
     "--progress",
     type=click.Choice(("auto", "json")),
@@ -199,13 +206,7 @@ def serve(
     show_default=True,
     help="Protocol of the call.",
 )
-@click.option(
-    "--url",
-    envvar="BABELGATE_URL",
-    default="http://127.0.0.1:8000",
-    show_default=True,
-    help="URL of the running gateway.",
-)
+@_gateway_url
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, if the gateway has keys.")
 @_ca
 @click.option(
@@ -223,13 +224,7 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
 
 @babelgate.command(epilog=examples.ACP)
 @click.argument("agent")
-@click.option(
-    "--url",
-    envvar="BABELGATE_URL",
-    default="http://127.0.0.1:8000",
-    show_default=True,
-    help="URL of the running gateway.",
-)
+@_gateway_url
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, if the gateway has keys.")
 @_ca
 @click.option(
@@ -251,13 +246,7 @@ def acp(agent: str, url: str, key: str | None, on_disconnect: str) -> None:
 
 
 @babelgate.command(epilog=examples.CONSOLE)
-@click.option(
-    "--url",
-    envvar="BABELGATE_URL",
-    default="http://127.0.0.1:8000",
-    show_default=True,
-    help="URL of the running gateway.",
-)
+@_gateway_url
 @_ca
 @click.option("--print", "is_printed", is_flag=True, help="Print the URL of the console, and open no browser.")
 def console(url: str, is_printed: bool) -> None:

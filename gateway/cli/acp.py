@@ -53,7 +53,7 @@ def run_pipe(agent: str, url: str, key: str | None, on_disconnect: str) -> None:
         raise CliError(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
     if key is not None and not (key.isascii() and key.isprintable()):
         raise CliError("--key: a key is printable ASCII", code=USAGE)
-    # Standard output belongs to the protocol, so whatever libraries print goes to standard error.
+    # Standard output belongs to the protocol, so output of libraries goes to standard error.
     output = os.dup(1)
     os.dup2(2, 1)
     address = f"{url.rstrip('/')}/agent-client/{quote(agent, safe='')}?on_disconnect={on_disconnect}"
@@ -101,7 +101,7 @@ class EditorPipe:
         self._sent: dict[Id, int] = {}
         """Number of the connection on which each request was sent."""
         self._attached: dict[str, Id] = {}
-        """Id of the prompt that each request to attach stands for."""
+        """Id of the prompt that each request to attach represents."""
         self._asked: set[Id] = set()
         """Requests of the gateway that the editor has not answered."""
         self._ready: tuple[str, asyncio.Future[None]] | None = None
@@ -171,9 +171,9 @@ class EditorPipe:
         key = uuid4().hex
         meta: Any = members.get("_meta")
         meta = cast("Wire", meta) if isinstance(meta, dict) else {}
-        own: Any = meta.get(_OWN)
-        own = {**(cast("Wire", own) if isinstance(own, dict) else {}), "prompt": key}
-        message = {**message, "params": {**members, "_meta": {**meta, _OWN: own}}}
+        marks: Any = meta.get(_OWN)
+        marks = {**(cast("Wire", marks) if isinstance(marks, dict) else {}), "prompt": key}
+        message = {**message, "params": {**members, "_meta": {**meta, _OWN: marks}}}
         self._prompts[request_id] = _Prompt(message, session_id, key)
         return message
 
@@ -289,7 +289,7 @@ class EditorPipe:
                 await self._from_gateway(cast("str", message.data))
         if not ready.done():
             ready.set_exception(ConnectionResetError())
-            ready.exception()  # nobody may wait for it
+            ready.exception()  # retrieved, because no task may await it
         for request_id in self._asked:
             self._write({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": request_id}})
         self._asked.clear()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -90,18 +90,19 @@ async def test_sdk_receives_a_turn_and_answers_its_questions(
 
 
 @cache
-def _validators() -> Mapping[str, Mapping[str, Draft202012Validator]]:
+def _validators() -> Mapping[str, Mapping[str, Callable[[Any], None]]]:
     """Return validators of params and result by method, from the schema in the package of the TypeScript SDK."""
     peer_python("agent-client")
     path = CACHE / "agent-client" / "node_modules" / "@agentclientprotocol" / "sdk" / "schema" / "v1" / "schema.json"
     schema: Wire = json.loads(path.read_text())
-    found: dict[str, dict[str, Draft202012Validator]] = {}
+    found: dict[str, dict[str, Callable[[Any], None]]] = {}
     for name, each in schema["$defs"].items():
         # The root of the schema accepts nearly anything.
         if "x-method" in each:
             kind = "result" if name.endswith("Response") else "params"
             definition = {"$defs": schema["$defs"], "$ref": f"#/$defs/{name}"}
-            found.setdefault(each["x-method"], {})[kind] = Draft202012Validator(definition)
+            validator: Any = Draft202012Validator(definition)
+            found.setdefault(each["x-method"], {})[kind] = validator.validate
     return found
 
 
@@ -110,11 +111,11 @@ def check_schema(messages: list[Wire], methods: Mapping[int, str]) -> None:
     for message in messages:
         if "method" in message:
             if not message["method"].startswith("$/"):
-                _validators()[message["method"]]["params"].validate(message["params"])
+                _validators()[message["method"]]["params"](message["params"])
             continue
         assert ("result" in message) != ("error" in message)
         if "result" in message:
-            _validators()[methods[message["id"]]]["result"].validate(message["result"])
+            _validators()[methods[message["id"]]]["result"](message["result"])
 
 
 async def test_messages_fit_the_schema(gateway: Running) -> None:
@@ -134,16 +135,17 @@ async def test_messages_fit_the_schema(gateway: Running) -> None:
             ]
             for method, params in calls:
                 methods[await editor.start(method, **params)] = method
-                result = await editor.wait(len(methods) - 1)
-            session: Wire = {"sessionId": result["sessionId"]}
-            for method, params in (
+                await editor.wait(len(methods) - 1)
+            session: Wire = {"sessionId": editor.messages[-1]["result"]["sessionId"]}
+            calls = [
                 ("session/prompt", {**session, "prompt": [{"type": "text", "text": "x"}]}),
                 ("session/load", {**session, "cwd": "/", "mcpServers": []}),
                 ("session/resume", {**session, "cwd": "/"}),
                 ("session/list", {"cwd": "/schema"}),
                 ("session/close", session),
                 ("session/delete", session),
-            ):
+            ]
+            for method, params in calls:
                 number = await editor.start(method, **params)
                 methods[number] = method
                 await editor.wait(number)

@@ -69,9 +69,9 @@ class _Reader(View):
     def update(self, update: Wire) -> None:
         members = own(update)
         if "question" in members:
-            asked = members["question"]
-            question = Question(asked["message"], asked.get("schema"), asked.get("value"), asked["id"])
-            self.questions.setdefault(asked["id"], question)
+            fields = members["question"]
+            question = Question(fields["message"], fields.get("schema"), fields.get("value"), fields["id"])
+            self.questions.setdefault(fields["id"], question)
             return
         match update["sessionUpdate"]:
             case "session_info_update" if "run" in members:
@@ -191,12 +191,20 @@ class AgentClient(Caller):
     async def _editor(self) -> AsyncGenerator[Editor]:
         """Open a connection, and a session if the conversation has none."""
         headers = {name: value for name, value in self.http.headers.items() if name.lower() in SENT}
-        async with editing(str(self.http.base_url).rstrip("/"), self.agent, additional_headers=headers) as editor:
+        async with editing(await self._address(), self.agent, additional_headers=headers) as editor:
             editor.transcript = self.transcript
             await editor.initialize()
             if self.context_id is None:
                 self.context_id = await editor.new_session()
             yield editor
+
+    async def _address(self) -> str:
+        """Return the URL of a gateway. Behind a load balancer, it is that of the gateway that the next request
+        reaches."""
+        url = self.http.base_url
+        if url.port is None:
+            url = (await self.http.get("/healthz")).request.url
+        return f"http://{url.netloc.decode()}"
 
     @asynccontextmanager
     async def stream(self, *contents: Content) -> AsyncGenerator[Feed]:

@@ -112,7 +112,8 @@ def _pieces_of(part: Wire) -> Iterator[str]:
             start += size
         return
     if _marks(part).get("artifact", {}).get("name") == "pieces.txt":
-        yield part["content"]["text"]
+        if "text" in part["content"]:
+            yield part["content"]["text"]
         return
     artifact: Wire = part.get("payload", {}) if part.get("event_type") == "artifact_added" else part.get("artifact", {})  # pyright: ignore[reportUnknownMemberType]
     if not isinstance(artifact, dict) or artifact.get("name") != "pieces.txt":  # pyright: ignore[reportUnnecessaryIsInstance]

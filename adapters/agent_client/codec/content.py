@@ -94,8 +94,8 @@ def name_of(uri: str) -> str:
 def own_member(block: JsonObject, member: str) -> str | None:
     """Return a text among the gateway's members in the `_meta` of a block, such as the `name` of a file."""
     meta: object = block.get("_meta")
-    own: object = cast("JsonObject", meta).get(OWN) if isinstance(meta, dict) else None
-    value: object = cast("JsonObject", own).get(member) if isinstance(own, dict) else None
+    marks: object = cast("JsonObject", meta).get(OWN) if isinstance(meta, dict) else None
+    value: object = cast("JsonObject", marks).get(member) if isinstance(marks, dict) else None
     return value if isinstance(value, str) else None
 
 
@@ -121,10 +121,10 @@ def encode_file(part: FilePart, url_of: Callable[[str], str]) -> JsonObject:
     in the part because it is larger than `limits.inline`."""
     if part.url is not None:
         link: JsonObject = {"type": "resource_link", "uri": part.url, "name": part.name or name_of(part.url)}
-        return {**link, **_described(part)}
+        return {**link, **_description_of(part)}
     if part.inline is None:
         link = {"type": "resource_link", "uri": url_of(part.blob or ""), "name": part.name or part.blob or "file"}
-        return {**link, **_described(part)}
+        return {**link, **_description_of(part)}
     data, media_type = b64encode(part.inline).decode(), part.media_type or _BYTES
     name: JsonObject = {} if part.name is None else {"_meta": {OWN: {"name": part.name}}}
     family = media_type.partition("/")[0]
@@ -134,7 +134,7 @@ def encode_file(part: FilePart, url_of: Callable[[str], str]) -> JsonObject:
     return {"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "blob": data}, **name}
 
 
-def _described(part: FilePart) -> JsonObject:
+def _description_of(part: FilePart) -> JsonObject:
     members: dict[str, Any] = {"mimeType": part.media_type, "size": part.size}
     return {name: value for name, value in members.items() if value is not None}
 

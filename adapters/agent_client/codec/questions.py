@@ -29,7 +29,7 @@ _NEGATIVE: Final = frozenset({"no", "n", "false", "reject", "rejected", "deny", 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Option of a permission request, and the answer that it stands for."""
+    """Option of a permission request, and the answer that it represents."""
 
     id: str
     name: str
@@ -38,7 +38,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class QuestionReply:
     """Answer to a question: a value, or a refusal to answer."""
 
     value: Json = None
@@ -127,11 +127,11 @@ def encode_request(question: Question, session_id: str, elicitation: w.Elicitati
     meta: JsonObject = {w.OWN: {"question": question_members(question)}}
     options = options_of(question)
     if options:
-        shown = [{"optionId": each.id, "name": each.name, "kind": each.kind} for each in options]
+        choices = [{"optionId": each.id, "name": each.name, "kind": each.kind} for each in options]
         return w.PERMISSION, {
             "sessionId": session_id,
             "toolCall": encode_call(question),
-            "options": shown,
+            "options": choices,
             "_meta": meta,
         }
     params: JsonObject = {"sessionId": session_id, "message": question_text(question), "_meta": meta}
@@ -149,7 +149,7 @@ def encode_call(question: Question) -> JsonObject:
     return call if question.value is None else {**call, "rawInput": question.value}
 
 
-def decode_reply(question: Question, result: JsonObject, elicitation: w.Elicitations | None) -> Reply | None:
+def decode_reply(question: Question, result: JsonObject, elicitation: w.Elicitations | None) -> QuestionReply | None:
     """Return the answer in the result of a request, or None if the user has not answered."""
     options = options_of(question)
     if options:
@@ -157,15 +157,15 @@ def decode_reply(question: Question, result: JsonObject, elicitation: w.Elicitat
         chosen = next((each for each in options if each.id == outcome.option_id), None)
         if outcome.outcome != "selected" or chosen is None:
             return None
-        return Reply(chosen.value)
+        return QuestionReply(chosen.value)
     elicited = w.Elicited.model_validate(result)
     if elicited.action == "decline":
-        return Reply(is_decline=True)
+        return QuestionReply(is_decline=True)
     if elicited.action != "accept" or page_of(question, elicitation) is not None:  # a page reports its answer itself
         return None
     content = elicited.content or {}
     schema = question.answer_schema
-    return Reply(content if schema is not None and _is_flat(schema) else content.get(_FIELD))
+    return QuestionReply(content if schema is not None and _is_flat(schema) else content.get(_FIELD))
 
 
 def _form(schema: JsonObject | None) -> JsonObject:

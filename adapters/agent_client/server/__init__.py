@@ -12,7 +12,7 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.agent_client.errors import encode_fault
 from babelgate.adapters.agent_client.server.connection import AgentConnection
-from babelgate.adapters.agent_client.server.peer import Peer
+from babelgate.adapters.agent_client.server.peer import ClientPeer
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
@@ -66,7 +66,7 @@ class Server(Handlers):
                 await socket.close(POLICY, error.fault.message[:100])
             return
         await socket.accept()
-        peer = Peer(socket)
+        peer = ClientPeer(socket)
         cancels = socket.query_params.get("on_disconnect") == "cancel"
         connection = AgentConnection(self._hub, caller(socket), info, peer, _VERSION, cancels=cancels)
         try:

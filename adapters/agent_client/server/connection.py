@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.agents import encode_initialized
-from babelgate.adapters.agent_client.server.peer import Id, MethodNotFound, Peer
+from babelgate.adapters.agent_client.server.peer import ClientPeer, Id, MethodNotFound
 from babelgate.adapters.agent_client.server.sessions import Sessions
 from babelgate.adapters.agent_client.server.turns import Turns
 from babelgate.adapters.kit.json import validate
@@ -17,7 +17,9 @@ from babelgate.canonical.value import JsonObject
 class AgentConnection:
     """One connection. It has no state that a lost connection would lose, except the requests to the client."""
 
-    def __init__(self, hub: Hub, who: Caller, info: AgentInfo, peer: Peer, version: str, *, cancels: bool) -> None:
+    def __init__(
+        self, hub: Hub, who: Caller, info: AgentInfo, peer: ClientPeer, version: str, *, cancels: bool
+    ) -> None:
         """Create the connection. `cancels` is True if a disconnect cancels its runs, and `version` is the gateway's."""
         self._info = info
         self._peer = peer

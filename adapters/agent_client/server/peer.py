@@ -52,7 +52,7 @@ Answer = Callable[[str, JsonObject, Id], Awaitable[JsonObject]]
 Note = Callable[[str, JsonObject], Awaitable[None]]
 
 
-class Peer:
+class ClientPeer:
     """The client at the other end of a WebSocket."""
 
     def __init__(self, socket: WebSocket[Any, Any, Any]) -> None:
@@ -123,10 +123,10 @@ class Peer:
             self._active[message.id] = tasks.create_task(self._answer(answer, method, params, message.id))
 
     def _take_answer(self, message: w.Envelope) -> None:
-        asked = self._asked.get(str(message.id))
-        if asked is not None and not asked.done():
+        future = self._asked.get(str(message.id))
+        if future is not None and not future.done():
             result = message.result
-            asked.set_result(result if isinstance(result, dict) and message.error is None else None)
+            future.set_result(result if isinstance(result, dict) and message.error is None else None)
 
     async def _answer(self, answer: Answer, method: str, params: JsonObject, request_id: Id) -> None:
         """Answer one request."""

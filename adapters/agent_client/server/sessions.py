@@ -46,10 +46,10 @@ class Sessions:
 
     async def create(self, params: w.NewSession) -> JsonObject:
         """Create a session. Servers that the client offers to the agent are reported as a loss."""
-        own: JsonObject = {"agent": self._agent, "cwd": params.cwd}
+        marks: JsonObject = {"agent": self._agent, "cwd": params.cwd}
         if params.additional_directories:
-            own["additionalDirectories"] = params.additional_directories
-        change = ThreadChange(metadata={"cwd": params.cwd}, extra={PROTOCOL: own})
+            marks["additionalDirectories"] = params.additional_directories
+        change = ThreadChange(metadata={"cwd": params.cwd}, extra={PROTOCOL: marks})
         thread = await self._hub.create_thread(self._who.principal, change)
         result: JsonObject = {"sessionId": thread.thread_id}
         if params.mcp_servers:

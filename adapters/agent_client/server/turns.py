@@ -12,7 +12,7 @@ from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.carries import VERSION
 from babelgate.adapters.agent_client.codec.content import PROTOCOL, decode_prompt, invalid
 from babelgate.adapters.agent_client.codec.questions import (
-    Reply,
+    QuestionReply,
     can_be_asked,
     can_be_text,
     decode_reply,
@@ -20,7 +20,7 @@ from babelgate.adapters.agent_client.codec.questions import (
     options_of,
 )
 from babelgate.adapters.agent_client.errors import encode_error
-from babelgate.adapters.agent_client.server.peer import Peer, RequestFailed
+from babelgate.adapters.agent_client.server.peer import ClientPeer, RequestFailed
 from babelgate.adapters.agent_client.server.sessions import Sessions
 from babelgate.adapters.agent_client.write.turn import TurnWriter, prompt_key
 from babelgate.adapters.kit.json import json_text
@@ -68,7 +68,9 @@ class TurnStart:
 class Turns:
     """Turns of one connection."""
 
-    def __init__(self, hub: Hub, who: Caller, agent: str, peer: Peer, sessions: Sessions, *, cancels: bool) -> None:
+    def __init__(
+        self, hub: Hub, who: Caller, agent: str, peer: ClientPeer, sessions: Sessions, *, cancels: bool
+    ) -> None:
         self._hub = hub
         self._who = who
         self._agent = agent
@@ -119,8 +121,8 @@ class Turns:
 
     async def _begin(self, thread_id: str, params: w.Prompt, message: Message) -> TurnStart:
         """Answer the open questions of the session with a prompt, or submit it as a new input."""
-        own = params.own
-        key, answers = own.get("prompt"), own.get("answers")
+        marks = params.gateway_members
+        key, answers = marks.get("prompt"), marks.get("answers")
         if not message.parts and not answers:
             raise invalid("prompt", "expected at least one block")
         messages = await resolve_own_files(self._hub, self._who, (message,) if message.parts else ())
@@ -219,7 +221,7 @@ class _Turn:
         self,
         hub: Hub,
         who: Caller,
-        peer: Peer,
+        peer: ClientPeer,
         session_id: str,
         elicitation: w.Elicitations | None,
         sessions: Sessions,
@@ -324,7 +326,7 @@ class _Turn:
                 raise
         return True
 
-    async def _ask_client(self, question: Interrupt) -> Reply | None:
+    async def _ask_client(self, question: Interrupt) -> QuestionReply | None:
         method, params = encode_request(question, self._session_id, self._elicitation)
         result = await self._peer.request(method, params)
         try:
@@ -332,7 +334,7 @@ class _Turn:
         except ValidationError:
             return None
 
-    async def _submit(self, task: Task, replies: dict[str, Reply], questions: Sequence[Interrupt]) -> None:
+    async def _submit(self, task: Task, replies: dict[str, QuestionReply], questions: Sequence[Interrupt]) -> None:
         """Commit the answers of the user. The declined ones are committed first, and the run of the others
         continues."""
         principal = self._who.principal
@@ -355,7 +357,7 @@ def _answers(task: Task, values: JsonObject, run_input: RunInput, *, is_text: bo
     return Answers(task_id=task.task_id, values=values, input=run_input, is_text=is_text, protocol=PROTOCOL)
 
 
-def _words(question: Interrupt, reply: Reply) -> str:
+def _words(question: Interrupt, reply: QuestionReply) -> str:
     """Return an answer as the text that the user has chosen or typed."""
     for option in options_of(question):
         if option.value == reply.value:

@@ -94,8 +94,8 @@ def _fault_member(fault: Fault | None) -> JsonObject:
 
 def _info(record: Record, *, run_id: str | None = None, **members: Any) -> w.Update:
     """Return the update that reports a change of a run to clients that read `_meta`."""
-    own: JsonObject = {"task": record.task_id, "run": run_id or record.run_id, **members}
-    return {"sessionUpdate": "session_info_update", "_meta": {w.OWN: own}}
+    marks: JsonObject = {"task": record.task_id, "run": run_id or record.run_id, **members}
+    return {"sessionUpdate": "session_info_update", "_meta": {w.OWN: marks}}
 
 
 def _failure(fault: Fault, run_id: str | None) -> w.Update:

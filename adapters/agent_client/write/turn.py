@@ -163,21 +163,21 @@ class TurnWriter:
             self.fault = event.fault or _FAILED
 
     def pause(self) -> None:
-        """End the turn, because nobody answers its questions in this turn."""
+        """End the turn with its questions open."""
         self.result = self._result("end_turn")
 
     def own_members(self) -> JsonObject:
         """Return the gateway's members in the `_meta` of the result or the error."""
-        own: JsonObject = {"thread": self._task.thread_id, "task": self._task.task_id, "run": self.run_id}
+        marks: JsonObject = {"thread": self._task.thread_id, "task": self._task.task_id, "run": self.run_id}
         if self._open:
-            own["questions"] = list(self._open)
+            marks["questions"] = list(self._open)
         if self._usage:
-            own["usage"] = self._usage
+            marks["usage"] = self._usage
         if self._output is not None:
-            own["output"] = self._output
+            marks["output"] = self._output
         if self._losses:
-            own["loss"] = losses_by_feature(self._losses)
-        return own
+            marks["loss"] = losses_by_feature(self._losses)
+        return marks
 
     def _result(self, stop: w.StopReason) -> JsonObject:
         return {"stopReason": stop, "_meta": {w.OWN: self.own_members()}}

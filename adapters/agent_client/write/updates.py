@@ -101,11 +101,11 @@ class UpdateWriter:
         return [{"sessionUpdate": "user_message_chunk", "content": block, **message_id} for block in blocks]
 
     def begin(self) -> None:
-        """Forget what belongs to the previous turn."""
+        """Start a new turn, with an empty plan."""
         self._messages.clear()
         self._plan.clear()
 
-    def _scoped(self, item_id: str | None) -> str:
+    def _scoped_id(self, item_id: str | None) -> str:
         """Return the id of a message or tool call for the client. Agents may use an id again in another run."""
         if item_id is None or is_uuid(item_id):
             return item_id or ""
@@ -121,7 +121,7 @@ class UpdateWriter:
             first["name"] = event.name
         self._messages[event.message_id or ""] = _OpenMessage(
             chunk="user_message_chunk" if event.role == "user" else chunk,
-            is_hidden=event.role == "system",
+            is_hidden=event.role == "system" and event.phase == "answer",
             marks=marks,
             first=first,
         )
@@ -157,7 +157,7 @@ class UpdateWriter:
             case ToolCallPart(side="agent"):
                 arguments = parse_text(part.arguments) if part.arguments else None
                 yield from self._call(part.call_id, part.name, part.arguments if arguments is ABSENT else arguments)
-            case ToolResultPart() if self._scoped(part.call_id) in self._calls:
+            case ToolResultPart() if self._scoped_id(part.call_id) in self._calls:
                 yield self._result(part.call_id, part.output, is_error=part.error)
             case _:
                 pass
@@ -175,15 +175,15 @@ class UpdateWriter:
 
     def _chunk(self, message: _OpenMessage, message_id: str | None, block: JsonObject, kind: str = "") -> w.Update:
         """Return the update for a piece of a message. `kind` names a piece that is not a text or a file."""
-        own: JsonObject = {**message.marks, **message.first}
+        marks: JsonObject = {**message.marks, **message.first}
         message.first = {}
         if kind and kind != "reasoning":
-            own["kind"] = kind
+            marks["kind"] = kind
         chunk = message.chunk
         if kind == "reasoning" and chunk == "agent_message_chunk":
             chunk = "agent_thought_chunk"
-        update: w.Update = {"sessionUpdate": chunk, "content": block, "messageId": self._scoped(message_id)}
-        return {**update, "_meta": {w.OWN: own}} if own else update
+        update: w.Update = {"sessionUpdate": chunk, "content": block, "messageId": self._scoped_id(message_id)}
+        return {**update, "_meta": {w.OWN: marks}} if marks else update
 
     def _citation(self, message: _OpenMessage, message_id: str | None, part: AnnotationPart) -> w.Update:
         """Return a citation as a link. One without a URL is an empty text with its members."""
@@ -201,7 +201,7 @@ class UpdateWriter:
         yield from self._call(event.call_id, event.name, event.input)
 
     def _tool_ended(self, event: ToolEnded) -> Iterator[w.Update]:
-        if self._scoped(event.call_id) not in self._calls:
+        if self._scoped_id(event.call_id) not in self._calls:
             yield from self._call(event.call_id, event.name, None)
         if event.fault is None:
             yield self._result(event.call_id, event.output)
@@ -210,7 +210,7 @@ class UpdateWriter:
             yield {**result, "_meta": {w.OWN: {"fault": encode_item_fault(event.fault)}}}
 
     def _call(self, call_id: str | None, name: str, value: Json) -> Iterator[w.Update]:
-        scoped = self._scoped(call_id)
+        scoped = self._scoped_id(call_id)
         if scoped in self._calls:
             return
         self._calls.add(scoped)
@@ -219,7 +219,7 @@ class UpdateWriter:
         yield call if value is None else {**call, "rawInput": value}
 
     def _result(self, call_id: str | None, output: Json, *, is_error: bool = False) -> w.Update:
-        update: w.Update = {"sessionUpdate": "tool_call_update", "toolCallId": self._scoped(call_id)}
+        update: w.Update = {"sessionUpdate": "tool_call_update", "toolCallId": self._scoped_id(call_id)}
         update["status"] = "failed" if is_error else "completed"
         if output is None:
             return update
@@ -229,73 +229,73 @@ class UpdateWriter:
     # Steps
 
     def _step_started(self, event: StepStarted) -> Iterator[w.Update]:
-        own: JsonObject = {"step": event.step_id or event.name, "state": "started"}
+        marks: JsonObject = {"step": event.step_id or event.name, "state": "started"}
         if event.input is not None:
-            own["input"] = event.input
+            marks["input"] = event.input
         if len(self._plan) >= _PLAN:
             done = next((key for key, each in self._plan.items() if each["status"] == "completed"), None)
             self._plan.pop(done or next(iter(self._plan)))
         entry = {"content": event.name, "priority": "medium", "status": "in_progress"}
         self._plan[event.step_id or event.name] = entry
-        yield self._plan_update(own | {"name": event.name})
+        yield self._plan_update(marks | {"name": event.name})
 
     def _step_ended(self, event: StepEnded) -> Iterator[w.Update]:
-        own: JsonObject = {"step": event.step_id or event.name, "name": event.name, "state": "ended"}
+        marks: JsonObject = {"step": event.step_id or event.name, "name": event.name, "state": "ended"}
         if event.update is not None:
-            own["update"] = event.update
+            marks["update"] = event.update
         if event.fault is not None:
-            own["fault"] = encode_item_fault(event.fault)
+            marks["fault"] = encode_item_fault(event.fault)
         entry = self._plan.get(event.step_id or event.name)
         if entry is not None:
             self._plan[event.step_id or event.name] = {**entry, "status": "completed"}
-        yield self._plan_update(own)
+        yield self._plan_update(marks)
 
-    def _plan_update(self, own: JsonObject) -> w.Update:
-        return {"sessionUpdate": "plan", "entries": list(self._plan.values()), "_meta": {w.OWN: own}}
+    def _plan_update(self, marks: JsonObject) -> w.Update:
+        return {"sessionUpdate": "plan", "entries": list(self._plan.values()), "_meta": {w.OWN: marks}}
 
     # Artifacts and others
 
     def _artifact(self, event: ArtifactAdded) -> Iterator[w.Update]:
         if event.origin != "agent":
             return
-        own: JsonObject = {"id": event.artifact_id or "", "last": event.last}
+        marks: JsonObject = {"id": event.artifact_id or "", "last": event.last}
         members = {"name": event.name, "description": event.description, "metadata": event.metadata or None}
-        own |= {name: value for name, value in members.items() if value is not None}
+        marks |= {name: value for name, value in members.items() if value is not None}
         if event.append:
-            own["append"] = True
+            marks["append"] = True
         match event.part:
             case FilePart() as part:
                 block = encode_file(part, self._url_of)
             case DataPart() as part:
-                block, own["kind"] = text_block(json_text(part.data)), "data"
+                block, marks["kind"] = text_block(json_text(part.data)), "data"
             case part:
                 block = text_block(getattr(part, "text", ""))
         update: w.Update = {"sessionUpdate": "agent_message_chunk", "content": block}
-        yield {**update, "messageId": self._scoped(event.artifact_id), "_meta": {w.OWN: {"artifact": own}}}
+        yield {**update, "messageId": self._scoped_id(event.artifact_id), "_meta": {w.OWN: {"artifact": marks}}}
 
     def _custom(self, event: Custom) -> Iterator[w.Update]:
         # The only update whose members are all optional, so that clients which do not read `_meta` show nothing.
-        own: JsonObject = {"name": event.name, "value": event.value}
-        yield {"sessionUpdate": "session_info_update", "_meta": {w.OWN: {"custom": own}}}
+        marks: JsonObject = {"name": event.name, "value": event.value}
+        yield {"sessionUpdate": "session_info_update", "_meta": {w.OWN: {"custom": marks}}}
 
     # Questions
 
-    def _asked_question(self, event: InterruptRaised) -> Iterator[w.Update]:
+    def _raise_question(self, event: InterruptRaised) -> Iterator[w.Update]:
         yield from self._attachments(event)
-        own: JsonObject = {"question": question_members(event)}
+        marks: JsonObject = {"question": question_members(event)}
         if self._is_replay or not can_be_asked(event, self._elicitation):
-            yield self._question_chunk(event, own)
+            yield self._question_chunk(event, marks)
         elif options_of(event):
             self._asked[event.interrupt_id or ""] = event
-            yield {"sessionUpdate": "tool_call", **encode_call(event), "_meta": {w.OWN: own}}
+            yield {"sessionUpdate": "tool_call", **encode_call(event), "_meta": {w.OWN: marks}}
         else:
             # The text of the question is in the form, so this update shows nothing.
-            yield {"sessionUpdate": "session_info_update", "_meta": {w.OWN: own}}
+            yield {"sessionUpdate": "session_info_update", "_meta": {w.OWN: marks}}
 
-    def _question_chunk(self, event: Question, own: JsonObject) -> w.Update:
+    def _question_chunk(self, event: Question, marks: JsonObject) -> w.Update:
         block = text_block(question_text(event))
         update: w.Update = {"sessionUpdate": "agent_message_chunk", "content": block}
-        return {**update, "messageId": event.interrupt_id or "", "_meta": {w.OWN: own}}
+        return {**update, "messageId": event.interrupt_id or "", "_meta": {w.OWN: marks}}
 
     def _attachments(self, event: InterruptRaised) -> Iterator[w.Update]:
         """Yield the files and data in the message of a question, except those that are its value."""
@@ -304,9 +304,8 @@ class UpdateWriter:
             if isinstance(part, FilePart) or (isinstance(part, DataPart) and part.data != event.value):
                 yield from self._other_part(message, event.interrupt_id, part)
 
-    def _answered_question(self, event: InterruptAnswered) -> Iterator[w.Update]:
-        asked = self._asked.pop(event.interrupt_id, None)
-        if asked is None:
+    def _answer_question(self, event: InterruptAnswered) -> Iterator[w.Update]:
+        if self._asked.pop(event.interrupt_id, None) is None:
             return
         status = "completed" if event.action == "answer" else "failed"
         update: w.Update = {"sessionUpdate": "tool_call_update", "toolCallId": event.interrupt_id, "status": status}
@@ -323,8 +322,8 @@ class UpdateWriter:
         StepEnded: _step_ended,
         ArtifactAdded: _artifact,
         Custom: _custom,
-        InterruptRaised: _asked_question,
-        InterruptAnswered: _answered_question,
+        InterruptRaised: _raise_question,
+        InterruptAnswered: _answer_question,
     }
 
 

@@ -75,7 +75,7 @@ async def session(
         yield editor, await editor.new_session()
 
 
-FORMS: Final = {"elicitation": {"form": {}}}
+FORMS: Final[Wire] = {"elicitation": {"form": {}}}
 
 
 def fill(**content: Any) -> Answerer:
@@ -106,7 +106,7 @@ async def test_both_paths_lead_to_the_agent(gateway: Running, path: str) -> None
         }
 
 
-async def test_unknown_version_is_answered_with_the_servers_own(gateway: Running) -> None:
+async def test_unknown_version_is_answered_with_version_1(gateway: Running) -> None:
     async with editing(gateway.url, "echo") as editor:
         assert (await editor.call("initialize", protocolVersion=65535))["protocolVersion"] == 1
 
@@ -263,8 +263,6 @@ async def test_cancel_ends_the_turn_with_a_result(gateway: Running, how: str) ->
 
 async def test_cancel_withdraws_an_open_permission_request(gateway: Running) -> None:
     async with session(gateway, "mail") as (editor, session_id):
-        asked = asyncio.Event()
-        editor.answerer = lambda method, params: asked.set() or {"outcome": {"outcome": "cancelled"}}
         prompt = await editor.start_prompt(session_id, "x")
         while "session/request_permission" not in [each.get("method") for each in editor.messages]:
             await editor.peek()
@@ -302,17 +300,17 @@ async def until_state(gateway: Running, task_id: str, state: str) -> None:
 async def test_approval_is_a_permission_request(gateway: Running, option: str, answer: bool) -> None:
     async with session(gateway, "mail", choose(option)) as (editor, session_id):
         assert (await editor.prompt(session_id, "Ada"))["stopReason"] == "end_turn"
-        asked = editor.asked[0]["params"]
-        assert [each["kind"] for each in asked["options"]] == ["allow_once", "reject_once"]
-        assert asked["toolCall"]["title"] == "Send it?"
-        assert asked["toolCall"]["rawInput"] == {"to": "x"}
-        shown = [each for each in editor.updates if each.get("toolCallId") == asked["toolCall"]["toolCallId"]]
-        assert [each["sessionUpdate"] for each in shown] == ["tool_call", "tool_call_update"]
-        assert shown[1]["status"] == "completed"
+        request = editor.asked[0]["params"]
+        assert [each["kind"] for each in request["options"]] == ["allow_once", "reject_once"]
+        assert request["toolCall"]["title"] == "Send it?"
+        assert request["toolCall"]["rawInput"] == {"to": "x"}
+        calls = [each for each in editor.updates if each.get("toolCallId") == request["toolCall"]["toolCallId"]]
+        assert [each["sessionUpdate"] for each in calls] == ["tool_call", "tool_call_update"]
+        assert calls[1]["status"] == "completed"
         assert editor.text == f"Sent: {answer}."
 
 
-async def test_several_questions_are_asked_together(gateway: Running) -> None:
+async def test_several_questions_are_sent_together(gateway: Running) -> None:
     def answer(method: str, params: Wire) -> Wire | None:
         if method == "elicitation/create":
             assert params["requestedSchema"]["properties"] == {"answer": {"type": "string"}}
@@ -447,10 +445,10 @@ async def test_attach_continues_an_active_turn(gateway: Running) -> None:
         await editor.start_prompt(session_id, "x", babelgate={"prompt": "p"})
         while editor.text != "first":
             await editor.receive()
-        seen = len(editor.updates)
+        count = len(editor.updates)
     async with editing(gateway.url, "gated") as again:
         await again.initialize()
-        attached = await again.start("_babelgate/attach", sessionId=session_id, prompt="p", skip=seen)
+        attached = await again.start("_babelgate/attach", sessionId=session_id, prompt="p", skip=count)
         GATE.release()
         assert (await again.wait(attached))["stopReason"] == "end_turn"
         assert again.text == " second"

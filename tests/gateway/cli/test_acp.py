@@ -161,7 +161,7 @@ async def test_broken_connection_is_opened_again_without_a_trace(gateway: Runnin
         assert cable.connections == 3
 
 
-async def test_open_question_is_asked_again_after_a_break(gateway: Running) -> None:
+async def test_open_question_is_sent_again_after_a_break(gateway: Running) -> None:
     async with cabled(gateway) as (cable, url), piped(url, "mail") as editor:
         await editor.initialize()
         prompt = await editor.start_prompt(await editor.new_session(), "x")
