@@ -8,5 +8,8 @@ from babelgate.adapters.kit.server.rest import RestDescription, RestOperation
 REST: Final = RestDescription(
     official=w.SPEC,
     error=dict[str, Any],
-    operations={"get_file": RestOperation(returns=bytes, media_type="application/octet-stream")},
+    operations={
+        "get_session": RestOperation(returns=w.SessionUpdates),
+        "get_file": RestOperation(returns=bytes, media_type="application/octet-stream"),
+    },
 )

@@ -134,4 +134,11 @@ class Elicited(Wire):
     content: JsonObject | None = None
 
 
+class SessionUpdates(BaseModel):
+    """Body of the route that returns a session."""
+
+    session_id: str = Field(alias="sessionId")
+    updates: list[JsonObject]
+
+
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]

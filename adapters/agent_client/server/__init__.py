@@ -1,6 +1,5 @@
 """Endpoint of the protocol: a WebSocket for each connection of a client, and the files of its sessions."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from litestar.types import ControllerRouterHandler
 from babelgate.adapters.agent_client.errors import encode_fault
 from babelgate.adapters.agent_client.server.connection import AgentConnection
 from babelgate.adapters.agent_client.server.peer import ClientPeer
+from babelgate.adapters.agent_client.server.sessions import Sessions
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
@@ -38,6 +38,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
             PATH,
             route_handlers=[
                 websocket(["/", "/{agent:str}"])(server.talk),
+                get("/{agent:str}/sessions/{session_id:str}")(server.get_session),
                 get("/{agent:str}/files/{blob:str}")(server.get_file),
             ],
         )
@@ -71,9 +72,7 @@ class Server(Handlers):
         connection = AgentConnection(self._hub, caller(socket), info, peer, _VERSION, cancels=cancels)
         try:
             await peer.serve(connection.answer, connection.note)
-        except (Exception, asyncio.CancelledError) as error:  # no caller of this function logs it
-            if isinstance(error, asyncio.CancelledError):
-                raise
+        except Exception:  # no caller of this function logs it
             log.exception("a WebSocket failed")
             await peer.close(FAILED, "The gateway failed.")
 
@@ -81,6 +80,12 @@ class Server(Handlers):
         """Return the agent in the path, or that of the base URL. Raises not_found."""
         who = caller(connection)
         return self._hub.agent(who.principal, connection.path_params.get("agent") or who.need_agent())
+
+    async def get_session(self, request: AnyRequest) -> Response[Any]:
+        """Return the updates with which `session/load` repeats a session. Raises not_found."""
+        sessions = Sessions(self._hub, caller(request), self._agent(request).name)
+        thread = await sessions.find(request.path_params["session_id"])
+        return json_response({"sessionId": thread.thread_id, "updates": await sessions.updates(thread.thread_id)})
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
         """Return a file that an update names. Raises not_found."""

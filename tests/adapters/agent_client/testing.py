@@ -21,26 +21,29 @@ def _check_error(response: httpx.Response) -> None:
     assert isinstance(body["error"]["code"], int) and body["error"]["message"] and body["error"]["data"]["code"]
 
 
-async def _prompt(http: httpx.AsyncClient, *content: Any) -> Editor:
+async def _prompt(http: httpx.AsyncClient, *content: Any) -> tuple[Editor, str]:
     headers = {name: value for name, value in http.headers.items() if name.lower() in SENT}
     async with editing(str(http.base_url).rstrip("/"), "echo", additional_headers=headers) as editor:
         await editor.initialize()
-        await editor.prompt(await editor.new_session(), *content)
-        return editor
+        session_id = await editor.new_session()
+        await editor.prompt(session_id, *content)
+        return editor, session_id
 
 
 async def _make(http: httpx.AsyncClient) -> Mapping[str, str]:
     content = f"a file of alice {uuid4()}"
-    await _prompt(http, {"type": "resource", "resource": {"uri": "file:///a.txt", "text": content}})
-    return {"agent": "echo", "blob": sha256(content.encode()).hexdigest()}
+    _, session_id = await _prompt(http, {"type": "resource", "resource": {"uri": "file:///a.txt", "text": content}})
+    return {"agent": "echo", "session_id": session_id, "blob": sha256(content.encode()).hexdigest()}
 
 
 def _look(slots: Mapping[str, str]) -> Sequence[str]:
-    return [f"/agent-client/{slots['agent']}/files/{slots['blob']}"]
+    path = f"/agent-client/{slots['agent']}"
+    return [f"{path}/sessions/{slots['session_id']}", f"{path}/files/{slots['blob']}"]
 
 
 async def _echo(http: httpx.AsyncClient, words: str) -> str:
-    return (await _prompt(http, words)).text
+    editor, _ = await _prompt(http, words)
+    return editor.text
 
 
 KNOWLEDGE: Final = Knowledge(
