@@ -180,6 +180,8 @@ class _Feed(Feed):
                 self.view.error(RpcError(message["error"]))
             else:
                 self.view.result(message["result"])
+            # The result is no frame: a feed that has missed only the result has nothing to read.
+            return bool(self.frames)
         return True
 
 
