@@ -50,11 +50,12 @@ async def converse(
     """Send prompts in a new session, over a WebSocket or to a command, and load the session in the end."""
     recorder = Recorder(content or {})
     async with AsyncExitStack() as stack:
+        # The SDK answers elicitations only as a part of the unstable protocol.
         if command is None:
-            agent = acp.connect_to_agent(recorder, await create_websocket_stream(url))
+            agent = acp.connect_to_agent(recorder, await create_websocket_stream(url), use_unstable_protocol=True)
             stack.push_async_callback(agent.close)
         else:
-            running = acp.spawn_agent_process(recorder, *command, env=dict(os.environ))
+            running = acp.spawn_agent_process(recorder, *command, env=dict(os.environ), use_unstable_protocol=True)
             agent, _ = await stack.enter_async_context(running)
         forms = ElicitationCapabilities(form=ElicitationFormCapabilities()) if content is not None else None
         started = await agent.initialize(1, client_capabilities=ClientCapabilities(elicitation=forms))
