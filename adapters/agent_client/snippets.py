@@ -14,6 +14,7 @@ acpx --agent "babelgate acp <AGENT> --url <URL>" exec "Hello"
 _PYTHON: Final = """\
 # pip install agent-client-protocol
 import asyncio
+import os
 
 from acp import Client, spawn_agent_process
 from acp.schema import TextContentBlock
@@ -25,7 +26,8 @@ class Printer(Client):
 
 
 async def main():
-    async with spawn_agent_process(Printer(), "babelgate", "acp", "<AGENT>", "--url", "<URL>") as (agent, _):
+    command = ("babelgate", "acp", "<AGENT>", "--url", "<URL>")  # reads the key from <KEY>
+    async with spawn_agent_process(Printer(), *command, env=os.environ) as (agent, _):
         await agent.initialize(protocol_version=1)
         session = await agent.new_session(cwd="/", mcp_servers=[])
         hello = TextContentBlock(type="text", text="Hello")
