@@ -14,6 +14,7 @@ from tests.gateway.hubs import within
 from tests.gateway.stage import Moment, Puppet, Puppets, Stage
 from tests.pairs.a2a import JsonRpc10
 from tests.pairs.acp import Acp
+from tests.pairs.agent_client import AgentClient
 from tests.pairs.caller import Caller, Feed, TaskView
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 
@@ -161,7 +162,7 @@ class Scene:
         self.parts: list[Part] = []
 
     def cast(self, agent: str, count: int, *callers: type[Caller]) -> list[Part]:
-        callers = callers or (Acp, JsonRpc10)
+        callers = callers or (Acp, JsonRpc10, AgentClient)
         parts = [
             Part(callers[number % len(callers)](self.stage.http, agent), f"{agent}-{number}") for number in range(count)
         ]

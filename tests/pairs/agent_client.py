@@ -11,6 +11,9 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote
 
+import httpx
+from websockets.exceptions import WebSocketException
+
 from tests.adapters.agent_client.editor import Editor, RpcError, editing, own
 from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Frame, Ids, Question, TaskView, View
 from tests.pairs.cast import STEP
@@ -193,12 +196,15 @@ class AgentClient(Caller):
     async def _editor(self) -> AsyncGenerator[Editor]:
         """Open a connection, and a session if the conversation has none."""
         headers = {name: value for name, value in self.http.headers.items() if name.lower() in SENT}
-        async with editing(await self._address(), self.agent, additional_headers=headers) as editor:
-            editor.transcript = self.transcript
-            await editor.initialize()
-            if self.context_id is None:
-                self.context_id = await editor.new_session()
-            yield editor
+        try:
+            async with editing(await self._address(), self.agent, additional_headers=headers) as editor:
+                editor.transcript = self.transcript
+                await editor.initialize()
+                if self.context_id is None:
+                    self.context_id = await editor.new_session()
+                yield editor
+        except (WebSocketException, OSError) as error:  # as the other callers report a gateway that was killed
+            raise httpx.ReadError(str(error)) from error
 
     async def _address(self) -> str:
         """Return the URL of a gateway. Behind a load balancer, it is that of the gateway that the next request
