@@ -15,7 +15,7 @@ __all__ = ("CARRIES", "VERSION", "adapter")
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
     """Return the row of the URL table."""
-    url = f"{base_url}{PATH}/{agent}".replace("http", "ws", 1)
+    url = f"{base_url}{PATH}/{agent}"
     return (Example("Agent Client Protocol", url, f"babelgate acp {agent} --url {base_url}"),)
 
 

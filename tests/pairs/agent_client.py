@@ -65,6 +65,7 @@ class _Reader(View):
         self.fault = ""
         self.task_id = self.context_id = ""
         self.losses: set[str] = set()
+        self.failure: RpcError | None = None
 
     def read(self, frame: Frame) -> None:
         self.update(json.loads(frame.bare))
@@ -118,7 +119,7 @@ class _Reader(View):
 
     def error(self, error: RpcError) -> None:
         """Read the error of a prompt."""
-        self.state, self.fault, self.open = "failed", str(error), ()
+        self.state, self.fault, self.open, self.failure = "failed", str(error), (), error
 
     @property
     def task(self) -> TaskView:
@@ -160,9 +161,11 @@ class _Feed(Feed):
         if ids is not None:
             self.ids = ids
             return self
-        assert await self.next()
         while not self.view.task_id:
-            assert await self.next()
+            is_open = await self.next()
+            if self.view.failure is not None:
+                raise self.view.failure
+            assert is_open
         return self
 
     async def next(self) -> bool:
