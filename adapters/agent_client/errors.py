@@ -27,6 +27,8 @@ _CODES: Final[Mapping[FaultCode, int]] = {
     FaultCode.METHOD_NOT_ALLOWED: METHOD_NOT_FOUND,
     FaultCode.CONFLICT: INVALID_REQUEST,
 }
+_ORIGIN: Final = "origin"
+"""Value of `details.reason` in the fault for a page of an origin that is not allowed."""
 _SHOWN: Final = ("field", "limit", "reason", "retry_after", "resets_at", "scopes", "used", "allowed")
 """Details of a fault that clients get."""
 
@@ -41,4 +43,6 @@ def encode_error(fault: Fault, code: int | None = None) -> JsonObject:
 
 def encode_fault(fault: Fault) -> tuple[int, JsonObject]:
     """Return the status and the body of an HTTP response."""
-    return STATUSES[fault.code], {"jsonrpc": "2.0", "id": None, "error": encode_error(fault)}
+    # As in MCP: a credential does not help a page of a foreign origin.
+    status = 403 if fault.details.get("reason") == _ORIGIN else STATUSES[fault.code]
+    return status, {"jsonrpc": "2.0", "id": None, "error": encode_error(fault)}

@@ -49,6 +49,8 @@ from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _RESERVED: Final = frozenset({w.OWN, "traceparent", "tracestate", "baggage"})
 """Members of `_meta` that are no metadata of a run."""
+_KEY: Final = 200
+"""Maximum length of the key of a prompt, in characters. Chosen: it is stored with the run."""
 _RUNS: Final = 50
 """Maximum number of runs among which the run of a prompt is looked for. Chosen: clients attach to the newest turn."""
 
@@ -123,6 +125,10 @@ class Turns:
         """Answer the open questions of the session with a prompt, or submit it as a new input."""
         marks = params.gateway_members
         key, answers = marks.get("prompt"), marks.get("answers")
+        if answers is not None and not isinstance(answers, dict):
+            raise invalid("_meta.babelgate.answers", "expected an object of answers by question id")
+        if key is not None and (not isinstance(key, str) or len(key) > _KEY):
+            raise invalid("_meta.babelgate.prompt", f"expected a text of at most {_KEY} characters")
         if not message.parts and not answers:
             raise invalid("prompt", "expected at least one block")
         messages = await resolve_own_files(self._hub, self._who, (message,) if message.parts else ())
@@ -130,7 +136,7 @@ class Turns:
             messages=messages,
             metadata={name: value for name, value in (params.meta or {}).items() if name not in _RESERVED},
             headers=self._who.headers,
-            extra={PROTOCOL: {"prompt": key if isinstance(key, str) else ""}},
+            extra={PROTOCOL: {"prompt": key or ""}},
         )
         receipt = await self._answer(thread_id, run_input, answers, message.text)
         if receipt is None:

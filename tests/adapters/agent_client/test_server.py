@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -13,12 +14,14 @@ from websockets.exceptions import ConnectionClosed
 from babelgate.canonical import Ask, Invocation, Scope, ToolCall
 from babelgate.gateway import demo
 from tests.adapters.agent_client.editor import Answerer, Editor, RpcError, Wire, choose, editing, own, text_of
-from tests.gateway.conversing import connected
+from tests.gateway.conversing import connected, refusal
+from tests.gateway.owning import ALICE, BOB
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OWNER: Final = "default"
+ALICE_HEADERS: Final = {"X-Api-Key": ALICE}
 GATE: Final = asyncio.Semaphore(0)
 
 
@@ -473,3 +476,67 @@ async def test_attach_ends_where_another_prompt_answers(gateway: Running) -> Non
         assert repeated["stopReason"] == first["stopReason"]
         await editor.call("_babelgate/attach", sessionId=session_id, task=own(first)["task"])
         assert "Ada" in editor.text
+
+
+@pytest.mark.parametrize("members", [{"answers": ["x"]}, {"prompt": 1}, {"prompt": "x" * 201}])
+async def test_bad_member_of_a_prompt_is_rejected(gateway: Running, members: Wire) -> None:
+    async with session(gateway, "echo") as (editor, session_id):
+        with pytest.raises(RpcError) as caught:
+            await editor.prompt(session_id, "x", babelgate=members)
+        assert caught.value.code == -32602
+
+
+async def test_stop_of_the_gateway_closes_the_connection_of_a_turn(tmp_path: Path) -> None:
+    async with running(tmp_path, AGENTS) as stopping, session(stopping, "gated") as (editor, session_id):
+        await editor.start_prompt(session_id, "x")
+        while editor.text != "first":
+            await editor.receive()
+        stopping.hub.close_readers()
+        with pytest.raises(ConnectionClosed) as caught:
+            await editor.receive()
+        assert caught.value.rcvd is not None and caught.value.rcvd.code == 1012
+        GATE.release()
+
+
+# Callers
+
+
+async def test_connection_needs_a_key_and_shows_only_its_owners_sessions(tmp_path: Path) -> None:
+    async with running(tmp_path, AGENTS, keys={"alice": ALICE, "bob": BOB}) as guarded:
+        assert (await refusal(guarded.url, "/agent-client/echo")).status_code == 401
+        async with editing(guarded.url, "recall", additional_headers=ALICE_HEADERS) as alice:
+            await alice.initialize()
+            session_id = await alice.new_session()
+            await alice.prompt(session_id, "a secret", babelgate={"prompt": "p"})
+            task_id = next(own(each)["task"] for each in alice.updates if "task" in own(each))
+        async with editing(guarded.url, "recall", additional_headers={"X-Api-Key": BOB}) as bob:
+            await bob.initialize()
+            assert await bob.call("session/list") == {"sessions": []}
+            calls: list[tuple[str, Wire]] = [
+                ("session/load", {"cwd": "/"}),
+                ("session/resume", {"cwd": "/"}),
+                ("session/close", {}),
+                ("session/prompt", {"prompt": [{"type": "text", "text": "x"}]}),
+                ("_babelgate/attach", {"prompt": "p"}),
+                ("_babelgate/attach", {"task": task_id}),
+            ]
+            for method, params in calls:
+                with pytest.raises(RpcError) as caught:
+                    await bob.call(method, sessionId=session_id, **params)
+                assert caught.value.code == -32002, method
+            assert await bob.call("session/delete", sessionId=session_id) == {}
+            attached = await bob.start("_babelgate/attach", sessionId=await bob.new_session(), task=task_id)
+            with pytest.raises(RpcError) as caught:
+                await bob.wait(attached)
+            assert caught.value.code == -32002
+        async with editing(guarded.url, "recall", additional_headers=ALICE_HEADERS) as again:
+            await again.call("session/load", sessionId=session_id, cwd="/")
+            assert "a secret" in again.text
+
+
+async def test_page_of_a_foreign_origin_is_refused_even_with_a_key(tmp_path: Path) -> None:
+    async with running(tmp_path, AGENTS, keys={"alice": ALICE}) as guarded:
+        headers = {**ALICE_HEADERS, "Origin": "https://evil.example"}
+        response = await refusal(guarded.url, "/agent-client/echo", headers)
+        assert response.status_code == 403
+        assert response.json()["error"]["data"]["reason"] == "origin"
