@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
@@ -138,7 +138,8 @@ class Turns:
             headers=self._who.headers,
             extra={PROTOCOL: {"prompt": key or ""}},
         )
-        receipt = await self._answer(thread_id, run_input, answers, message.text)
+        values = cast("JsonObject | None", answers)
+        receipt = await self._answer(thread_id, run_input, values, message.text)
         if receipt is None:
             submission = Submission(
                 agent=self._agent,
@@ -153,7 +154,9 @@ class Turns:
             receipt = await self._hub.submit(self._who.principal, submission)
         return TurnStart(receipt.task, receipt.run_id)
 
-    async def _answer(self, thread_id: str, run_input: RunInput, values: Json, text: str) -> Receipt | None:
+    async def _answer(
+        self, thread_id: str, run_input: RunInput, values: JsonObject | None, text: str
+    ) -> Receipt | None:
         """Answer questions of the session: those whose answers the client names, or the oldest one that takes text.
         Return None if the prompt answers none. Raises not_awaiting."""
         principal = self._who.principal
@@ -161,7 +164,7 @@ class Turns:
         questions: Sequence[Interrupt] = ()
         if task is not None and task.is_waiting:
             questions = await self._hub.reads.open_interrupts(principal, task.task_id)
-        if isinstance(values, dict):
+        if values is not None:
             if task is None or not questions:
                 raise FaultError(FaultCode.NOT_AWAITING, "The session has no open question.")
             return await self._hub.answer(principal, _answers(task, values, run_input))

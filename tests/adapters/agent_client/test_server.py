@@ -534,7 +534,7 @@ async def test_connection_needs_a_key_and_shows_only_its_owners_sessions(tmp_pat
             assert "a secret" in again.text
 
 
-async def test_page_of_a_foreign_origin_is_refused_even_with_a_key(tmp_path: Path) -> None:
+async def test_page_of_a_foreign_origin_is_refused_despite_its_key(tmp_path: Path) -> None:
     async with running(tmp_path, AGENTS, keys={"alice": ALICE}) as guarded:
         headers = {**ALICE_HEADERS, "Origin": "https://evil.example"}
         response = await refusal(guarded.url, "/agent-client/echo", headers)
