@@ -1,4 +1,4 @@
-"""Malformed messages over the WebSocket of the Agent Client Protocol: each is answered, and the connection goes on."""
+"""Malformed messages over the WebSocket of the Agent Client Protocol: each is answered, and the connection continues."""
 
 import json
 from collections.abc import AsyncGenerator

@@ -1,6 +1,7 @@
 """`babelgate acp`: an editor on stdio reaches an agent of the gateway, and a broken connection is opened again."""
 
 import asyncio
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest_asyncio
 from babelgate.canonical import Ask
 from babelgate.gateway import demo
 from tests.adapters.agent_client.editor import Editor, RpcError, choose
-from tests.gateway.command import PROGRAM, ROOT, bound_socket
+from tests.gateway.command import PROGRAM, ROOT, bound_socket, served_in_loop
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -194,3 +195,22 @@ async def test_missing_gateway_or_agent_is_an_error(gateway: Running) -> None:
     async with piped(gateway.url, "nobody") as editor:
         with pytest.raises(RpcError, match="no agent of this name"):
             await editor.initialize()
+
+
+@pytest.mark.slow
+async def test_turn_continues_after_a_restart_of_the_gateway(tmp_path: Path) -> None:
+    with bound_socket() as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    async with served_in_loop(tmp_path, "--port", str(port)) as first, piped(url, "approve") as editor:
+        await editor.initialize()
+        prompt = await editor.start_prompt(await editor.new_session(), "x")
+        while "session/request_permission" not in [each.get("method") for each in editor.messages]:
+            await editor.peek()
+        await asyncio.to_thread(first.stop, signal.SIGKILL)
+        while (await editor.peek())["method"] != "$/cancel_request":
+            pass
+        editor.answerer = choose("allow")
+        async with served_in_loop(tmp_path, "--port", str(port)):
+            assert (await editor.wait(prompt))["stopReason"] == "end_turn"
+            assert {each["method"] for each in editor.asked} == {"session/request_permission"}
