@@ -1,4 +1,4 @@
-"""Malformed messages over the WebSocket of the Agent Client Protocol: each is answered, and the connection continues."""
+"""Malformed messages over the WebSocket of the Agent Client Protocol: each one is answered."""
 
 import json
 from collections.abc import AsyncGenerator
