@@ -5,7 +5,7 @@ the protocols that agents behind the gateway may speak; there is no other list. 
 from typing import Any, Final
 
 from babelgate._renamed import refuse_former_name
-from babelgate.adapters import a2a, acp, agent_client, aief, langchain, mcp, openai, runtime
+from babelgate.adapters import a2a, acp, ag_ui, agent_client, aief, langchain, mcp, openai, runtime, vercel_ui
 from babelgate.adapters.kit.adapter import Adapter
 from babelgate.adapters.kit.plugins import with_adapters, with_upstreams
 from babelgate.adapters.kit.upstream import Upstream
@@ -22,6 +22,8 @@ _ADAPTERS: Final = (
     runtime.adapter,
     openai.adapter,
     mcp.adapter,
+    vercel_ui.adapter,
+    ag_ui.adapter,
     agent_client.adapter,
 )
 """Built-in adapters, in the order in which the path of a request is compared with their prefixes. The minimal runtime
@@ -34,6 +36,7 @@ _UPSTREAMS: Final = (
     langchain.agent_protocol_upstream,
     aief.upstream,
     openai.upstream,
+    ag_ui.upstream,
 )
 """Built-in upstreams, most preferred first. If an agent's server speaks several protocols, the gateway uses the first
 of them. So protocols that carry more features of a run precede the others."""

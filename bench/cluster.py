@@ -47,7 +47,8 @@ MARK: Final = "<!-- bench.cluster -->"
 AIMS: Final[Mapping[str, float]] = {DISPATCH: 8, FAN_OUT: 10, "replay": 100, "events": 20_000}
 _SSE: Final = "Accept: text/event-stream\r\n"
 _TIMESTAMP: Final = re.compile(rb'"type":"message.part","part":\{[^{}]*"content":"\s*(\d+)"')
-"""Time in a streamed part. The final event with the whole message does not match."""
+"""Pattern of the time that the agent `bench.stamp` sends in a streamed part. The final event with the whole message
+does not match."""
 _RUNS: Final = "runs of the echo agent, A2A"
 _WORDS_PER_RUN: Final = 1000
 """Number of words of a run that has no readers."""
@@ -55,7 +56,7 @@ _WORDS_PER_RUN: Final = 1000
 
 @contextmanager
 def running(database: str, folder: Path, count: int) -> Generator[list[ServerProcess]]:
-    """Start the nodes, and stop them at the end."""
+    """Start `count` gateways on the database, yield them, and stop them at the end."""
     with ExitStack() as stack:
         nodes: list[ServerProcess] = []
         for number in range(count):

@@ -9,13 +9,14 @@ from typing import Final
 import msgspec
 
 DISPATCH: Final = "a run: sent to a node, its first event is read"
-FAN_OUT: Final = "a word: said on a node, it is read on another"
-SAME_NODE: Final = "a word: said on a node, it is read on the same"
+FAN_OUT: Final = "word of a run, read on another node"
+SAME_NODE: Final = "word of a run, read on the node of the run"
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Durations of one operation, in milliseconds."""
+    """Repeated measurement of the duration of one operation, such as the start of a run. `times` are in
+    milliseconds."""
 
     name: str
     times: list[float]
@@ -35,11 +36,11 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Result of one round."""
+    """Throughput of one round of a load, with its costs."""
 
     per_second: float
     median: float
-    """Milliseconds per job."""
+    """Median duration of a job, in milliseconds."""
     cpu: float
     """CPU time of all nodes per job, in milliseconds."""
     busy: float
@@ -48,21 +49,21 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One kind of work on a number of nodes."""
+    """Measured throughput of one kind of job on a cluster of `nodes` nodes: one `Rate` for each round."""
 
     name: str
     nodes: int
     rounds: list[Rate] = field(default_factory=list[Rate])
     aim: float | None = None
-    """Target per second."""
+    """Target for the number of jobs per second. None: no target."""
     slow: list[Rate] = field(default_factory=list[Rate])
-    """Rounds on a server with a slow flush."""
+    """Rounds on a database server whose flushes are slow (`bench.slow_flush`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFigures:
     date: str
-    """UTC, ISO 8601."""
+    """Time of the measurement, in UTC and ISO 8601."""
     machine: Mapping[str, str | int]
     versions: Mapping[str, str]
     nodes: int

@@ -58,7 +58,7 @@ class Reference:
     """Official server of a protocol."""
 
     peer: str
-    """Name of the folder of its environment."""
+    """Name of the environment of the server's SDK (`tests/interop/peers.py`), which is also its folder."""
     package: str
     app: str = ""
     """Application in `bench/reference`, served by uvicorn. Empty for LangGraph, which has its own development
@@ -237,7 +237,7 @@ def write_charts(comparison: ServerComparison, folder: Path) -> None:
 
 
 def write_block(page: Path, mark: str, text: str) -> None:
-    """Replace the block of code after the mark."""
+    """Replace the block of code that follows the line `mark` in a page with `text`."""
     before, found, after = page.read_text(encoding="utf-8").partition(mark)
     begin, end, rest = after.partition("\n```\n\n")
     if not (found and end and begin.startswith("\n```\n")):

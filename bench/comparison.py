@@ -20,7 +20,7 @@ BARE_WORK: Final = "POST echo"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Results of one work on one server."""
+    """Results of one kind of job (`work`) on one server, one for each round."""
 
     table: str
     work: str
@@ -33,15 +33,15 @@ class Measured:
 @dataclass(frozen=True, slots=True)
 class ServerComparison:
     date: str
-    """UTC, ISO 8601."""
+    """Time of the measurement, in UTC and ISO 8601."""
     machine: Mapping[str, str | int]
     versions: dict[str, str]
-    """Versions by server."""
+    """Versions of the measured software, by the name of the server."""
     connections: int
     measured: list[Measured] = field(default_factory=list[Measured])
     """Results; those of the gateway and of the reference for one work are adjacent."""
     missing: dict[str, str] = field(default_factory=dict[str, str])
-    """Reasons by server that was left out."""
+    """Reasons why servers were left out, by the name of the server."""
 
 
 @dataclass(frozen=True, slots=True)

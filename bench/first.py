@@ -33,7 +33,7 @@ STREAMS: Final[dict[str, tuple[Job, str, Job]]] = {
 
 
 async def wait_for_first(target: ServerProcess, job: Job, jobs: int) -> float:
-    """Return the median wait in milliseconds."""
+    """Return the median time from a request to the first bytes of its stream, in milliseconds."""
     connection = await KeepAliveConnection.open(target.port)
     waited: list[float] = []
     for number in range(jobs):

@@ -20,7 +20,7 @@ from bench.comparison import RAW
 from bench.server import ServerProcess
 
 Request = tuple[str, bytes, str]
-"""Path, body, headers."""
+"""Request that opens a stream: its path, its body, and its header lines, each ended by CR LF."""
 
 STREAMS: Mapping[str, Request] = {
     "A2A 1.0": ("/a2a/think", work.encode(work.a2a_message("SendStreamingMessage")(1)), work.A2A),
@@ -35,7 +35,7 @@ async def think(text: str) -> AsyncGenerator[str]:
 
 
 async def open_streams(port: int, request: Request, count: int) -> list[KeepAliveConnection]:
-    """Open streams, and wait until each has its first event and the word of its agent."""
+    """Open `count` streams, and wait until each has received the word that its agent sends."""
     connections: list[KeepAliveConnection] = []
 
     async def open_one() -> None:

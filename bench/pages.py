@@ -30,19 +30,19 @@ EVENTS_OF_RUN: Final = 10
 """Number of events in the log of one run of the echo agent."""
 
 Ask = Callable[[KeepAliveConnection, str], Awaitable[bytes]]
-"""Function (connection, thread id) → response body."""
+"""Function that requests one list: (connection, thread id) → response body."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRow:
     first: float
-    """Milliseconds, as in the other fields."""
+    """Duration of the first request of the long list, which reads the thread from the database, in milliseconds."""
     median: float
     most: float
     cpu: float
-    """CPU time of the server for each request after the first."""
+    """CPU time of the server for each request after the first, in milliseconds."""
     size: int
-    """Bytes of the response."""
+    """Size of the response, in bytes."""
 
 
 def _list_path(path: str) -> Ask:
@@ -70,7 +70,7 @@ LISTS: Final[Mapping[str, Ask]] = {
 
 
 async def fill(port: int, runs: int) -> str:
-    """Create a thread with this number of runs, and return its id."""
+    """Create a thread with `runs` runs on the gateway at `port`, and return its id."""
     connection = await KeepAliveConnection.open(port)
     thread = ""
     for number in range(runs):

@@ -39,7 +39,7 @@ from bench.idle import resident
 from bench.server import ServerProcess
 
 _FILLERS = 32
-"""Number of connections that fill a database."""
+"""Number of concurrent connections over which a database is filled. Chosen."""
 _SEARCHES: Final[Mapping[str, Mapping[str, str]]] = {
     "search": {},
     "changed": {"sort_by": "updated_at"},
@@ -51,7 +51,7 @@ _SEARCHES: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class RequestTime:
-    """Duration of one request, in milliseconds."""
+    """Duration and cost of one kind of request, in milliseconds."""
 
     p95: float
     cpu: float
@@ -62,14 +62,14 @@ class RequestTime:
 class ScaleRow:
     runs: int
     cpu: float
-    """Milliseconds per run."""
+    """CPU time of the server per run, in milliseconds."""
     request_times: Mapping[str, RequestTime]
     memory: float
-    """MB."""
+    """Resident memory of the gateway after its database was filled, in MB."""
     disk: float
-    """Bytes per run."""
+    """Size of the database per run, in bytes."""
     start: float
-    """Seconds."""
+    """Time from the start of a gateway on the database to its first response, in seconds."""
 
 
 async def fill(port: int, runs: int) -> list[str]:

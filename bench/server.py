@@ -36,14 +36,14 @@ class ServerProcess:
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
-    """Figures of one measurement, or medians of several."""
+    """Speed of a server under one kind of job: of one round, or the medians of several."""
 
     rate: float
     """Jobs per second."""
     cpu: float
-    """Milliseconds of the server's CPU per job."""
+    """CPU time of the server per job, in milliseconds."""
     latency: float
-    """Median of milliseconds per job."""
+    """Median duration of a job, in milliseconds."""
 
 
 def free_port() -> int:

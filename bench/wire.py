@@ -23,7 +23,7 @@ from bench.server import LoadFigures, ServerProcess
 from bench.work import Job
 
 MODES: Final = ("off", "failures", "all")
-"""Values of `console.wire`. The others are compared with the first."""
+"""Measured values of the setting `console.wire`. `off`, the first, is the baseline of the others."""
 _REQUEST: Final = httpx.Request(
     "POST",
     "http://127.0.0.1:9000/a2a/echo",

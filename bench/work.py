@@ -3,11 +3,13 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
+from uuid import uuid4
 
 from bench.client import KeepAliveConnection
 
 Job = Callable[[KeepAliveConnection, int], Awaitable[None]]
-"""Function (connection, number of the job)."""
+"""Function that does one job on a connection. Its second argument is the number of the job, counted from 0, for ids
+that must differ."""
 
 TOKENS: Final = " ".join(f"token{number:03}" for number in range(200))
 A2A: Final = "A2A-Version: 1.0\r\n"
@@ -115,8 +117,29 @@ def openai_response(model: str = "echo") -> Job:
     return posted("/v1/responses", lambda _: {"model": model, "input": "Hello"}, b"Hello")
 
 
+def vercel_ui(agent: str = "echo", text: str = "Hello") -> Job:
+    """Return a job of a message in a new chat."""
+
+    def body(number: int) -> Any:
+        message = {"id": f"{number}", "role": "user", "parts": [{"type": "text", "text": text}]}
+        return {"messages": [message], "trigger": "submit-message"}
+
+    return posted(f"/vercel-ui/{agent}", body, b"token199" if text == TOKENS else b"Hello")
+
+
 def runtime(assistant: str = "echo") -> Job:
     return posted("/v1/runs", lambda _: {"assistant_id": assistant, "input": "Hello"}, b'"success"')
+
+
+def ag_ui(agent: str = "echo", text: str = "Hello") -> Job:
+    """Return a job of a run on a new thread. AG-UI always streams."""
+
+    def body(number: int) -> Any:
+        message = {"id": f"message-{number}", "role": "user", "content": text}
+        ids = {"threadId": str(uuid4()), "runId": f"run-{number}", "protocolVersion": "1.0"}
+        return {**ids, "state": {}, "messages": [message], "tools": [], "context": [], "forwardedProps": {}}
+
+    return posted(f"/ag-ui/{agent}", body, b"RUN_FINISHED")
 
 
 def raw_stream() -> Job:
@@ -139,10 +162,14 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "OpenAI chat": openai_chat(),
     "OpenAI chat, stored": openai_chat(store=True),
     "OpenAI response": openai_response(),
+    "Vercel AI SDK": vercel_ui(),
     "Minimal runtime": runtime(),
+    "AG-UI": ag_ui(),
     "A2A stream": a2a_stream(),
     "ACP stream": acp_stream(),
     "LangGraph stream": langgraph_stream(),
+    "Vercel AI SDK stream": vercel_ui("stream", TOKENS),
     "OpenAI chat stream": openai_chat("stream", TOKENS, stream=True),
+    "AG-UI stream": ag_ui("stream", TOKENS),
 }
 """Jobs for the gateway's demo agents, by name: one for each kind of request. Streams have 200 tokens."""

@@ -113,8 +113,9 @@ class Invocation:
     """Ids that the upstream gave to earlier runs (`UpstreamBound`): `task` and `run` of this task, `context` and
     `session` of the thread."""
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
-    """Reader of the task's records so far, without voided ones (`babelgate.canonical.replay.without_voided`). A
-    restarted agent reads there what it has already sent."""
+    """Function that reads the task's committed records, so that a restarted agent sees what it has already sent. If an
+    earlier attempt of a run was started over, the events that its agent had sent until then are void and left out
+    (`babelgate.canonical.replay.without_voided`). Events of the hub, such as starts and answers, are never void."""
     with_files: Callable[[Message], Awaitable[Message]] = no_files
     """Loader that returns a message of the history with the bytes of its files in `inline`."""
     states: Callable[[], Awaitable[StateHistory]] = no_states
@@ -233,7 +234,7 @@ class Stateful(Protocol):
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
-        """Save a new revision and return it. Raises invalid.
+        """Save a new revision and return it. Raises invalid if the agent refuses the change.
 
         No run is active meanwhile, and the call belongs to no run. `call.data` holds the members to change, by the
         agent's own rules. `call.messages` are the new messages, and `call.input.checkpoint` is the parent revision.

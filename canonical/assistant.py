@@ -70,9 +70,10 @@ class Assistants(Protocol):
     async def change(
         self, principal: Principal, assistant_id: str, change: AssistantChange, default: Assistant | None = None
     ) -> Assistant:
-        """Create the next version and make it the current one. Without `default`, the owner must have the assistant.
-        With `default`, the built-in assistant of this id, an owner who has no copy of it gets one: `default` is the
-        copy's first version, and the change its second. Raises not_found, too_large."""
+        """Create the next version, make it the current one, and return it. Without `default`, the owner must have the
+        assistant. `default` is the built-in assistant of this id: if the owner has no copy of it, one is made, whose
+        first version is `default` and whose second is the change. Raises not_found, and too_large (the metadata, or the
+        other fields together)."""
         ...
 
     async def use_version(self, principal: Principal, assistant_id: str, version: int) -> Assistant:

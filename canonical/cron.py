@@ -83,7 +83,7 @@ class Crons(Protocol):
         """Change the fields in `changes`, which are among `CHANGEABLE`.
 
         `webhook` is the URL in a changed request to which its runs report, if any; the URL is checked. Raises
-        not_found, invalid, too_large.
+        not_found, invalid (a wrong schedule, time zone or webhook), too_large (the request).
         """
         ...
 

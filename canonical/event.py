@@ -57,7 +57,8 @@ class TaskCreated(_Event):
     task_id: str
     agent: str
     continues: str | None = None
-    """Id of the terminal task that this one continues."""
+    """Id of an ended task that this one continues: the caller sent another input to it, and an ended task takes none.
+    None for a task that continues no other."""
     references: tuple[str, ...] = ()
     metadata: JsonObject = {}
     protocol: str = ""

@@ -12,6 +12,9 @@ LimitKind = Literal["rate", "concurrency", "budget", "chain"]
 (`rate`), runs at the same time (`concurrency`), cost, tokens or runs (`budget`), or the depth and number of agents that
 call each other (`chain`)."""
 
+LASTING_LIMITS: Final = frozenset({"budget", "chain"})
+"""Values of `details.limit` after which a retry does not help soon."""
+
 BUSY: Final = "busy"
 """Value of `details.reason` in a `conflict` if a run of the thread is still pending or running."""
 
@@ -54,9 +57,9 @@ class FaultCode(StrEnum):
     """A queue of waiting runs is full, or the owner has the maximum number of objects, such as crons. For a queue,
     `details.retry_after` is the time to wait in seconds."""
     LIMITED = "limited"
-    """A limit of the configuration refuses the run. `details.limit` names its kind (`LimitKind`), and `used` and
-    `allowed` are amounts. If a retry can succeed, `retry_after` is the wait in whole seconds, and `resets_at` the time
-    at which it ends, as text (RFC 3339)."""
+    """A limit of the configuration, or of the agent's server, refuses the run. `details.limit` names its kind
+    (`LimitKind`), `used` and `allowed` are numbers; those of a server are not known. Unless a retry is useless,
+    `retry_after` is a number of whole seconds, and `resets_at` the same as a time."""
     AGENT_FAILED = "agent_failed"
     """The agent reported a failure or raised an exception."""
     AGENT_INVALID = "agent_invalid"
@@ -75,6 +78,10 @@ class FaultCode(StrEnum):
     `details.retry_after` seconds."""
     INTERNAL = "internal"
 
+
+RELAYED: Final = frozenset(code for code in FaultCode if code.startswith("agent_")) | {FaultCode.LIMITED}
+"""Codes that a failed run keeps if the server of its agent is a gateway that reports them. Any other code is about that
+gateway itself, whose run has failed with `agent_failed`."""
 
 BLAME: Final[dict[FaultCode, Blame]] = {
     FaultCode.INVALID: "caller",
@@ -114,7 +121,9 @@ class Fault(Value):
 
     @property
     def blame(self) -> Blame:
-        return BLAME[self.code]
+        # Limits of this gateway always have their kind. Those of a server have the status of its response, if any.
+        is_of_server = "status" in self.details or "limit" not in self.details
+        return "upstream" if self.code is FaultCode.LIMITED and is_of_server else BLAME[self.code]
 
     @property
     def is_scope_missing(self) -> bool:
@@ -124,9 +133,9 @@ class Fault(Value):
 
     @property
     def is_lasting_limit(self) -> bool:
-        """True if a limit refuses the run and a retry soon does not help: a budget is used up, or a chain of agents
-        that call each other is too long."""
-        return self.code is FaultCode.LIMITED and self.details.get("limit") in ("budget", "chain")
+        """True if a limit refuses the run and a retry does not help soon: a budget is used up, or a chain is too
+        long."""
+        return self.code is FaultCode.LIMITED and self.details.get("limit") in LASTING_LIMITS
 
 
 class FaultError(Exception):

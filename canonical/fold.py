@@ -315,8 +315,8 @@ class Fold:
         self.runs[event.run_id] = run_created(record, event, task_id, self.thread_id, agent)
 
     def _void(self, run_id: str | None, start: RunStarted) -> None:
-        """Drop the messages and artifacts of a run that its restart `start` makes void. With `run_id` None, drop those
-        outside runs. The run's input stays."""
+        """Drop the messages and artifacts of the run `run_id` that `start`, the start of its next attempt, makes void.
+        The messages of the run's input stay."""
         for message_id, message in list(self._messages.items()):
             if message.run_id == run_id and not message.is_input and start.is_void(message_id):
                 del self._messages[message_id]

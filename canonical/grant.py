@@ -46,7 +46,7 @@ class Grants(Protocol):
 
     async def list_given(self, principal: Principal, thread_id: str | None = None) -> Sequence[Grant]:
         """Return the grants of a thread, or of all threads of the owner if `thread_id` is None, the newest first.
-        Raises not_found."""
+        Raises not_found if the owner has no such thread."""
         ...
 
     async def list_received(self, principal: Principal) -> Sequence[Grant]:

@@ -422,8 +422,11 @@ class StateHistory:
         return values
 
     def resolve(self, change: StateChange | None, rest: Json) -> Json:
-        """Return the whole value that an event stores as a difference. `change` encodes the value, or one member of it;
-        `rest` has its other members. If `change` is None, `rest` is the whole value."""
+        """Return the state of an event that stores it as a difference to an earlier revision.
+
+        `change` is the difference of the whole state, or of its member `change.member`; `rest` has all other members.
+        If `change` is None, the event has the whole state in `rest`.
+        """
         if change is None:
             return rest
         values = apply_difference(self.values_of(change.since), change.new)

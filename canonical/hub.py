@@ -113,7 +113,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     state: JsonObject = {}
     """Members of the state to replace before the run starts, each with its complete new value."""
     as_node: str | None = None
-    """Name of the graph node as whose output the change by `state` is stored."""
+    """Name of the graph node that counts as the author of the change by `state`. None leaves the choice to the
+    graph."""
     strategy: Strategy = "enqueue"
     supersede: bool = False
     """True to cancel a paused task of the thread; otherwise its questions stay open."""
@@ -348,9 +349,9 @@ class Reads(Protocol):
     ) -> Sequence[Turn]:
         """Return the newest turns of a thread, or with `descending=False` the oldest.
 
-        `beyond` is the number of a turn's first record: only turns after that turn, in the order of the result, are
-        returned. Removed runs are left out. A page of long turns may have fewer than `limit`; only an empty list means
-        that there are no more. Raises not_found.
+        `beyond` is the number of the first record of the last turn on the previous page; the result continues after
+        that turn. Removed runs are left out. A page may have fewer than `limit` turns if they are long; only an empty
+        list means that there are no more. Raises not_found.
         """
         ...
 
@@ -419,8 +420,8 @@ class Reads(Protocol):
         ...
 
     async def chain(self, principal: Principal, task_id: str) -> Sequence[Task]:
-        """Return a task and the later tasks that continue it, one after the other (`Task.continues`), oldest first.
-        Raises not_found."""
+        """Return a task, the task that continues it (`Task.continues`), the one that continues that, and so on, oldest
+        first. ACP shows them as one run. Raises not_found if the owner has no task with this id."""
         ...
 
     async def records(
@@ -511,22 +512,25 @@ class Hub(Protocol):
 
     @property
     def store(self) -> Store:
-        """Long-term memory of agents and callers: JSON objects by owner, namespace and key."""
+        """Operations on the long-term memory of agents and callers, which are JSON objects by owner, namespace and key:
+        get, put, delete, search."""
         ...
 
     @property
     def assistants(self) -> Assistants:
-        """Assistants: agents as their callers have configured them, by owner."""
+        """Operations on assistants, which are agents as their callers have configured them: create, change, search and
+        delete."""
         ...
 
     @property
     def crons(self) -> Crons:
-        """Crons: scheduled requests to agents, by owner."""
+        """Operations on crons, which are scheduled requests to agents: create, change, search and delete."""
         ...
 
     @property
     def grants(self) -> Grants:
-        """Grants: threads that owners share with other callers."""
+        """Operations on grants: share a thread with another owner or with a group, list the grants that a caller has
+        given or received, and delete a grant."""
         ...
 
     # Agents
@@ -539,7 +543,8 @@ class Hub(Protocol):
         ...
 
     def introspectable_agent(self, principal: Principal, name: str) -> Introspectable | None:
-        """Return the agent if it can describe its own graph, else None. Raises not_found."""
+        """Return the agent if it can describe its own graph, else None. Raises not_found for an unknown agent, and for
+        one that the caller cannot discover."""
         ...
 
     # Writing
@@ -553,8 +558,8 @@ class Hub(Protocol):
         if_exists: Literal["raise", "return"] = "raise",
     ) -> Thread:
         """Create a thread without a run. Without `thread_id`, it gets a new id. The id of an erased thread can be used
-        again. If the id is taken, `if_exists` decides: `raise` raises conflict, `return` returns the existing thread.
-        Raises conflict."""
+        again. If the id is taken, `if_exists` decides: `raise` raises conflict, `return` returns the existing
+        thread."""
         ...
 
     async def change_thread(self, principal: Principal, thread_id: str, change: ThreadChange) -> Thread:
@@ -568,7 +573,7 @@ class Hub(Protocol):
 
     async def update_state(self, principal: Principal, update: StateUpdate) -> str:
         """Commit a revision and return its checkpoint id. Raises not_found (thread or checkpoint), conflict while a run
-        is pending or running."""
+        is pending or running, and invalid or unsupported if a stateful agent refuses the change."""
         ...
 
     async def upload(
@@ -606,12 +611,13 @@ class Hub(Protocol):
 
     async def check_answers(self, principal: Principal, answers: Answers) -> None:
         """Check the values of answers against the schemas of their questions, and commit nothing. Servers call it to
-        refuse a request with several answers before the first is committed. Raises not_found, invalid."""
+        refuse a request with several answers before the first is committed. Raises not_found (the task or a question),
+        invalid (a value violates the schema of its question)."""
         ...
 
     async def cancel(self, principal: Principal, task_id: str) -> Task:
         """Request the end of a task. On return the task is cancelling, or cancelled if no agent was running. A repeated
-        request changes nothing. Raises not_found, task_ended."""
+        request changes nothing. Raises not_found, task_ended (the task was already terminal)."""
         ...
 
     async def cancel_run(self, principal: Principal, run_id: str, *, rollback: bool = False) -> Run:
@@ -637,7 +643,7 @@ class Hub(Protocol):
 
     async def remove_run(self, principal: Principal, run_id: str) -> None:
         """Hide an ended run from the thread. Its records keep their numbers but lose their content. Raises not_found,
-        conflict."""
+        conflict (the run has not ended)."""
         ...
 
     # Webhooks
@@ -661,6 +667,7 @@ class Hub(Protocol):
 
         Only public and allowed addresses are contacted; the host is resolved once, and redirects are not followed.
         `received` is called with the number of bytes as they arrive; an exception from it ends the download. Raises
-        invalid.
+        invalid for every failure: the address is not allowed, the server cannot be reached, or its response is not 2xx
+        or too large.
         """
         ...

@@ -96,7 +96,7 @@ def is_text(text: str) -> bool:
 
 
 def is_number(value: float) -> bool:
-    """Return True if the number is finite, and as an integer has at most `MAX_BITS`."""
+    """Return True if the number is finite and, if it is an integer, has at most `MAX_BITS` bits."""
     return value.bit_length() <= MAX_BITS if isinstance(value, int) else isfinite(value)
 
 

@@ -70,8 +70,12 @@ class Diverged(FaultError):
 
 
 def without_voided(records: Iterable[Record]) -> list[Record]:
-    """Return the records without those that a later restart of their run voids: what the earlier attempt sent, or what
-    it sent in the messages that the restart names (`RunStarted.is_void`)."""
+    """Return the records without those that a later restart of their run voids, because the agent sends that content
+    again (`RunStarted.is_void`).
+
+    A restart voids the agent's events of all earlier attempts of the run, or only those in the messages that it names
+    (`RunStarted.void`). Events of the hub, such as starts and answers, and events of other runs remain.
+    """
     remaining: list[Record] = []
     for record in records:
         event = record.event
@@ -89,7 +93,8 @@ def without_voided(records: Iterable[Record]) -> list[Record]:
 
 def agent_records(records: Iterable[Record], run_id: str | None = None) -> list[Record]:
     """Return the records of the agent's events, in order: those of one run, or of all runs if `run_id` is None. Events
-    that only the hub appends (starts, ends, answers) are left out, and those that a later restart of the run voids."""
+    that only the hub appends (starts, ends, answers) are left out. So are events before a restart that made the agent
+    send them again (`without_voided`)."""
     return [
         record
         for record in without_voided(records)
@@ -225,7 +230,7 @@ class ReplayCursor:
         self._repeated: list[Event] = []
         self._ids: dict[tuple[str, str], str | None] = {}
         """Id of an item in the log, by the name of its id field (`_ID_FIELDS`) and the id that the restarted agent gave
-        to it."""
+        to it. None if the event in the log has no id."""
         for place, event in enumerate(events):
             if not isinstance(event, _UNORDERED):
                 self._add(place, event)

@@ -32,8 +32,8 @@ _MEMBERS: Final[Mapping[str, Mapping[str, type[Value]] | type[Value]]] = {
     "uploads": _PARTS,
     "fault": Fault,
 }
-"""Types of the members of events that hold canonical values, single or in a list, by the member's name. For a union of
-types, the types by their `kind`."""
+"""Types for decoding those members of stored events that hold a canonical value or a list of them, by name. A member
+that can hold several types has a table of these types by their `kind`."""
 
 
 def decode_event(body: bytes) -> Event:

@@ -136,7 +136,8 @@ class Run(Value):
     usage: JsonObject = {}
     loss: tuple[Loss, ...] = ()
     upstream: dict[str, str] = {}
-    """Ids that the upstream has given to this run so far."""
+    """Ids that the agent's server has given to this run so far, by kind (`UpstreamBound.ids`), for example
+    `{"task": "t-17", "context": "c-4"}`. Empty for an agent in process."""
     removed: bool = False
     key_id: str = ""
     """Id of the API key of the caller who created the run, for the operator. Callers never see it."""

@@ -59,8 +59,8 @@ class Observer(Protocol):
     """Interface for reporting the progress of `examine`, for example with a progress bar."""
 
     def start_set(self, chosen: RequirementSet, opened: Opened[Any], number: int) -> None:
-        """Report that a set begins: the agent speaks its revision as `opened` shows, and `number` of its requirements
-        are judged."""
+        """Report that a set begins: the agent speaks its protocol version as `opened` shows, and `number` of its
+        requirements are judged."""
 
     def add_result(self, result: Result) -> None: ...
 
@@ -89,14 +89,14 @@ async def examine(
     baseline: Mapping[str, str] | None = None,
     observer: Observer | None = None,
 ) -> CheckReport:
-    """Judge the agent at a URL by each selected revision, one after the other, and return the report.
+    """Judge the agent at a URL by each selected protocol version, one after the other, and return the report.
 
-    Revisions do not run at the same time, so that the requests of one cannot disturb another. User and password in the
+    Versions do not run at the same time, so that the requests of one cannot disturb another. User and password in the
     URL are sent as a header, to that server only, and appear in no report.
 
     `baseline` has the reasons of known failures, by requirement id. `observer` is notified of each result. A report
-    without sets says for each revision why it was not judged. Raises SelectionError if the selection matches nothing,
-    and Unanswered if no server answers at the URL.
+    without sets says for each protocol version why it was not judged. Raises SelectionError if the selection matches
+    nothing, and Unanswered if no server answers at the URL.
     """
     started = time.monotonic()
     secrets = secrets_of([url], [options.headers, options.other_headers])

@@ -37,8 +37,8 @@ async def judge(
     """Judge an agent by one requirement set and return the report. `selected` chooses the requirements. `on_start` is
     called with the opened agent and their number, and `on_result` with each result.
 
-    If `is_requested`, the user named this revision, so it is judged even if the agent does not seem to speak it.
-    Otherwise raises NotSpoken if the agent does not speak it. Raises Unanswered if no server answers.
+    If `is_requested`, the user named this protocol version, so it is judged even if the agent does not seem to speak
+    it. Otherwise raises NotSpoken if the agent does not speak it. Raises Unanswered if no server answers.
     """
     started = time.monotonic()
     suite = suite_of(chosen)

@@ -47,18 +47,20 @@ class ProbeOptions:
 
 
 class NotSpoken(Exception):
-    """Error for a server that does not speak the judged revision; the message gives the evidence."""
+    """Error for a server that does not speak the judged protocol version; the message gives the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened(Generic[T]):
-    """Agent at a URL, after it has been detected that the agent speaks a revision."""
+    """Agent at a URL, after it has been detected that the agent speaks a protocol version."""
 
     target: T
-    """Client or description of the agent for the probes of the revision, for example an `A2aTarget` with its card."""
+    """Object through which the probes of this protocol version call the agent, which they read as `ctx.target`. Each
+    protocol has its own class for it: a client with one method per operation, such as `AiefTarget`, or for A2A the
+    agent card with a client for each of its interfaces (`A2aTarget`)."""
     endpoint: str
     because: str
-    """Evidence that the agent speaks the revision, for the report."""
+    """Evidence that the agent speaks the protocol version, for the report."""
     capabilities: frozenset[str] = frozenset()
 
 
@@ -163,14 +165,15 @@ class Probes(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ProbeSuite(Generic[T]):
-    """Detection and probes for agents of one revision. The module of each requirement set has one, named SUITE."""
+    """Detection and probes for agents of one protocol version. The module of each requirement set has one, named
+    SUITE."""
 
     open: Callable[[Wire, str, ProbeOptions, bool], Awaitable[Opened[T]]]
-    """Function that detects whether and how a server speaks the revision. Its arguments are the wire, the URL, the
-    options and `is_requested`.
+    """Function that detects whether and how a server speaks the protocol version. Its arguments are the wire, the URL,
+    the options and `is_requested`.
 
-    Raises NotSpoken, or Unanswered if no server answers. If `is_requested` is true, the user named this revision. Then
-    the function does not raise NotSpoken, and the probes report what is wrong.
+    Raises NotSpoken, or Unanswered if no server answers. If `is_requested` is true, the user named this protocol
+    version. Then the function does not raise NotSpoken, and the probes report what is wrong.
     """
     probes: Probes[T]
 

@@ -1,7 +1,7 @@
-"""Requirements that protocols make on agents, read from data files: one set for each revision of a protocol.
+"""Requirements that protocols make on agents, read from data files: one set for each protocol version.
 
 A set is the file `requirements/<set>.yaml`. A new file there is a new set: sets are listed nowhere else. After a
-revision is published, its set changes only by corrections, so that verdicts of different days stay comparable.
+protocol version is published, its set changes only by corrections, so that verdicts of different days stay comparable.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class RequirementSet:
-    """Requirements that one revision of a protocol makes on agents."""
+    """Requirements that one protocol version makes on agents."""
 
     name: str
     """Name of the set, such as `a2a-1.0`. The files with its requirements and its schema have this name."""

@@ -21,7 +21,8 @@ _REPEATED: Final = re.compile(r"\[\[.*\]\]", re.DOTALL)
 
 
 def check_repeated(text: str, exchange: Exchange) -> None:
-    """Check that an answer which repeats WORDS repeats it unchanged. An answer without it passes. Raises Failed."""
+    """Check that an answer which repeats WORDS repeats it unchanged. An answer without it passes. Raises Failed if it
+    is changed."""
     found = _REPEATED.search(text)
     if found is not None:
         check(found.group() in _FORMS, f"the text as it was sent, {WORDS!r}", found.group(), exchange)

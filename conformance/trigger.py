@@ -102,7 +102,7 @@ def preset_names() -> tuple[str, ...]:
 
 def read_triggers(source: str | None) -> Triggers:
     """Return the triggers in a preset or a file, which `source` names. If it is None, return empty triggers. Raises
-    TriggerError."""
+    TriggerError if there is no such preset or file, or if it is invalid."""
     if source is None:
         return Triggers()
     try:

@@ -28,7 +28,7 @@ class Verdict(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Overall result for one revision of a protocol, from its mandatory requirements."""
+    """Overall result for one protocol version, from its mandatory requirements."""
 
     CONFORMANT = "conformant"
     """All applicable mandatory requirements were shown and are met."""

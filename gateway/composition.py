@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from babelgate.canonical.fault import FaultError
+from babelgate.gateway.agents.processes.agent import ProcessAgent
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.tokens.redemption import redeem
 from babelgate.gateway.clock import Clock
@@ -108,7 +110,7 @@ class Current:
             return None
         return None if settings is None else settings.price
 
-    def in_process(self) -> Sequence[InProcess]:
+    def in_process(self) -> Sequence[InProcess | ProcessAgent]:
         return self.generation().in_process
 
     def find(self, name: str) -> RegisteredAgent:
@@ -130,7 +132,7 @@ class Current:
         return await self.generation().registry.get_reachable_for_run(name)
 
     async def check_url(self, url: str) -> object:
-        """Check that the gateway may call a URL that a caller has named. Raises invalid."""
+        """Check that the gateway may call a URL that a caller has named. Raises invalid if it may not."""
         return await self.generation().delivery.fetcher.check(url)
 
 
@@ -142,7 +144,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     journal = _create_journal(database, commits, options)
     generation().registry.report_to(options.observer)
     reports = RunReports(options.observer, faults)
-    reads, consents = JournalReads(journal, blobs, current.limits), _create_consents(journal, current, clock)
+    reads, consents = JournalReads(journal, blobs, current.limits), _create_consents(journal, current, options)
     budgets = Budgets(current.budgets, current.find_price, clock, options.observer)
     engine = _create_engine(journal, blobs, reads, current, reports, budgets, consents)
     threads = _create_threads(journal, reads, engine, blobs, current, long_thread_erased)
@@ -294,7 +296,7 @@ def _create_journal(database: str, commits: CommitHandler, options: HubOptions) 
     )
 
 
-def _create_consents(journal: Journal, current: Current, clock: Clock) -> Consents:
+def _create_consents(journal: Journal, current: Current, options: HubOptions) -> Consents:
     def key() -> str | None:
         return current.generation().secrets_key
 
@@ -304,11 +306,11 @@ def _create_consents(journal: Journal, current: Current, clock: Clock) -> Consen
     return Consents(
         AgentTokenStore(journal, key),
         find,
-        redeem,
+        partial(redeem, options.observer),
         public_url=lambda: current.generation().public_url,
         key=key,
         issuer_url=lambda name: current.generation().issuer_urls.get(name),
-        clock=clock,
+        clock=options.clock,
     )
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that readers see the old content or the new one, even if this process is killed. Raises OSError.
+    """Write a file so that readers see the old content or the new one, even if this process is killed. Raises OSError
+    if it cannot be written.
 
     A symbolic link, such as `/dev/stdout`, or a special file, such as a pipe, is written directly.
     """

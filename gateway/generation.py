@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from babelgate.gateway.agents.processes.agent import ProcessAgent
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.outbound import Fetcher
@@ -61,7 +62,7 @@ class HubGeneration:
     retention: RetentionPolicy
     rules: RunRules
     delivery: DeliveryRules
-    in_process: Sequence[InProcess]
+    in_process: Sequence[InProcess | ProcessAgent]
     """Agents that are Python callables in this process."""
     public_url: str | None = None
     """URL at which browsers reach the gateway (`public_url`); None if that is not set."""
@@ -97,5 +98,5 @@ class HubGeneration:
             public_url=settings.public_url,
             secrets_key=settings.secrets_key,
             issuer_urls=settings.issuer_urls,
-            in_process=[agent for agent in registry.all_agents() if isinstance(agent, InProcess)],
+            in_process=[agent for agent in registry.all_agents() if isinstance(agent, InProcess | ProcessAgent)],
         )

@@ -63,7 +63,7 @@ class Drain:
         self.is_set = False
 
     def check(self) -> None:
-        """Check that the gateway still accepts runs. Raises shutting_down."""
+        """Check that the gateway still accepts runs. Raises shutting_down if it does not."""
         if self.is_set:
             raise FaultError(
                 FaultCode.SHUTTING_DOWN,

@@ -104,20 +104,21 @@ class KeySet:
         """Return the public key for a token, or None if there is none. `kid` is the key id in the token.
 
         For a token without a key id, a key is returned only if it is the only one for the algorithm. Raises
-        KeysUnavailable.
+        KeysUnavailable if the keys could not be fetched for a day (`is_usable`).
         """
         return await self._find(lambda: self._look_up(kid, algorithm))
 
     async def find_all(self, kid: str | None, algorithm: str) -> Sequence[Any]:
         """Return the public keys that may have made a signature: those with its key id, and those without an id.
 
-        Return all keys for the algorithm if `kid` is None. Raises KeysUnavailable.
+        Return all keys for the algorithm if `kid` is None. Raises KeysUnavailable if the keys could not be fetched for
+        a day (`is_usable`).
         """
         return await self._find(lambda: self._look_up_all(kid, algorithm)) or ()
 
     async def _find(self, look_up: Callable[[], Any]) -> Any:
         """Return the result of `look_up` on current keys. If it is None, fetch the keys and look up again. Raises
-        KeysUnavailable."""
+        KeysUnavailable if the keys could not be fetched for a day (`is_usable`)."""
         self.refresh()
         if not self.is_usable:
             await self._fetch_at_most_every(_RETRY)
@@ -206,13 +207,14 @@ class KeySet:
 
 
 async def read_key_file(path: Path) -> JsonObject:
-    """Return the key set in a file as `load_key_file` does, but read it in a thread. Raises KeyFetchError, OSError."""
+    """Return the key set in a file as `load_key_file` does, but read it in a thread. Raises KeyFetchError for other
+    content, and OSError if the file cannot be read."""
     return await asyncio.to_thread(load_key_file, path)
 
 
 def load_key_file(path: Path) -> JsonObject:
-    """Return the key set in a file, which contains a key set in JSON or a public key in PEM. Raises KeyFetchError,
-    OSError."""
+    """Return the key set in a file, which contains a key set in JSON or a public key in PEM. Raises KeyFetchError for
+    other content, and OSError if the file cannot be read."""
     with path.open("rb") as file:
         content = file.read(MAX_DOCUMENT)
     if content.lstrip().startswith(b"-----BEGIN"):

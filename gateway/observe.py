@@ -188,6 +188,10 @@ class GatewayObserver:
     def note_card_checked(self, agent: str, result: str) -> None:
         """Report the verification of the card of an agent's server. `result` is `verified` or `unverified`."""
 
+    def note_token_fetched(self, agent: str, kind: str, outcome: str, seconds: float) -> None:
+        """Report a request for a token that an agent's server needs, and its duration. `kind` is the grant: `client`,
+        `exchange`, `consent` or `refresh`. `outcome` is `issued`, `refused`, `unavailable` or `cancelled`."""
+
     # Storage and webhooks
 
     def note_commit(self, commands: int, seconds: float) -> None:

@@ -64,7 +64,8 @@ class SigningKey:
 
 
 def read_signing_key(path: Path) -> SigningKey:
-    """Return the private key in a PEM file. Raises SigningKeyError."""
+    """Return the private key in a PEM file. Raises SigningKeyError if the file has no usable key, or one with a
+    password."""
     content = _read(path)
     try:
         key: Any = load_pem_private_key(content, None)

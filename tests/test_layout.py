@@ -69,6 +69,7 @@ BOOLEAN_FUNCTIONS: Final[Mapping[str, str]] = {
     "await_thread": "whether the thread came before the gateway's end",
     "complete": "whether it ended by itself",
     "cite": "whether there is a message to cite in",
+    "kill_blocked": "whether the process was blocked and is killed",
     "delete": "whether there was one",
     "delete_webhook": "whether there was one",
     "drop_empty_partition": "whether there may be more",
@@ -134,7 +135,11 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/http/front.py": "tests/gateway/http/test_middleware.py",
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
     "gateway/run_caller.py": "tests/gateway/runs/test_run_callers.py",
+    "gateway/agents/processes/*.py": "tests/gateway/agents/processes/test_agent.py",
+    "gateway/agents/importing.py": "tests/gateway/agents/test_registry.py",
     "gateway/agents/tokens/[rs]*.py": "tests/behaviour/test_agent_tokens.py",
+    "gateway/agents/server_access.py": "tests/behaviour/test_agent_tokens.py",
+    "gateway/agents/early_reports.py": "tests/behaviour/test_agent_tokens.py",
     "gateway/runs/consents.py": "tests/behaviour/test_consents.py",
     "gateway/http/callback.py": "tests/behaviour/test_consents.py",
     "gateway/storage/agent_tokens.py": "tests/behaviour/test_consents.py",
@@ -211,6 +216,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/acp/agents.py": "tests/adapters/acp/codec/test_messages.py",
     "adapters/acp/errors.py": "tests/adapters/acp/codec/test_messages.py",
     "adapters/acp/client/*": "tests/adapters/acp/test_client.py",
+    "adapters/ag_ui/*": "tests/adapters/ag_ui/test_server.py",
     "adapters/aief/wire/*": "tests/adapters/aief/test_codec.py",
     "adapters/aief/write/*": "tests/adapters/aief/test_golden.py",
     "adapters/aief/agents.py": "tests/adapters/aief/test_client.py",
@@ -262,6 +268,10 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/agent_client/server/*": "tests/adapters/agent_client/test_server.py",
     "adapters/agent_client/wire.py": "tests/interop/test_agent_client.py",
     "adapters/agent_client/write/*": "tests/adapters/agent_client/test_golden.py",
+    "adapters/vercel_ui/wire.py": "tests/adapters/vercel_ui/test_codec.py",
+    "adapters/vercel_ui/errors.py": "tests/adapters/vercel_ui/test_server.py",
+    "adapters/vercel_ui/write/*": "tests/adapters/vercel_ui/test_golden.py",
+    "adapters/vercel_ui/server/*": "tests/adapters/vercel_ui/test_server.py",
     "adapters/*/carries.py": "tests/pairs/test_matrix.py",
     "adapters/*/snippets.py": "tests/interop/test_snippets.py",
     "gateway/console/snippets.py": "tests/interop/test_snippets.py",
@@ -291,6 +301,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     # The command line: tested as processes.
     "gateway/cli/check.py": "tests/conformance/test_examine.py",
     "gateway/cli/embedded.py": "tests/gateway/cli/test_bench.py",
+    "gateway/cli/tls_options.py": "tests/gateway/cli/test_trust.py",
     "gateway/cli/progress.py": "tests/gateway/cli/test_bench.py",
     "gateway/cli/*": "tests/gateway/cli/test_cli.py",
     "gateway/telemetry/*": "tests/gateway/telemetry/test_process.py",
@@ -418,7 +429,7 @@ def test_the_import_contracts_name_every_adapter() -> None:
     assert set(contracts["importlinter:contract:pure"]["source_modules"].split()) == {"babelgate.canonical", *folders}
     served = {adapter.routes.__module__.split(".")[2] for adapter in ADAPTERS}
     called = {re.sub(r"^agent-protocol$|^langgraph$", "langchain", upstream.protocol) for upstream in UPSTREAMS}
-    assert {f"babelgate.adapters.{name}" for name in served | called} == folders
+    assert {f"babelgate.adapters.{name.replace('-', '_')}" for name in served | called} == folders
 
 
 def test_private_modules_are_imported_only_in_their_package(trees: Mapping[Path, ast.Module]) -> None:

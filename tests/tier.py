@@ -16,6 +16,7 @@ _ROOT: Final = Path(__file__).parents[1]
 _FOLDERS: Final = {"tests/browser": "peers", "tests/interop": "peers", "tests/crash": "crash"}
 _OPENS_SOCKETS: Final = frozenset(
     {"aiohttp", "multiprocessing", "socket", "subprocess", "tests.loopback", "tests.serving", "uvicorn"}
+    | {"babelgate.gateway.agents.processes.agent", "babelgate.gateway.agents.processes.server"}
 )
 """Imports of modules that start servers or processes, or call them."""
 _OPENS_DATABASE: Final = frozenset(

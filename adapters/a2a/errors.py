@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from babelgate.adapters.kit.client.error_response import LONGEST
 from babelgate.adapters.kit.client.status import fault_code
 from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.canonical.fault import LASTING_LIMITS
 from babelgate.canonical.value import JsonObject
 
 DOMAIN: Final = "a2a-protocol.org"
@@ -115,6 +116,8 @@ def _details(fault: Fault, reason: Reason) -> list[JsonObject]:
     metadata: dict[str, str] = {}
     if "retry_after" in fault.details:
         metadata["retryAfter"] = str(fault.details["retry_after"])
+    if fault.is_lasting_limit:
+        metadata["limit"] = str(fault.details["limit"])
     info: JsonObject = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": reason.name,
@@ -176,9 +179,9 @@ _UPSTREAM_CODES: Final = {
     "INVALID_AGENT_RESPONSE": FaultCode.AGENT_INVALID,
     "AGENT_UNREACHABLE": FaultCode.AGENT_UNREACHABLE,
     "AGENT_TIMEOUT": FaultCode.AGENT_TIMEOUT,
-    # As with status 429: another server of the agent, or a later call, may succeed.
-    "QUEUE_FULL": FaultCode.AGENT_UNREACHABLE,
-    "LIMITED": FaultCode.AGENT_UNREACHABLE,
+    # As with status 429: a later call may succeed.
+    "QUEUE_FULL": FaultCode.LIMITED,
+    "LIMITED": FaultCode.LIMITED,
 }
 _REASON_BY_CODE: Final = {reason.code: reason.name for reason in REASONS.values() if reason.domain == DOMAIN}
 
@@ -186,9 +189,9 @@ _REASON_BY_CODE: Final = {reason.code: reason.name for reason in REASONS.values(
 def decode_error(answer: object, status: int = 200) -> FaultError:
     """Return the error that a server sent instead of a result. `status` is the HTTP status of the response.
 
-    The answer is a JSON-RPC error, a `google.rpc.Status`, an error body of REST in 0.3, or the response of a proxy. The
-    `details` of the fault have the `reason`, the HTTP `status`, and the server's message as `said`. They have
-    `retry_after`, in seconds, if another gateway sent it.
+    The answer is a JSON-RPC error, a `google.rpc.Status`, an error body of REST in 0.3, or the response of a proxy.
+    `details` has the `reason`, the HTTP `status`, and the server's message as `said`. If another gateway named the time
+    of a retry, or a limit that lasts, it also has `retry_after` or `limit`.
     """
     body = cast("JsonObject", answer) if isinstance(answer, dict) else {}
     error = body.get("error")
@@ -205,6 +208,8 @@ def decode_error(answer: object, status: int = 200) -> FaultError:
     seconds: Any = cast("JsonObject", metadata).get("retryAfter") if isinstance(metadata, dict) else None
     if isinstance(seconds, str) and _SECONDS.fullmatch(seconds):
         details["retry_after"] = min(int(seconds), LONGEST)
+    if isinstance(metadata, dict) and cast("JsonObject", metadata).get("limit") in LASTING_LIMITS:
+        details["limit"] = metadata["limit"]
     return FaultError(code, message, **details)
 
 

@@ -88,7 +88,7 @@ def _metadata(metadata: JsonObject) -> w.Metadata:
 
 def decode_agents(answer: object) -> list[AgentInfo]:
     """Return the agents in a server's response to `GET /agents`, with names that are valid in this gateway.
-    `upstream_name` returns the server's own names. Raises invalid."""
+    `upstream_name` returns the server's own names. Raises invalid for a malformed response."""
     response = validate(w.AgentsListResponse, answer)
     names: set[str] = set()
     infos: list[AgentInfo] = []

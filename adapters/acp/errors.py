@@ -7,14 +7,14 @@ from typing import Any, Final, Literal, cast
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.kit.server.statuses import STATUSES
 from babelgate.canonical import BLAME, Fault, FaultCode
+from babelgate.canonical.fault import RELAYED
 from babelgate.canonical.value import JsonObject
 
 MISMATCH: Final = "session_mismatch"
 """Value of `details.reason` for the only malformed request whose status is 400 instead of 422."""
 
-_AGENT_CODES: Final = {str(code): code for code in FaultCode if code.startswith("agent_")}
-"""Codes of faults of an agent. Only these are taken over from another gateway: a fault of that gateway itself is not
-one of this gateway."""
+_AGENT_CODES: Final = {str(code): code for code in RELAYED}
+"""Fault codes that are accepted from another gateway: a fault of that gateway itself is not a fault of this one."""
 
 _CODES: Final = frozenset({"server_error", "invalid_input", "not_found"})
 """Error codes that ACP defines."""
@@ -64,7 +64,8 @@ def encode_error(fault: Fault | None) -> w.Error:
     code = native.get("code")
     # components.schemas.Error.code; the TypeScript client of SDK 1.0.3 accepts no fourth code.
     if code not in _CODES:
-        code = "invalid_input" if BLAME[fault.code] == "caller" else "server_error"
+        is_input = BLAME[fault.code] == "caller" and fault.code not in _SERVER_ERRORS
+        code = "invalid_input" if is_input else "server_error"
     data = native.get("data")
     if data is None and fault.code in _AGENT_CODES and fault.code is not FaultCode.AGENT_FAILED:
         data = {w.OWN: {"code": fault.code}}

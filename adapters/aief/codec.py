@@ -1,4 +1,5 @@
-"""AIEF ↔ canonical model: names and contents of files, pages, inputs and answers. Steps are in `write`.
+"""Conversion between AIEF and the canonical model: names and contents of files, pages, inputs and answers. Steps are
+in `write`.
 
 File names come from uploads or agents, and clients of the protocol save files under the names that they receive. So in
 both directions, a name is a single path segment that cannot leave its folder.

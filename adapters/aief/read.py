@@ -1,4 +1,4 @@
-"""Steps of another AIEF server → events of one run.
+"""Decoding of the steps of another AIEF server as the events of one run.
 
 Only the response to the POST of a step counts, because later responses about a step are often wrong. Another Babelgate
 puts what a step has no field for into `additional_output`, and marks it with a member `babelgate`.
@@ -51,6 +51,7 @@ from babelgate.canonical.event import (
     ToolEnded,
     ToolStarted,
 )
+from babelgate.canonical.fault import RELAYED
 from babelgate.canonical.json import as_list, as_object
 from babelgate.canonical.value import Json, JsonObject
 
@@ -64,8 +65,6 @@ _FEATURES: Final = frozenset(feature.value for feature in Feature)
 """Names of all features, for losses that a server reports."""
 _CITATION: Final = frozenset({"start", "end", "url", "title", "description"})
 """Members of a citation that are decoded."""
-_AGENT_CODES: Final = frozenset(code for code in FaultCode if code.startswith("agent_"))
-"""Codes of faults for which the agent is to blame. Only these are kept when another Babelgate reports a fault."""
 _DOCUMENTED: Final = frozenset({"task_id", "input", "additional_input", "created_at"})
 """Members of a step that OpenAPI v1 defines and that are not needed."""
 _MOST_BYTES: Final = 64_000
@@ -255,7 +254,7 @@ def _fault(error: Mapping[str, Any]) -> Fault:
     """Return the fault for the member `error` of a step. A code that does not blame the agent becomes agent_failed: if
     the server is another Babelgate that failed, this gateway counts that as a failure of the agent."""
     code = error.get("code")
-    is_agent_code = isinstance(code, str) and code in _AGENT_CODES
+    is_agent_code = isinstance(code, str) and code in RELAYED
     return Fault(code=FaultCode(code) if is_agent_code else FaultCode.AGENT_FAILED, message=error["message"])
 
 

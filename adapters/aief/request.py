@@ -1,4 +1,4 @@
-"""Invocation of an agent → bodies of requests, and files to upload, for another AIEF server."""
+"""Encoding of an agent's invocation as bodies of requests, and files to upload, for another AIEF server."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, cast

@@ -424,7 +424,7 @@ class Start:
         return msgspec.structs.replace(submission, fork=self.fork, state=self.values, as_node=self.as_node)
 
     def check_absent(self) -> None:
-        """Refuse a request that answers a question and also names a start. Raises invalid."""
+        """Check that a request that answers a question names no start. Raises invalid if it does."""
         if self:
             raise FaultError(FaultCode.INVALID, "An answer continues from its question: leave out fork and state.")
 
@@ -621,10 +621,14 @@ def without_start(call: Invocation) -> Invocation:
     return replace(call, origin={}, state={})
 
 
+_OVERLOADED: Final = frozenset(
+    {FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.LIMITED, FaultCode.QUEUE_FULL}
+)
+
+
 def is_refusal(error: FaultError) -> bool:
-    """Return True if it is worth repeating a failed call without its start: the server has answered, and is not
-    overloaded."""
-    return error.fault.code not in (FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.QUEUE_FULL)
+    """Return True if a server may accept the same call without a start: it has answered, and is not overloaded."""
+    return error.fault.code not in _OVERLOADED
 
 
 NOT_FORKED: Final = "the agent's server can no longer fork it; a new conversation receives the history"

@@ -14,7 +14,7 @@ def parse_integer(text: str, max_digits: int, minimum: int = 0, maximum: int | N
 
 def read_integer(text: str, name: str, minimum: int, maximum: int | None = None) -> int:
     """Return the value of the parameter `name`, an integer of at most nine digits from `minimum` to `maximum` (None: no
-    maximum). Raises invalid."""
+    maximum). Raises invalid for any other text."""
     number = parse_integer(text, 9, minimum, maximum)
     if number is None:
         range_ = f"from {minimum}" + (f" to {maximum}" if maximum else "")

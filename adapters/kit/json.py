@@ -78,7 +78,8 @@ async def read_bytes(request: AnyRequest, *, limit: int | None = None) -> bytes:
 
 async def read_json(request: AnyRequest, *, limit: int | None = None) -> Json | Absent:
     """Return the body as JSON, even if its Content-Type is not JSON, or ABSENT if it is empty or `null`. `limit` is its
-    maximum size in bytes; the default is that of the caller. Raises invalid, too_large."""
+    maximum size in bytes; the default is that of the caller. Raises invalid for a body that is not JSON, and too_large
+    for too many bytes or values."""
     raw = await read_bytes(request, limit=limit)
     if raw.isspace() or not raw:
         return ABSENT
@@ -97,7 +98,8 @@ def most_values(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
 
 
 async def parse(raw: bytes, values: int = DEFAULT_VALUES) -> Json:
-    """Parse JSON as `parse_json` does, in a thread if the text is long. Raises invalid, too_large."""
+    """Parse JSON as `parse_json` does, in a thread if the text is long. Raises invalid for a text that is not JSON, and
+    too_large for too many values."""
     return parse_json(raw, values) if len(raw) <= _SMALL else await aside(partial(parse_json, raw, values))
 
 

@@ -21,13 +21,14 @@ class PluginError(Exception):
 
 
 def with_adapters(built_in: Sequence[Adapter]) -> tuple[Adapter, ...]:
-    """Return the built-in adapters, followed by those of installed packages. Raises PluginError."""
+    """Return the built-in adapters, followed by those of installed packages. Raises PluginError for a package that
+    cannot be imported, or whose adapter clashes with another one."""
     return _with_offered(ADAPTERS_GROUP, Adapter, built_in, _names_of_adapter)
 
 
 def with_upstreams(built_in: Sequence[Upstream]) -> tuple[Upstream, ...]:
     """Return the built-in upstreams, followed by those of installed packages, which are the least preferred. Raises
-    PluginError."""
+    PluginError for a package that cannot be imported, or whose upstream clashes with another one."""
     return _with_offered(UPSTREAMS_GROUP, Upstream, built_in, lambda upstream: (upstream.protocol,))
 
 

@@ -19,7 +19,8 @@ _AGENTS: Final = TypeAdapter(list[w.Agent])
 
 def decode_assistants(answer: Json) -> list[tuple[str, AgentInfo]]:
     """Return one agent for each graph in a list of assistants, together with the id of one of its assistants. That is
-    the assistant which the server itself created for the graph, else the first one listed. Raises invalid."""
+    the assistant which the server itself created for the graph, else the first one listed. Raises invalid for a
+    malformed list."""
     by_graph: dict[str, w.Assistant] = {}
     for assistant in validate(_ASSISTANTS, answer):
         current = by_graph.get(assistant.graph_id)
@@ -41,7 +42,7 @@ def _is_created_by_server(assistant: w.Assistant) -> bool:
 
 def decode_agents(answer: Json) -> list[AgentInfo]:
     """Return the agents in a list from an Agent Protocol server. Their names are changed to valid agent names. Raises
-    invalid."""
+    invalid for a malformed list."""
     agents: dict[str, AgentInfo] = {}
     for agent in validate(_AGENTS, answer):
         name = free_name(agent.name or agent.agent_id, agents)
@@ -71,7 +72,7 @@ def _info(name: str, upstream_id: str, description: str | None, dialect: Dialect
 
 def decode_schemas(answer: Json) -> dict[str, JsonObject]:
     """Return the JSON Schemas of a graph under the keys `input`, `output`, `state` and `config`; a schema that the
-    server left out has no key. Raises invalid."""
+    server left out has no key. Raises invalid for a malformed response."""
     reply = validate(w.Schemas, answer)
     schemas = {
         "input": reply.input_schema,

@@ -52,7 +52,12 @@ def encode_failure(fault: Fault) -> JsonObject:
     """Return a fault as a tool result with `isError`, whose text the caller's model can read (SPEC/server/tools, Error
     Handling)."""
     content = [{"type": "text", "text": fault.message}]
+    return {"content": content, "isError": True, "_meta": {"babelgate": encode_fault_facts(fault)}}
+
+
+def encode_fault_facts(fault: Fault) -> JsonObject:
+    """Return the kind of a fault, and the time of a retry, as members of `_meta.babelgate`."""
     facts: JsonObject = {"fault": str(fault.code)}
     if "retry_after" in fault.details:
         facts["retryAfter"] = fault.details["retry_after"]
-    return {"content": content, "isError": True, "_meta": {"babelgate": facts}}
+    return facts

@@ -10,7 +10,8 @@ from babelgate.canonical.value import JsonObject
 
 _METHOD: Final = "tasks/get"
 _META: Final = "io.modelcontextprotocol/"
-"""Prefix of the members of `_meta` with which a request of version 2026-07-28 says what a handshake would say."""
+"""Prefix of the reserved members of `_meta`, such as `io.modelcontextprotocol/protocolVersion`. Version 2026-07-28 has
+no handshake, so each request sends the protocol version and the client's capabilities in these members."""
 
 
 def looks(target: LookTarget) -> Sequence[Look]:

@@ -1,5 +1,5 @@
-"""Records of a task → the result of a tool call: the agent's output, or the questions at which it stopped. Also the
-progress messages before the result."""
+"""Encoding of a task's records as the result of a tool call: the agent's output, or the questions at which it stopped.
+Also the progress messages before the result."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.mcp.carries import CARRIES
 from babelgate.adapters.mcp.codec.questions import encode_question, question_text
 from babelgate.adapters.mcp.codec.run_id import encode_run_id
-from babelgate.adapters.mcp.errors import CANCELLED, STOPPING
+from babelgate.adapters.mcp.errors import CANCELLED, STOPPING, encode_fault_facts
 from babelgate.adapters.mcp.wire import RECORDS
 from babelgate.canonical import (
     AnnotationPart,
@@ -120,6 +120,11 @@ class ResultWriter:
         """True if the run has stopped for questions."""
         return self.has_ended and self.status is RunStatus.PAUSED and self.fault is None
 
+    @property
+    def has_output(self) -> bool:
+        """True if the agent has produced content."""
+        return bool(self._blocks) or self.output is not None
+
     def resume(self, run_id: str | None) -> None:
         """Continue the result after an answer. It then ends with the run `run_id`; None means with the next run that
         ends."""
@@ -178,7 +183,7 @@ class ResultWriter:
         if self._last_run is not None:
             meta["run_id"] = self._last_run
         if self.fault is not None:
-            meta["fault"] = str(self.fault.code)
+            meta |= encode_fault_facts(self.fault)
         if self._losses:
             meta["loss"] = losses_by_feature(self._losses)
         return meta

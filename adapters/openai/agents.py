@@ -19,7 +19,7 @@ repeat it to callers."""
 
 def decode_models(answer: Json) -> list[AgentInfo]:
     """Return the models in a server's list as agents, with their names changed to valid agent names. `upstream_name`
-    returns the name at the server. Raises invalid."""
+    returns the name at the server. Raises invalid for a malformed list."""
     models = validate(w.Models, {"data": answer} if isinstance(answer, list) else answer)
     agents: dict[str, AgentInfo] = {}
     for model in models.data:

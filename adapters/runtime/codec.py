@@ -1,4 +1,5 @@
-"""Minimal runtime ↔ canonical model: decodes inputs and answers, and encodes threads, runs, questions and events.
+"""Conversion between the minimal runtime and the canonical model: decodes inputs and answers, and encodes threads,
+runs, questions and events.
 
 Events are encoded as the records of the gateway's log, with the same member names.
 """
@@ -33,7 +34,8 @@ _STATUS: Final = {"paused": "input_required"}
 
 def decode_input(value: Json) -> tuple[tuple[Message, ...], Json]:
     """Return the messages of a run's input, and its data or None. A string is a message of the user, a list consists of
-    messages, and an object may have messages in its member `messages`. All else is data. Raises invalid."""
+    messages, and an object may have messages in its member `messages`. All else is data. Raises invalid for a malformed
+    message."""
     if isinstance(value, str):
         return (Message.of(value, "user"),), None
     if isinstance(value, list):
@@ -46,7 +48,7 @@ def decode_input(value: Json) -> tuple[tuple[Message, ...], Json]:
 
 
 def decode_messages(value: Json) -> tuple[Message, ...]:
-    """Decode a list of messages. Raises invalid."""
+    """Decode a list of messages. Raises invalid for a malformed message."""
     return tuple(map(_decode_message, validate(w.Messages, {"messages": value}).messages))
 
 

@@ -38,7 +38,8 @@ class Aief(Driver):
         return await self._work(agent, thread, body)
 
     async def _upload(self, agent: str, thread: str, file: File) -> None:
-        """Upload a file to the task `thread`, as multipart/form-data (RFC 7578). Raises ScenarioFailed."""
+        """Upload a file to the task `thread`, as multipart/form-data (RFC 7578). Raises ScenarioFailed if the server
+        refuses the file."""
         mark = f"across-{uuid4().hex}"
         head = f'Content-Disposition: form-data; name="file"; filename="{file.name}"\r\nContent-Type: {file.media_type}'
         content = f"--{mark}\r\n{head}\r\n\r\n".encode() + file.content + f"\r\n--{mark}--\r\n".encode()

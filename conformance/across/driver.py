@@ -127,16 +127,18 @@ class Driver(ABC):
     @abstractmethod
     async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
         """Send an input and return the run after it has ended or asked. `after` is an earlier run of the conversation
-        to continue; None starts a new one. Raises ScenarioFailed."""
+        to continue; None starts a new one. Raises ScenarioFailed if the server refuses the request or does not
+        respond."""
 
     @abstractmethod
     async def observe(self, handle: Handle) -> Observation:
-        """Return the current state and output of a run. Raises ScenarioFailed."""
+        """Return the current state and output of a run. Raises ScenarioFailed if the server refuses the request or does
+        not respond."""
 
     @abstractmethod
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
         """Answer all open questions, or the first one if the protocol takes one at a time. Return the run after it has
-        ended or asked again. Raises ScenarioFailed."""
+        ended or asked again. Raises ScenarioFailed if the server refuses the request or does not respond."""
 
     async def answer(self, paused: Observation, answer: Any) -> Observation:
         """Give the same answer to all open questions, and to further questions that the run asks then. Return the run
@@ -152,7 +154,7 @@ class Driver(ABC):
         """Return the observation with the bytes of its files.
 
         Files at URLs of the server are downloaded. For a file at another origin, its URL counts as its content. Raises
-        ScenarioFailed.
+        ScenarioFailed if a download fails.
         """
         files = [await self._fetch(file) if file.url else file for file in observation.meaning.files]
         return replace(observation, meaning=replace(observation.meaning, files=tuple(files)))
@@ -166,16 +168,19 @@ class Driver(ABC):
         return replace(file, content=exchange.content, url="")
 
     def stream(self, agent: str, caller_input: CallerInput) -> AbstractAsyncContextManager[Live]:
-        """Start a run and return a context manager for its stream. Raises ScenarioFailed."""
+        """Start a run and return a context manager for its stream. Raises ScenarioFailed if the protocol has no
+        streams, or the server refuses the request."""
         raise ScenarioFailed(self.lacks["stream"])
 
     async def cancel(self, handle: Handle) -> None:
-        """Request the cancellation of a run. Raises ScenarioFailed."""
+        """Request the cancellation of a run. Raises ScenarioFailed if the protocol has no cancel, or the server refuses
+        it."""
         raise ScenarioFailed(self.lacks["cancel"])
 
     async def send_and_record(self, agent: str, caller_input: CallerInput) -> Observation:
         """Run an input to its end, and return everything that the protocol shows of the run. Use a stream if the
-        protocol has streams, and else `send`. Raises ScenarioFailed."""
+        protocol has streams, and else `send`. Raises ScenarioFailed if the server refuses the request or its stream
+        breaks."""
         if "stream" in self.lacks:
             return await self.send(agent, caller_input)
         async with self.stream(agent, caller_input) as live:
@@ -195,7 +200,7 @@ class Driver(ABC):
 
     async def leave(self, agent: str, caller_input: CallerInput) -> Handle:
         """Start a run, disconnect as soon as the stream shows the run's id, and return its handle. A protocol without
-        streams waits for the end instead. Raises ScenarioFailed."""
+        streams waits for the end instead. Raises ScenarioFailed if the stream ends without showing the id."""
         if "stream" in self.lacks:
             return (await self.send(agent, caller_input)).handle
         async with self.stream(agent, caller_input) as live:

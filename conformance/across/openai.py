@@ -25,7 +25,7 @@ _LACKS: Final[Mapping[str, str]] = {
     "approval": _NO_QUESTIONS,
     "files": "an answer has no files",
     "data": "an answer is text, and data looks like text",
-    "shared": "MCP has no ids for runs of other protocols",
+    "shared": "the API has no ids for runs of other protocols",
 }
 
 

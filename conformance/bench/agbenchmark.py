@@ -115,7 +115,7 @@ class _Found:
 
 def load_agbenchmark(source: str) -> Suite:
     """Return a suite of all challenges below a folder: that of the package agbenchmark, its `challenges`, or any folder
-    within. Raises SuiteError."""
+    within. Raises SuiteError if the folder has no challenges, or one of them is invalid."""
     root = Path(source)
     if not root.is_dir():
         raise SuiteError(f"{source}: there is no such folder: name that of the package agbenchmark, or its challenges")

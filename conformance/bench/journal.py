@@ -52,7 +52,7 @@ class BenchJournal:
 
 def read_journal(path: Path) -> tuple[Header, list[Attempt]]:
     """Return the header of a journal and the latest record of each attempt. An incomplete last line is ignored. Raises
-    JournalError."""
+    JournalError if the file cannot be read or is no journal."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError as error:
@@ -68,7 +68,8 @@ def read_journal(path: Path) -> tuple[Header, list[Attempt]]:
 
 
 def read_report(path: Path) -> Report:
-    """Return the report in a result file, or in `result.json` of a folder. Raises JournalError."""
+    """Return the report in a result file, or in `result.json` of a folder. Raises JournalError if the file cannot be
+    read or is no result of a bench."""
     file = path / "result.json" if path.is_dir() else path
     try:
         content = json.loads(file.read_bytes())

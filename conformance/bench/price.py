@@ -43,7 +43,8 @@ class Prices:
 
 
 def parse_price(text: str) -> tuple[str, Price]:
-    """Parse a price such as `agent=3/15`: a million tokens of input cost 3, of output 15. Raises PriceError."""
+    """Parse a price such as `agent=3/15`: a million tokens of input cost 3, of output 15. Raises PriceError for any
+    other form."""
     name, equals, numbers = text.rpartition("=")
     bounds = numbers.split("/")
     try:
@@ -64,7 +65,8 @@ class _PriceFile(BaseModel):
 
 
 def read_prices(path: Path) -> Prices:
-    """Read prices from YAML: `currency: EUR` and `agents: {planner: {input: 3, output: 15}}`. Raises PriceError."""
+    """Read prices from YAML: `currency: EUR` and `agents: {planner: {input: 3, output: 15}}`. Raises PriceError if the
+    file cannot be read or has another form."""
     try:
         document = read_document(path)
     except Unreadable as error:

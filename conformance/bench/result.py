@@ -114,7 +114,7 @@ class Attempt(ResultRecord):
     agent: str
     task: str
     repetition: int
-    """Number of this attempt among those of the agent at the task, from 0."""
+    """Index of this attempt among the repeated attempts of the same agent at the same task, from 0."""
     seed: int
     outcome: Outcome
     why: str = ""

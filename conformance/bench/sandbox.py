@@ -149,7 +149,7 @@ async def run_check(
 
 async def run_program(arguments: Sequence[str], files: Mapping[str, bytes], *, seconds: float, memory: int) -> Printed:
     """Run `python arguments…` in a temporary folder with `files`, for at most `seconds` and with at most `memory` bytes
-    of memory. Return its exit code and its output. Raises SandboxTimeout."""
+    of memory. Return its exit code and its output. Raises SandboxTimeout if the time is used up."""
     bounds = {"memory": memory, "seconds": ceil(seconds), "program": list(arguments)}
     with _workspace(files) as folder, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         async with _jailed_process(folder, bounds, output, errors) as process:

@@ -76,14 +76,15 @@ class AgentClient:
 
     async def create(self, input: str | None, more: Mapping[str, Any]) -> str:
         """Create a task with the text `input`, unless it is None, and the additional input `more`. Return its id.
-        Raises ServerError."""
+        Raises ServerError if the server cannot be reached, refuses the request, or violates the protocol."""
         # The body is never omitted: the JavaScript SDK answers 415 without one, and 400 to a null.
         body = {**({} if input is None else {"input": input}), "additional_input": dict(more)}
         task = await self._json("POST", self._tasks, json=body)
         return _text(task, "task_id", "the task")
 
     async def upload(self, task_id: str, file: TaskUpload) -> str:
-        """Upload a file for a task and return the id of the artifact. Raises ServerError."""
+        """Upload a file for a task and return the id of the artifact. Raises ServerError if the server cannot be
+        reached, refuses the request, or violates the protocol."""
         fields = {} if file.folder is None else {"relative_path": file.folder}
         content = {"file": (file.name, file.data, "application/octet-stream")}
         artifact = await self._json("POST", f"{self._tasks}/{task_id}/artifacts", data=fields, files=content)
@@ -100,7 +101,8 @@ class AgentClient:
             return StepResult("", is_last=True, error=str(error), usage={}, artifacts=0, raw={})
 
     async def artifacts(self, task_id: str) -> Sequence[ListedArtifact]:
-        """Return all artifacts of a task, read page by page. Raises ServerError.
+        """Return all artifacts of a task, read page by page. Raises ServerError if the server cannot be reached,
+        refuses the request, or violates the protocol.
 
         The Python SDK answers every page with the same complete list, so reading stops at a page without new artifacts.
         """
@@ -125,8 +127,8 @@ class AgentClient:
             return await _read(response, _MAX_FILE)
 
     async def about(self) -> Mapping[str, Any]:
-        """Return the name, version and description that the server reports, as far as it does. It reads
-        `/ap/v2/agent/info` of the unreleased v2. Return an empty mapping if there is no such page."""
+        """Return the name, version and description from `/ap/v2/agent/info` of the unreleased v2, as far as the server
+        has them. Return an empty mapping if there is no such page."""
         try:
             found = await self._json("GET", f"{self.url}/ap/v2/agent/info")
         except ServerError:
@@ -210,7 +212,7 @@ def _words(body: str) -> str:
         object_ = cast("dict[str, Any]", value)
         message = next((object_[key] for key in ("message", "error", "detail") if key in object_), body)
         body = message if isinstance(message, str) else str(message)
-    return " ".join(body.split())[:300] or "nothing more is said"
+    return " ".join(body.split())[:300] or "the response has no text"
 
 
 def _text(members: Mapping[str, Any], key: str, what: str) -> str:

@@ -93,7 +93,8 @@ def differences(header: Header, suite: Suite) -> list[str]:
 async def conduct(session: BenchSession, tell: Callable[[BenchProgress], None]) -> Report:
     """Run the benchmark, or resume it from the journal in its folder, and return the report.
 
-    If it is cancelled, it still writes the reports on the finished attempts. Raises JournalError.
+    If it is cancelled, it still writes the reports on the finished attempts. Raises JournalError if the journal cannot
+    be read.
     """
     path, redactor = session.folder / JOURNAL, Redactor(session.secrets)
     header, done, stopped = session.header, list[Attempt](), _INTERRUPTED

@@ -119,7 +119,8 @@ def shipped_suite(name: str) -> Path:
 
 
 def load_suite(source: str) -> Suite:
-    """Load a suite from a file, a folder, or the name of a shipped suite. Raises SuiteError.
+    """Load a suite from a file, a folder, or the name of a shipped suite. Raises SuiteError if there is no such suite,
+    or a file is invalid.
 
     The YAML files of a folder are read in the order of their names.
     """
@@ -162,7 +163,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _validate_suite(document: Document) -> SuiteFile:
-    """Return the content of a YAML file as a validated SuiteFile. Raises SuiteError."""
+    """Return the content of a YAML file as a validated SuiteFile. Raises SuiteError with all mistakes of the file."""
     value = document.value
     if isinstance(value, dict) and "tasks" not in value and "checks" in value:
         raise SuiteError(f"{document.where(())}: a task stands below tasks:, as in tasks: [{{name: …, checks: […]}}]")

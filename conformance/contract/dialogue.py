@@ -53,12 +53,12 @@ class Dialogue:
 
     async def say(self, content: str | Message | dict[str, Any], cause: Cause = "input") -> Transcript:
         """Execute one run with new input and return its transcript. The input is a text, a message, or data that is no
-        message. Raises Broken."""
+        message. Raises Broken if the agent breaks the contract."""
         return await self.play(self.call(content, cause))
 
     async def answer(self, *values: Json) -> Transcript:
         """Answer all open questions, one value for each in their order, and return the transcript of the run that
-        continues. Raises Broken."""
+        continues. Raises Broken if the agent breaks the contract."""
         return await self.reply(*(_reply("answer", value) for value in values))
 
     async def decline(self) -> Transcript:

@@ -132,7 +132,7 @@ class Referee:
 
     def see(self, event: object) -> Event | None:
         """Check the next event of the run and return it with its ids filled in. Return None for a RunEnded, which is
-        kept in the transcript. Raises Broken."""
+        kept in the transcript. Raises Broken if the event breaks the contract of agents."""
         if not isinstance(event, _EVENTS):
             raise Broken("events are canonical and fit into a log", f"a {type(event).__name__}")
         try:
@@ -205,7 +205,7 @@ class Referee:
         message_id = event.message_id or next(reversed(self._open), "")
         parts = self._open.get(message_id)
         if parts is None:
-            raise Broken("parts are said in an open message", event.kind)
+            raise Broken("parts are added to an open message", event.kind)
         if isinstance(event, MessageEnded):
             if any(parts.values()):
                 raise Broken("a message ends after its parts", "message_ended with an open part")

@@ -115,7 +115,7 @@ class _Trial:
                 pass
             for _ in range(2):
                 if await anext(events, None) is not None:
-                    raise Broken("an ended run stays ended", "it said another event")
+                    raise Broken("an ended run stays ended", "it yielded another event")
             await events.aclose()
 
     async def a_run_that_never_began_is_closed(self) -> None:

@@ -15,7 +15,7 @@ class SetReport:
     set: RequirementSet
     endpoint: str
     evidence: str
-    """Evidence that the agent speaks the revision."""
+    """Evidence that the agent speaks the protocol version."""
     capabilities: frozenset[str]
     results: Sequence[Result]
     """Results of the requirements, in the order of the set."""
@@ -109,8 +109,8 @@ class CheckReport:
     version: str
     """Version of Babelgate that judged the agent."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Evidence that the agent does not speak a revision, by the name of its requirement set. These sets were not
-    judged."""
+    """Evidence that the agent does not speak a protocol version, by the name of its requirement set. These sets were
+    not judged."""
     secrets: Sequence[str] = ()
     """Secrets that no format of the report may show."""
 

@@ -27,7 +27,7 @@ def _refuse(constant: str) -> Any:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """Return the value of a JSON text. Raises InvalidJson."""
+    """Return the value of a JSON text. Raises InvalidJson for a text that is not JSON."""
     try:
         return json.loads(content, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -76,7 +76,7 @@ class SseFrame:
 
     @property
     def json(self) -> Any:
-        """Data of the event as parsed JSON. Raises InvalidJson."""
+        """Data of the event as parsed JSON. Raises InvalidJson if the data is not JSON."""
         return parse_json(self.data)
 
     @property

@@ -126,7 +126,8 @@ class Wire:
 
         `sends` names the schema of the request, and `receives` those of the responses; None validates nothing. `body`
         is sent as JSON, `content` unchanged. `is_anonymous` omits the headers that go with every request. `bound` is
-        the maximum wait in seconds; None is the wire's timeout. Raises Unanswered.
+        the maximum wait in seconds; None is the wire's timeout. Raises Unanswered if no complete response arrives in
+        time.
         """
         async with self.stream(
             method,
@@ -163,7 +164,8 @@ class Wire:
 
         The parameters are those of `request`. `events` names the schema of the events; with None, the whole response is
         read first. A response that is not an event stream is read to its end, and has no events. `mark` is the data of
-        an event that only announces the end, such as `[DONE]`, and is not validated. Raises Unanswered.
+        an event that only announces the end, such as `[DONE]`, and is not validated. Raises Unanswered if no response
+        arrives in time, or the connection breaks.
         """
         request_headers = {**({} if is_anonymous else self.headers), **(headers or {})}
         if (self.headers or self._other_headers) and (origin := origin_of(url)) not in self._origins:
@@ -249,7 +251,6 @@ class StreamExchange:
         self.exchange = exchange
         self._mark = mark
         self._wire = wire
-        self._response = response
         self._started = started
         self._bound = bound
         self._receives = receives
@@ -270,8 +271,8 @@ class StreamExchange:
         return self._reader.comments
 
     async def read(self) -> None:
-        """Read the whole body of a response that is not read as a stream of events, and validate it. Raises
-        Unanswered."""
+        """Read the whole body of a response that is not read as a stream of events, and validate it. Raises Unanswered
+        if it does not arrive in time, or the connection breaks."""
         if self._is_read:
             return
         self._is_read = True
@@ -310,7 +311,8 @@ class StreamExchange:
         return frame
 
     async def rest_of_it(self) -> Sequence[SseFrame]:
-        """Read all further events to the end, and return all events of the stream. Raises Unanswered."""
+        """Read all further events to the end, and return all events of the stream. Raises Unanswered if an event does
+        not arrive in time, or the connection breaks."""
         while await self.next() is not None:
             pass
         return self.exchange.frames

@@ -73,7 +73,7 @@ class JsonRpc:
         method unknown, so only the envelope of the response is validated.
 
         `id` is the id of the request; None means a new one. The other parameters are those of `Wire.request`. Raises
-        Unanswered.
+        Unanswered if no complete response arrives in time.
         """
         exchange = await self.wire.request(
             "POST",
@@ -112,7 +112,7 @@ class JsonRpc:
 
     async def post(self, content: Any) -> JsonRpcAnswer:
         """Post content that is not a valid JSON-RPC request: bytes unchanged, anything else as JSON. Return the answer.
-        Raises Unanswered."""
+        Raises Unanswered if no complete response arrives in time."""
         exchange = await self.wire.request(
             "POST",
             self.url,

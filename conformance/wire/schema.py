@@ -103,7 +103,6 @@ class Schemas:
         ValueError if a `$ref` refers to no definition."""
         Draft202012Validator.check_schema(document)
         self._definitions: Mapping[str, Any] = document["$defs"]
-        self._document = document
         for ref in _references(document):
             if ref.removeprefix(_PREFIX) not in self._definitions:
                 raise ValueError(f"{ref} does not exist")

@@ -13,6 +13,8 @@ EXTRA_CA: Final[ContextVar[Path | None]] = ContextVar("judged_extra_ca", default
 """PEM file with certificates of CAs or servers that are trusted in addition to those of the system; None if there is
 none."""
 
+CLIENT_FILES: Final[ContextVar[tuple[Path, Path | None] | None]] = ContextVar("judged_client_files", default=None)
+"""File with the client certificate for servers that request one, and the file with its key unless both are in one."""
 
 PINNED: Final = "BABELGATE_PINNED_CERTIFICATE"
 """Environment variable that names a PEM file. The first certificate in it is the only one that is trusted, at any
@@ -25,7 +27,7 @@ def open_context() -> ssl.SSLContext:
     """Return the TLS context for requests. It trusts the certificate of PINNED if that is set, else the CAs of the
     system (or of SSL_CERT_FILE) and those of EXTRA_CA. Raises OSError if a file cannot be used."""
     pinned = os.environ.get(PINNED)
-    return _open(EXTRA_CA.get()) if pinned is None else pin_certificate(Path(pinned))
+    return _open(EXTRA_CA.get(), CLIENT_FILES.get()) if pinned is None else pin_certificate(Path(pinned))
 
 
 def pin_certificate(path: Path) -> ssl.SSLContext:
@@ -39,13 +41,15 @@ def pin_certificate(path: Path) -> ssl.SSLContext:
 
 
 @cache
-def _open(extra: Path | None) -> ssl.SSLContext:
-    """Return the TLS context that trusts the CAs of the system and those in `extra`. It is created once, because
-    loading the certificates takes longer than many requests. Raises OSError."""
+def _open(extra: Path | None, client: tuple[Path, Path | None] | None) -> ssl.SSLContext:
+    """Return the TLS context for these files. It is created once, because loading the certificates takes longer than
+    many requests. Raises OSError if a file cannot be used."""
     context = httpx.create_ssl_context()
     if extra is not None:
         context.load_verify_locations(cafile=extra)
         # A certificate in the file is trusted even if it is not that of a CA.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if client is not None:
+        context.load_cert_chain(*client)
     context.set_alpn_protocols(["http/1.1"])
     return context

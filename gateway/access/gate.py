@@ -55,7 +55,8 @@ class Gate:
         self._operations = operations.get(part, {})
 
     def check(self, principal: Principal, method: str, agent: str = "") -> None:
-        """Check a call to a method, and report its refusal for the audit log. Raises forbidden."""
+        """Check a call to a method, and report its refusal for the audit log. Raises forbidden if the policy does not
+        allow the call."""
         refusal = self._find_refusal(principal, self._operation(method), agent)
         if refusal is not None:
             self._refuse(method, agent, refusal)
@@ -111,7 +112,8 @@ class Gate:
         return agent
 
     def agents(self, principal: Principal, method: str) -> frozenset[str] | None:
-        """Return the names of the agents for which a call is allowed, or None for all. Raises forbidden."""
+        """Return the names of the agents for which a call is allowed, or None for all. Raises forbidden if the call is
+        allowed for no agent."""
         self.check(principal, method)
         if not self.has_rules_by_agent(principal, method):
             return None
@@ -129,7 +131,7 @@ class Gate:
 
     def is_visible(self, principal: Principal, method: str, agent: str, missing: str) -> bool:
         """Check a call as `check_object` does, but return False and not an error if the object looks as if it did not
-        exist. Raises forbidden."""
+        exist. Raises forbidden if the caller can discover the agent, but the policy does not allow the call."""
         try:
             self.check_object(principal, method, agent, missing)
         except FaultError as error:
@@ -181,13 +183,13 @@ class Gate:
     # Tasks and runs
 
     async def check_task(self, principal: Principal, task_id: str, *methods: str) -> str:
-        """Check a call of these methods on a task, and return the owner of the task. Raises forbidden. If the policy
-        depends on agents, also raises not_found."""
+        """Check a call of these methods on a task, and return the owner of the task. Raises forbidden if the policy
+        does not allow the call. If the policy depends on agents, also raises not_found."""
         return await self._check_used(principal, "task", self._hub.reads.task, task_id, methods)
 
     async def check_run(self, principal: Principal, run_id: str, *methods: str) -> str:
-        """Check a call of these methods on a run, and return the owner of the run. Raises forbidden. If the policy
-        depends on agents, also raises not_found."""
+        """Check a call of these methods on a run, and return the owner of the run. Raises forbidden if the policy does
+        not allow the call. If the policy depends on agents, also raises not_found."""
         return await self._check_used(principal, "run", self._hub.reads.run, run_id, methods)
 
     async def _check_used(

@@ -110,7 +110,8 @@ class GuardedAssistants:
         return await self._hub.assistants.count(principal.owner, self._limit(principal, "count", query))
 
     def _limit(self, principal: Principal, method: str, query: AssistantQuery) -> AssistantQuery:
-        """Return a query for the assistants that the caller may read. Raises forbidden."""
+        """Return the query restricted to assistants that the caller may read. Raises forbidden if the caller may read
+        none."""
         agents = self._gate.agents(principal, method)
         if agents is None:
             return query
@@ -126,7 +127,7 @@ class GuardedAssistants:
 
     def _is_visible(self, principal: Principal, method: str, assistant: Assistant | None) -> bool:
         """Return False for an assistant whose agent the caller cannot discover. Without an assistant (None), the method
-        itself is checked. Raises forbidden."""
+        itself is checked. Raises forbidden if the policy does not allow the call."""
         agent, assistant_id = ("", "") if assistant is None else (assistant.agent, assistant.assistant_id)
         return self._gate.is_visible(principal, method, agent, _missing_assistant(assistant_id))
 
@@ -184,7 +185,8 @@ class GuardedCrons:
         return await self._hub.crons.count(principal.owner, self._limit(principal, "count", query))
 
     def _limit(self, principal: Principal, method: str, query: CronQuery) -> CronQuery:
-        """Return a query for the crons that the caller may read. Raises forbidden."""
+        """Return the query restricted to crons that the caller may read. Raises forbidden if the caller may read
+        none."""
         agents = self._gate.agents(principal, method)
         return query if agents is None else replace(query, agents=agents)
 
@@ -373,7 +375,8 @@ class GuardedHub:
         return await self._hub.submit(owner, named)
 
     async def _owner_of_context(self, principal: Principal, submission: Submission) -> str:
-        """Return the owner of the thread that a submission continues. Raises forbidden."""
+        """Return the owner of the thread that a submission continues. Raises forbidden if the submission registers a
+        webhook on a thread of another owner."""
         task_id = submission.follow_up or submission.continues
         if submission.thread_id is not None:
             owner = await self._gate.owner_of(principal, "thread", submission.thread_id, "submit")
@@ -386,7 +389,8 @@ class GuardedHub:
         return owner
 
     def check_submit(self, principal: Principal, agent: str) -> None:
-        """Implement `babelgate.canonical.hub.Hub.check_submit`. Raises forbidden, not_found."""
+        """Implement `babelgate.canonical.hub.Hub.check_submit`. Raises forbidden if the policy does not allow both
+        operations, and not_found for an agent that the caller cannot discover."""
         refusals: list[FaultError] = []
         for gate, method in ((self._gate, "check_submit"), (self._reads_gate, "run")):
             try:
@@ -398,7 +402,8 @@ class GuardedHub:
 
     async def _check_context(self, principal: Principal, owner: str, submission: Submission, agent: str) -> None:
         """Check that the caller may read what other agents said in the threads that a run begins with, because the
-        agent of the run gets it. Raises forbidden, not_found."""
+        agent of the run gets it. Raises forbidden if the policy does not allow it, and not_found if the caller cannot
+        discover one of these agents."""
         fork = submission.fork
         thread_ids = [submission.thread_id, None if fork is None else fork.thread_id]
         if submission.alias is not None:

@@ -24,7 +24,8 @@ class GuardedOverview:
         self._gate = gate
 
     async def runs(self, principal: Principal, query: RunQuery) -> RunList:
-        """List the caller's runs. Raises forbidden, invalid."""
+        """List the caller's runs. Raises forbidden if the policy does not allow the call, and invalid for a wrong
+        cursor."""
         if query.agent is not None:
             self._gate.check(principal, "runs", query.agent)
         if (agents := self._gate.agents(principal, "runs")) is not None:
@@ -32,14 +33,14 @@ class GuardedOverview:
         return await self._hub.overview.runs(principal.owner, query)
 
     async def run(self, principal: Principal, run_id: str) -> RunSummary:
-        """Return a run. Raises forbidden, not_found."""
+        """Return a run. Raises forbidden if the policy does not allow the call, and not_found."""
         owner = await self._gate.owner_of(principal, "run", run_id, "run")
         summary = await self._hub.overview.run(owner, run_id)
         self._gate.check_object(principal, "run", summary.run.agent, f"Run {run_id} not found")
         return summary
 
     async def count_runs(self, principal: Principal, since: int) -> tuple[Mapping[str, RunCount], bool]:
-        """Count the caller's runs by agent. Raises forbidden."""
+        """Count the caller's runs by agent. Raises forbidden if the policy does not allow the call."""
         agents = self._gate.agents(principal, "count_runs")
         result = await self._hub.overview.count_runs(principal.owner, since)
         if agents is None:
@@ -48,7 +49,8 @@ class GuardedOverview:
         return {agent: count for agent, count in counts.items() if agent in agents}, is_partial
 
     async def threads(self, principal: Principal, query: ThreadQuery) -> ThreadList:
-        """List the caller's threads. Raises forbidden, invalid."""
+        """List the caller's threads. Raises forbidden if the policy does not allow the call, and invalid for a wrong
+        cursor."""
         if query.agent is not None:
             self._gate.check(principal, "threads", query.agent)
         if (agents := self._gate.agents(principal, "threads")) is not None:
@@ -56,23 +58,24 @@ class GuardedOverview:
         return await self._hub.overview.threads(principal.owner, query)
 
     async def thread(self, principal: Principal, thread_id: str) -> ThreadSummary:
-        """Return a thread. Raises forbidden, not_found."""
+        """Return a thread. Raises forbidden if the policy does not allow the call, and not_found."""
         read = partial(self._hub.overview.thread, thread_id=thread_id)
         return await self._gate.read_thread(principal, thread_id, "thread", read)
 
     async def thread_content(self, principal: Principal, thread_id: str) -> ThreadContent:
-        """Return the runs and files of a thread. Raises forbidden, not_found."""
+        """Return the runs and files of a thread. Raises forbidden if the policy does not allow the call, and
+        not_found."""
         read = partial(self._hub.overview.thread_content, thread_id=thread_id)
         return await self._gate.read_thread(principal, thread_id, "thread_content", read)
 
     async def records(self, principal: Principal, run_id: str, after: int, *, limit: int, folds: bool) -> RunRecords:
-        """Return records of a run. Raises forbidden, not_found."""
+        """Return records of a run. Raises forbidden if the policy does not allow the call, and not_found."""
         owner = await self._gate.check_run(principal, run_id, "records")
         return await self._hub.overview.records(owner, run_id, after, limit=limit, folds=folds)
 
     def changes(self, principal: Principal, *, is_operator: bool = False) -> HintStream:
         """Return a stream of hints about changes of the caller's rows, and of agents. An operator also gets those of
-        jobs. Raises forbidden."""
+        jobs. Raises forbidden if the policy does not allow the call."""
         self._gate.check(principal, "changes")
         is_wanted = None
         if self._gate.has_rules_by_agent(principal, "changes"):

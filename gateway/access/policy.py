@@ -34,7 +34,7 @@ class AllowAll:
         return False
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
-        """Raise forbidden if a caller wants to operate the gateway. Raises forbidden."""
+        """Raise forbidden for the operation `admin`, and allow all other operations."""
         if operation == "admin":
             raise FaultError(
                 FaultCode.FORBIDDEN,

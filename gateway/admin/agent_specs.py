@@ -2,14 +2,17 @@
 `AgentSettings`.
 
 A caller of the API must not gain more than the operator has allowed. So such an agent is behind a URL in one of
-`admin.agent_networks`, and its headers refer to variables in `admin.agent_secrets`. A module name would execute code.
+`admin.agent_networks`, and its secrets are references to those in `admin.agent_secrets`. It gets tokens only from
+`admin.agent_providers`, because its token endpoint receives the tokens of callers. It names only files in
+`admin.agent_tls_files`: another file may be a key with which the gateway could show another identity. These are not
+secrets for headers, so that no private key can be sent. A module name would execute code.
 """
 
 import asyncio
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -20,18 +23,24 @@ from babelgate.canonical.agent import AGENT_NAME
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.networks import Networks, check_address
 from babelgate.gateway.settings.administration import AdminSettings
-from babelgate.gateway.settings.model import AgentSettings
+from babelgate.gateway.settings.certificates import CertificateError, check_files
+from babelgate.gateway.settings.model import AgentSettings, Settings
+from babelgate.gateway.settings.place import keys_of
+from babelgate.gateway.settings.secret_files import SecretFileError, read_secret
 
-_REFERENCE: Final = re.compile(r"(?:[A-Za-z]+ )?\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""Allowed value of a header: a reference to a variable, optionally after a scheme, such as `Bearer
-${PLANNER_TOKEN}`."""
+_REFERENCE: Final = re.compile(r"(?P<scheme>[A-Za-z]+ )?\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*|file:[^}]+)\}")
+"""Value with a secret: a variable or a file, in a header with a scheme such as `Bearer` before it."""
+_FILE: Final = "file:"
+_REQUESTS: Final = ("client_credentials", "exchange")
+"""Kinds of `auth` with a request for a token."""
 _IN_PROCESS: Final = ("python", "graph")
+_OF_PROCESSES: Final = ("process", "command", "env", "cwd", "memory")
 _LOOKUP: Final = 5.0
 """Maximum duration of the resolution of a host name, in seconds. Chosen."""
 
 
 def check_name(name: str) -> None:
-    """Check that a text is a valid name of an agent. Raises invalid."""
+    """Check that a text is a valid name of an agent. Raises invalid if it is not."""
     if not AGENT_NAME.fullmatch(name):
         raise FaultError(
             FaultCode.INVALID,
@@ -39,8 +48,10 @@ def check_name(name: str) -> None:
         )
 
 
-async def check_spec(spec: JsonObject, admin: AdminSettings) -> None:
-    """Check the settings of an agent in a request, including the addresses of its servers. Raises invalid."""
+async def check_spec(spec: JsonObject, settings: Settings) -> None:
+    """Check the settings of an agent, as a caller has sent them. Raises invalid for a wrong or unknown setting, for one
+    that only the configuration file may have, and for a server, file or provider that the settings `admin.agent_…` do
+    not permit."""
     for kind in _IN_PROCESS:
         if kind in spec:
             raise FaultError(
@@ -48,60 +59,128 @@ async def check_spec(spec: JsonObject, admin: AdminSettings) -> None:
                 f"{kind}: an agent of the administration API has a url, because the name of a module would execute "
                 "code. Put this agent into the configuration file.",
             )
-    if "auth" in spec:
-        raise FaultError(
-            FaultCode.INVALID,
-            "auth: an agent of the administration API has only headers and forward, because the secret of a provider "
-            "would be stored in the database. Put this agent into the configuration file.",
-        )
-    if "tls" in spec:
-        raise FaultError(
-            FaultCode.INVALID,
-            "tls: it names files of the gateway's machine. Put this agent into the configuration file.",
-        )
-    for url in resolve_spec(spec, admin).servers:
-        await _check_host(url, admin.agent_networks)
+    for kind in _OF_PROCESSES:
+        if kind in spec:
+            raise FaultError(
+                FaultCode.INVALID,
+                f"{kind}: an agent of the administration API has a url, and its server is started elsewhere, because a "
+                "command would execute a program on the gateway's machine. Put this agent into the configuration file.",
+            )
+    agent = resolve_spec(spec, settings.admin)
+    if (mistake := settings.find_auth_mistake(agent)) is not None:
+        raise FaultError(FaultCode.INVALID, mistake)
+    if agent.tls is not None:
+        try:
+            check_files(agent.tls)
+        except CertificateError as error:
+            raise FaultError(FaultCode.INVALID, f"tls.{error.key}: {error}") from None
+    for url in agent.servers:
+        await _check_host(url, settings.admin.agent_networks)
 
 
 def resolve_spec(spec: JsonObject, admin: AdminSettings) -> AgentSettings:
-    """Return the settings of an agent, with the values of the variables to which its headers refer. Raises invalid."""
-    headers: object = spec.get("headers", {})
-    if not isinstance(headers, dict):
-        raise FaultError(FaultCode.INVALID, "headers: expected an object of names and references")
-    resolved = {
-        name: SecretStr(_resolve(str(name), value, admin.agent_secrets))
-        for name, value in cast("JsonObject", headers).items()
-    }
+    """Return the settings of an agent, with its references replaced. Raises invalid for a wrong or unknown setting, and
+    for a reference, file or provider that the settings `admin.agent_…` do not permit."""
+    resolved = {**spec, "headers": _resolve_headers("headers", spec.get("headers", {}), admin)}
+    auth: object = spec.get("auth")
+    if isinstance(auth, dict):
+        resolved["auth"] = _resolve_auth(cast("JsonObject", auth), admin)
     try:
-        settings = AgentSettings.model_validate({**spec, "headers": resolved}).restrict(admin.agent_networks)
+        settings = AgentSettings.model_validate(resolved).restrict(admin.agent_networks)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(step) for step in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            message = f"there is no such key; there are {', '.join(AgentSettings.model_fields)}"
-        raise FaultError(FaultCode.INVALID, f"{where}: {message}" if where else message) from None
+        raise FaultError(FaultCode.INVALID, _describe(error)) from None
     if not all("://" in each for each in settings.card.keys):
         words = "card.keys: an agent of the administration API has URLs of key sets, because files are the operator's"
         raise FaultError(FaultCode.INVALID, f"{words}. Put this agent into the configuration file.")
+    _check_providers(settings, admin)
+    if settings.tls is not None:
+        for name, path in settings.tls.paths.items():
+            if path not in admin.agent_tls_files:
+                words = f"tls.{name}: this file is not in admin.agent_tls_files"
+                raise FaultError(FaultCode.INVALID, f"{words}. Add it there, or leave tls out.")
+        settings.tls.note_files()
     return settings
 
 
-def _resolve(name: str, value: object, secrets: Sequence[str]) -> str:
+def _describe(error: ValidationError) -> str:
+    """Return the first mistake, without the value."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(step) for step in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = (
+            f"there is no such key; there are {', '.join(keys_of(('agents', 'name', *map(str, first['loc'][:-1]))))}"
+        )
+    return f"{where}: {message}" if where else message
+
+
+def _resolve_auth(auth: JsonObject, admin: AdminSettings) -> JsonObject:
+    """Return `auth` of an agent with its references replaced. Raises invalid for a reference that `admin.agent_secrets`
+    does not permit."""
+    resolved = dict(auth)
+    if "headers" in auth:
+        resolved["headers"] = _resolve_headers("auth.headers", auth["headers"], admin)
+    for kind in _REQUESTS:
+        request: object = auth.get(kind)
+        if isinstance(request, dict) and "client_secret" in request:
+            members = cast("JsonObject", request)
+            secret = _resolve(f"auth.{kind}.client_secret", members["client_secret"], admin, has_scheme=False)
+            resolved[kind] = {**members, "client_secret": secret}
+    return resolved
+
+
+def _check_providers(settings: AgentSettings, admin: AdminSettings) -> None:
+    """Check that the gateway may send tokens and users to the identity providers of an agent. Raises invalid for a
+    provider that is not in `admin.agent_providers`."""
+    request = None if settings.auth is None else settings.auth.token_request
+    if request is None:
+        return
+    urls = {"token_url": request.token_url}
+    if settings.consent is not None:
+        urls["consent.authorize_url"] = settings.consent.authorize_url
+    for name, url in urls.items():
+        if _origin_of(url) not in map(_origin_of, admin.agent_providers):
+            words = f"{name}: its origin is not in admin.agent_providers"
+            raise FaultError(FaultCode.INVALID, f"{words}. The provider gets the tokens of callers, so add it there.")
+
+
+def _origin_of(url: str) -> tuple[str, str | None, int | None]:
+    """Return the scheme, the host and the port of a URL."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _resolve_headers(where: str, headers: object, admin: AdminSettings) -> dict[str, SecretStr]:
+    if not isinstance(headers, dict):
+        raise FaultError(FaultCode.INVALID, f"{where}: expected an object of names and references")
+    return {name: _resolve(f"{where}.{name[:60]}", value, admin) for name, value in cast("JsonObject", headers).items()}
+
+
+def _resolve(where: str, value: object, admin: AdminSettings, *, has_scheme: bool = True) -> SecretStr:
+    """Return the secret to which the value at a location refers. Raises invalid, without the value."""
     match = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        words = f"headers.{name[:60]}: expected a reference to a variable, such as Bearer ${{PLANNER_TOKEN}}"
+    if match is None or (match["scheme"] and not has_scheme):
+        example = "Bearer ${PLANNER_TOKEN}" if has_scheme else "${PLANNER_SECRET}"
+        words = f"{where}: expected a reference to a variable or a file, such as {example}"
         raise FaultError(FaultCode.INVALID, f"{words}. A secret itself would be stored in the database.")
-    if match[1] not in secrets:
-        words = f"headers.{name[:60]}: the variable {match[1]} is not in admin.agent_secrets"
-        raise FaultError(FaultCode.INVALID, f"{words}. Add it there, or use one of: {', '.join(secrets) or 'none'}.")
-    if match[1] not in os.environ:
-        raise FaultError(FaultCode.INVALID, f"headers.{name[:60]}: the variable {match[1]} is not set on this node")
-    return cast("str", value).replace(f"${{{match[1]}}}", os.environ[match[1]])
+    name, kind = match["name"], "file" if match["name"].startswith(_FILE) else "variable"
+    secret_name = name.removeprefix(_FILE)[:200]
+    if name not in admin.agent_secrets:
+        words = f"{where}: the {kind} {secret_name} is not in admin.agent_secrets"
+        allowed = ", ".join(admin.agent_secrets) or "none"
+        raise FaultError(FaultCode.INVALID, f"{words}. Add it there, or use one of: {allowed}.")
+    try:
+        secret = read_secret(name.removeprefix(_FILE)) if kind == "file" else os.environ[name]
+    except KeyError:
+        raise FaultError(FaultCode.INVALID, f"{where}: the variable {name} is not set on this node") from None
+    except SecretFileError as error:
+        raise FaultError(FaultCode.INVALID, f"{where}: {error}") from None
+    return SecretStr(f"{match['scheme'] or ''}{secret}")
 
 
 async def _check_host(url: str, networks: Networks) -> None:
-    """Check that all addresses of a URL's host are in the networks. Raises invalid."""
+    """Check that all addresses of a URL's host are in the networks. Raises invalid if one is not, or if the host cannot
+    be resolved."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:

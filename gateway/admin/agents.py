@@ -18,7 +18,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.admin.agent_specs import check_name, check_spec
 from babelgate.gateway.admin.bodies import MAX_BODY, Disabling, read_body
 from babelgate.gateway.agents.detection import Detector, Reach, Undetected
-from babelgate.gateway.agents.registry import Clients
+from babelgate.gateway.agents.server_access import ServerAccess
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.exchange import current_origin
 from babelgate.gateway.hub import GatewayHub
@@ -54,7 +54,8 @@ class AgentHandlers(Handlers):
         return Response(self._encode(name) | _encode_spec(stored), headers={"etag": _etag(stored)})
 
     async def put_agent(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Create an agent, or replace its settings. Raises forbidden, conflict, invalid."""
+        """Create an agent, or replace its settings. Raises forbidden if `admin.agents` is off, conflict for an agent of
+        the configuration or if `If-Match` or `If-None-Match` does not hold, and invalid for wrong settings."""
         settings = self._port.settings()
         self._check_own(name)
         check_name(name)
@@ -62,7 +63,7 @@ class AgentHandlers(Handlers):
         if not isinstance(body, dict):
             raise FaultError(FaultCode.INVALID, "The body is an object with the settings of an agent, such as url.")
         spec = cast("JsonObject", body)
-        await check_spec(spec, settings.admin)
+        await check_spec(spec, settings)
         stored = await self._hub.journal.write(
             administration.put_agent,
             name,
@@ -76,7 +77,8 @@ class AgentHandlers(Handlers):
         return Response(self._encode(name) | _encode_spec(stored), headers={"etag": _etag(stored)})
 
     async def delete_agent(self, request: AnyRequest, name: FromPath[str]) -> None:
-        """Delete an agent. Its running runs may end. Raises forbidden, conflict, not_found."""
+        """Delete an agent. Its running runs may end. Raises forbidden if `admin.agents` is off, conflict for an agent
+        of the configuration or if `If-Match` does not hold, and not_found."""
         self._check_own(name)
         expected = _expected_revisions(request)
         await self._hub.journal.write(administration.delete_agent, name, current_origin(), expected=expected)
@@ -103,7 +105,8 @@ class AgentHandlers(Handlers):
         return next((each for each in agents if each.name == name), None)
 
     async def disable(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Let an agent start no more runs, on all nodes. Raises invalid, not_found."""
+        """Let an agent start no more runs, on all nodes. Raises invalid if the reason in the body is missing or too
+        long, and not_found for an unknown agent."""
         body = await read_body(request, Disabling)
         reason = " ".join(body.reason.split())
         if not reason or len(reason) > _MAX_REASON or not reason.isprintable():
@@ -135,7 +138,8 @@ class AgentHandlers(Handlers):
         settings = self._port.settings().agents.get(registered.info.name)
         servers: list[dict[str, Any]] = []
         if settings is not None and settings.target is None:
-            servers = await _probe_all(registered.info.name, settings)
+            access = ServerAccess.of(registered.info.name, settings, self._hub.registry.cards)
+            servers = await _probe_all(settings, access)
         is_ok = registered.broken is None and all(server["ok"] for server in servers)
         return Response({"ok": is_ok, **self._encode(registered.info.name), "servers": servers})
 
@@ -169,7 +173,7 @@ def _expected_revisions(request: AnyRequest) -> Sequence[int] | None:
     """Return the revisions of an agent with which a request may change it, from `If-Match` and `If-None-Match`.
 
     0 means that the agent must not exist, and -1 that it must exist. None means that there is no condition. Raises
-    invalid.
+    invalid if the header is not a list of ETags.
     """
     if request.headers.get("if-none-match", "").strip() == "*":  # RFC 9110, 13.1.2
         return (0,)
@@ -190,8 +194,8 @@ def _encode_switch(disabled: DisabledAgent) -> Mapping[str, Any]:
     return {member: fields[name] for member, name in names.items()} | {"at": format_time(disabled.changed_at)}
 
 
-async def _probe_all(name: str, settings: AgentSettings) -> list[dict[str, Any]]:
-    headers, reach = settings.sent_headers, Reach.of(settings, Clients.of(name, settings).discovery)
+async def _probe_all(settings: AgentSettings, access: ServerAccess) -> list[dict[str, Any]]:
+    headers, reach = settings.sent_headers, Reach.of(settings, access.discovery)
     servers: list[dict[str, Any]] = []
     async with Detector() as detector:
         for url in settings.servers:

@@ -8,7 +8,7 @@ from litestar import Response
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import read_limit, read_time
+from babelgate.gateway.admin.bodies import read_limit, read_query, read_time
 from babelgate.gateway.clock import format_time
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.audit import AuditFilter, ChainVerifier, read_page_of_chain, read_records
@@ -25,8 +25,8 @@ class AuditHandlers(Handlers):
         self._hub = hub
 
     async def list_records(self, request: AnyRequest) -> Response[Any]:
-        """List the records, the newest first. Raises invalid."""
-        parameters = request.query_params
+        """List the records, the newest first. Raises invalid for an unknown, repeated or malformed query parameter."""
+        parameters = read_query(request)
         if unknown := set(parameters) - _PARAMETERS:
             names = ", ".join(sorted(_PARAMETERS))
             raise FaultError(FaultCode.INVALID, f"There is no parameter {min(unknown)[:40]!r}; there are {names}")

@@ -1,5 +1,6 @@
 """Bodies and query parameters of requests to the administration API."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar
 
@@ -45,7 +46,7 @@ class Disabling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def read_body(request: AnyRequest, kind: type[T]) -> T:
     """Return the body of a request, converted to `kind`. A request without a body is read as an empty object. Raises
-    invalid."""
+    invalid for a body that is not JSON, or that has wrong or unknown members."""
     body = await read_json(request, limit=MAX_BODY)
     try:
         return msgspec.convert({} if body is ABSENT else body, kind)
@@ -55,7 +56,8 @@ async def read_body(request: AnyRequest, kind: type[T]) -> T:
 
 
 def read_grace(value: str | float) -> float:
-    """Return a grace period in seconds, from a text such as `1h` or a number. Raises invalid."""
+    """Return a grace period in seconds, from a text such as `1h` or a number. Raises invalid for another form, and for
+    more than 30 days."""
     seconds = _period(value, "grace")
     if not 0 <= seconds <= _MAX_GRACE:
         raise FaultError(FaultCode.INVALID, "grace: expected a period from 0 to 30d, such as 1h")
@@ -92,7 +94,7 @@ def _period(value: object, name: str) -> float:
 
 def read_time(value: str, name: str) -> int:
     """Return the time in a query parameter in microseconds since 1970. `name` is that of the parameter, for errors.
-    Raises invalid."""
+    Raises invalid for a text that is not a time in ISO 8601."""
     try:
         at = datetime.fromisoformat(value)
     except ValueError:
@@ -101,10 +103,19 @@ def read_time(value: str, name: str) -> int:
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1e6)
 
 
+def read_query(request: AnyRequest) -> Mapping[str, str]:
+    """Return the query parameters of a request by name. Raises invalid for one that occurs several times."""
+    values = request.query_params
+    for name in values:
+        if (count := len(values.getall(name))) > 1:
+            raise FaultError(FaultCode.INVALID, f"{name[:40]}: expected one value, got {count}")
+    return {name: values[name] for name in values}
+
+
 def read_limit(request: AnyRequest, default: int, most: int) -> int:
-    """Return the query parameter `limit` of a request, from 1 to `most`, or `default` if it is absent. Raises
-    invalid."""
-    value = request.query_params.get("limit", str(default))
+    """Return the query parameter `limit` of a request, or `default` if it is absent. Raises invalid if it is not a
+    number from 1 to `most`, and for any parameter that occurs several times."""
+    value = read_query(request).get("limit", str(default))
     if not (value.isascii() and value.isdigit() and len(value) <= 6 and 1 <= int(value) <= most):
         raise FaultError(FaultCode.INVALID, f"limit: expected a number from 1 to {most}, got {value[:20]!r}")
     return int(value)

@@ -40,12 +40,13 @@ class BudgetHandlers(Handlers):
         self._clock = clock or Clock()
 
     async def list_budgets(self, request: AnyRequest) -> Response[Any]:
-        """Return all budgets, with the scopes that have used most of them. Raises invalid."""
+        """Return all budgets, with the scopes that have used most of them. Raises invalid for a wrong `limit`."""
         limit = read_limit(request, 100, 1000)
         return Response({"budgets": await encode_budgets(self._hub, limit)})
 
     async def raise_budget(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Raise a budget in one scope. Raises not_found, invalid."""
+        """Raise a budget in one scope. Raises not_found for an unknown budget, and invalid if the body names no amount
+        or one out of range."""
         body = await read_body(request, Raise)
         share = self._hub.budgets.find_share(scope_of(name, body.scope))
         if share is None:

@@ -9,7 +9,7 @@ from litestar import Response
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import read_time
+from babelgate.gateway.admin.bodies import read_query, read_time
 from babelgate.gateway.admin.budgets import encode_budgets
 from babelgate.gateway.clock import Clock, format_time
 from babelgate.gateway.hub import GatewayHub
@@ -36,9 +36,9 @@ class UsageHandlers(Handlers):
     async def get_usage(self, request: AnyRequest) -> Response[Any]:
         """Return the runs that were created in a period, and the tokens that their agents have reported.
 
-        Raises invalid.
+        Raises invalid for a repeated or malformed query parameter, and for a period of more than 92 days.
         """
-        parameters = request.query_params
+        parameters = read_query(request)
         by = parameters.get("by", "owner,agent").split(",")
         if not by or not set(by) <= set(_GROUPS) or len(set(by)) != len(by):
             raise FaultError(FaultCode.INVALID, f"by: expected some of {', '.join(_GROUPS)}, with commas between")

@@ -8,8 +8,8 @@ from typing import Any
 
 from babelgate.adapters.kit.card_trust import CardTrust, KeysNotFetched
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.agents.early_reports import EarlyReports
 from babelgate.gateway.key_set import FETCH_TIMEOUT, MAX_DOCUMENT, KeySet, KeysUnavailable, parse_key_set, read_key_file
-from babelgate.gateway.observe import GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import AgentSettings
@@ -31,9 +31,7 @@ class CardChecks:
         self._fetcher = self._open_fetcher()
         self._key_sets: dict[str, KeySet] = {}
         """Key sets by their URLs."""
-        self._observer: GatewayObserver | None = None
-        self._results: list[tuple[str, str]] = []
-        """Results from before there was an observer: agents are connected first."""
+        self.reports = EarlyReports()
         self._note: NoteCard | None = None
         self._early: list[tuple[str, str, bool]] = []
         """Arguments of the `NoteCard` calls that were due before `audit_to`: agents are connected before the audit log
@@ -57,13 +55,6 @@ class CardChecks:
             self._allow = tuple(allow)
             self._fetcher = self._open_fetcher()
 
-    def report_to(self, observer: GatewayObserver) -> None:
-        """Report all results to an observer, for metrics, also those from before this call."""
-        self._observer = observer
-        results, self._results = self._results, []
-        for each in results:
-            observer.note_card_checked(*each)
-
     def audit_to(self, note: NoteCard) -> None:
         """Call `note` for each card that is not verified. This includes the cards before this call."""
         self._note = note
@@ -80,11 +71,7 @@ class CardChecks:
         return Fetcher(self._allow, connect_timeout=FETCH_TIMEOUT, total_timeout=2 * FETCH_TIMEOUT, limit=MAX_DOCUMENT)
 
     def _report(self, agent: str, is_required: bool, reason: str | None) -> None:
-        result = agent, "verified" if reason is None else "unverified"
-        if self._observer is None:
-            self._results.append(result)
-        else:
-            self._observer.note_card_checked(*result)
+        self.reports.note_card_checked(agent, "verified" if reason is None else "unverified")
         if reason is None:
             return
         verify = "require" if is_required else "audit"

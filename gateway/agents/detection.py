@@ -38,7 +38,8 @@ class Reach:
     networks: Networks | None = None
     """Networks in which the servers must be; None if they may be anywhere."""
     tls: ClientTls | None = None
-    """Certificates for https; None for those of the system."""
+    """CAs to trust for https, and the client certificate to present, from the agent's setting `tls`. None trusts the
+    CAs of the system and presents no certificate."""
     make: ClientFactory = httpx.AsyncClient
     """Function that creates the HTTP clients for these connections."""
 
@@ -150,7 +151,8 @@ class Detector:
         """Detect the protocol and the agents of a server.
 
         `protocol` restricts the detection to one protocol, and `reach` the addresses to which it connects. With
-        `trust`, only protocols with signed cards are tried, and the cards are verified. Raises Undetected.
+        `trust`, only protocols with signed cards are tried, and the cards are verified. Raises Undetected if the server
+        does not respond, or speaks none of the protocols.
         """
         key = (url, repr(sorted(headers.items())), protocol, reach, trust)
         if key not in self._detections:

@@ -34,8 +34,8 @@ def open_client(
 ) -> httpx.AsyncClient:
     """Return an HTTP client that connects only to addresses in `networks`, or to any address if that is None.
 
-    `tls` has the certificates for https, and `make` creates the client. Raises OSError if the files of `tls` cannot be
-    used.
+    `tls` has the CAs to trust for https and the client certificate to present. `make` creates the client. Raises
+    OSError if the files of `tls` cannot be used.
     """
     if networks is None and tls is None and make is httpx.AsyncClient:
         return httpx.AsyncClient(timeout=timeout, event_hooks=event_hooks, verify=default_context())
@@ -45,7 +45,7 @@ def open_client(
 
 def _check_connection(address: str, networks: Networks) -> None:
     """Check an address before a connection, and log it if it is refused: callers do not see the reason. Raises
-    PermissionError."""
+    PermissionError for an address outside `networks`."""
     try:
         check_address(address, networks)
     except PermissionError as error:

@@ -6,8 +6,6 @@ it can be called meanwhile.
 """
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import logging
 import sys
@@ -16,28 +14,29 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, S
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 import httpx
 
-from babelgate._renamed import describe_import_error
 from babelgate.adapters import UPSTREAMS
-from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.adapters.kit.client.agent_name import legal_name
-from babelgate.adapters.kit.client.authorization import AuthorizedClient
 from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.card_checks import CardChecks
 from babelgate.gateway.agents.detection import ANYWHERE, Detected, Detector, Reach, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
+from babelgate.gateway.agents.importing import TargetError, import_target
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
-from babelgate.gateway.agents.networks import ClientFactory, open_client
+from babelgate.gateway.agents.networks import open_client
+from babelgate.gateway.agents.processes.agent import ProcessAgent
+from babelgate.gateway.agents.processes.process import Unstartable
+from babelgate.gateway.agents.processes.server import ManagedServer, ManagedServers
 from babelgate.gateway.agents.python.agent import wrap
-from babelgate.gateway.agents.tokens.source import AgentTokens, DiscoveryTokens
+from babelgate.gateway.agents.server_access import ServerAccess
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import Describe, Detect, RegisteredAgent
 from babelgate.gateway.settings.certificates import CertificateError, check_files
@@ -58,6 +57,9 @@ _MAX_DESCRIBED: Final = 50
 _CONNECTION: Final = (
     "python",
     "graph",
+    "process",
+    "start_timeout",
+    "memory",
     "url",
     "urls",
     "protocol",
@@ -95,9 +97,10 @@ class Registry:
         default: str | None = None,
         previous: "Registry | None" = None,
         cards: CardChecks | None = None,
+        processes: ManagedServers | None = None,
     ) -> None:
         """Create a registry. `default` names the agent of calls without an agent's name; None means the first agent.
-        `cards` verifies the cards of the agents' servers.
+        `cards` verifies the cards of the agents' servers, and `processes` are the servers that the gateway has started.
 
         A registry that replaces a `previous` one takes over its aliases. It also takes over the agents that are not in
         `agents`, because committed runs of them may still start.
@@ -114,6 +117,7 @@ class Registry:
         self._describing: set[asyncio.Task[None]] = set()
         self._observer = NO_OBSERVER
         self.cards = cards or CardChecks()
+        self.processes = processes or ManagedServers()
         self._removed: dict[str, RegisteredAgent] = {}
         """Agents that a reload has removed, by name. Their committed runs may still start."""
         if previous is not None:
@@ -137,7 +141,7 @@ class Registry:
     def report_to(self, observer: GatewayObserver) -> None:
         """Report failures of agents' servers to an observer."""
         self._observer = observer
-        self.cards.report_to(observer)
+        self.cards.reports.report_to(observer)
         self._connect_observer(self.all())
 
     def _connect_observer(self, agents: Iterable[RegisteredAgent]) -> None:
@@ -294,6 +298,7 @@ class Registry:
         await self.cards.aclose()
         for agent in self.all_agents():
             await close_agent(agent)
+        await self.processes.aclose()
 
     async def close_others(self, other: "Registry") -> None:
         """Close the agents of this registry that another registry does not have."""
@@ -341,10 +346,12 @@ async def connect(
         sys.path.insert(0, cwd)
     detector = Detector()
     cards = CardChecks(settings.network.allow) if previous is None else previous.cards
-    trusts = {name: cards.trust_of(name, each) for name, each in settings.agents.items()}
-    reused = _keep(previous, settings, trusts)
+    processes = ManagedServers() if previous is None else previous.processes
+    await processes.update(settings.agents)
+    access = {name: ServerAccess.of(name, each, cards) for name, each in settings.agents.items()}
+    reused = _keep(previous, settings, access)
     named = {
-        name: asyncio.ensure_future(_front(name, each, trusts[name], detector))
+        name: asyncio.ensure_future(_front_started(processes.get(name), name, each, access[name], detector))
         for name, each in settings.agents.items()
         if name not in reused
     }
@@ -359,12 +366,12 @@ async def connect(
         await detector.aclose()
         raise
     # A detection of the previous registry may have ended meanwhile.
-    reused = {name: each for name, each in _keep(previous, settings, trusts).items() if name not in named}
+    reused = {name: each for name, each in _keep(previous, settings, access).items() if name not in named}
     late = _LateDetections(detector)
     agents_by_name: dict[str, RegisteredAgent] = {}
     for name, each in settings.agents.items():
         found = (
-            [reused[name]] if name in reused else late.take(named[name], partial(_wait_for, name, each, trusts[name]))
+            [reused[name]] if name in reused else late.take(named[name], partial(_wait_for, name, each, access[name]))
         )
         agents_by_name |= {agent.info.name: agent for agent in found}
     agents_by_name |= {name: RegisteredAgent(*wrap(target, name)) for name, target in more.items()}
@@ -375,7 +382,7 @@ async def connect(
     agents_by_name |= _apart((each for agents in by_server for each in agents), agents_by_name)
     unconfigured = () if previous is None else [each for each in previous.all() if each.settings is None]
     agents_by_name |= _apart(unconfigured, agents_by_name)
-    registry = Registry(agents_by_name.values(), settings.default_agent, previous, cards)
+    registry = Registry(agents_by_name.values(), settings.default_agent, previous, cards, processes)
     for name, each in agents_by_name.items():
         if each.detect is not None and (detection := late.running.get(id(each.detect))) is not None:
             registry.replace_when_detected(name, partial(late.finish, detection))
@@ -385,7 +392,7 @@ async def connect(
 
 
 def _keep(
-    previous: Registry | None, settings: Settings, trusts: Mapping[str, CardTrust | None]
+    previous: Registry | None, settings: Settings, access: Mapping[str, ServerAccess]
 ) -> dict[str, RegisteredAgent]:
     """Return the agents of the settings whose connections in the `previous` registry can stay, by name, with their new
     settings. At the start, `previous` is None, and the result is empty.
@@ -401,7 +408,7 @@ def _keep(
         if old.broken is not None and before.target is not None:
             continue
         info = old.info if old.described is None else old.described.replace(schemas=old.info.schemas)
-        detect = None if old.detect is None else _detect_again(name, after, trusts[name])
+        detect = None if old.detect is None else _detect_again(name, after, access[name])
         reused[name] = _apply_settings(name, after, replace(old, info=info, detect=detect))
     return reused
 
@@ -462,45 +469,55 @@ async def _with_new_detector(
 
 
 async def _front(
-    name: str, settings: AgentSettings, trust: CardTrust | None, detector: Detector
+    name: str, settings: AgentSettings, access: ServerAccess, detector: Detector
 ) -> Sequence[RegisteredAgent]:
     try:
         if settings.target is not None:
             registered = await _import_agent(name, settings)
         else:
-            registered = await _upstream(name, settings, trust, detector)
+            registered = await _upstream(name, settings, access, detector)
     except _Broken as error:
-        registered = _stand_in(name, settings, trust, error)
+        registered = _stand_in(name, settings, access, error)
     return [_apply_settings(name, settings, registered)]
 
 
-def _wait_for(name: str, settings: AgentSettings, trust: CardTrust | None) -> RegisteredAgent:
+async def _front_started(
+    server: ManagedServer | None, name: str, settings: AgentSettings, access: ServerAccess, detector: Detector
+) -> Sequence[RegisteredAgent]:
+    """Detect an agent, after its server has started if the gateway starts it."""
+    if server is not None:
+        await server.until_usable()
+    return await _front(name, settings, access, detector)
+
+
+def _wait_for(name: str, settings: AgentSettings, access: ServerAccess) -> RegisteredAgent:
     """Return a stand-in for an agent whose server has not answered yet."""
-    return _apply_settings(name, settings, _stand_in(name, settings, trust, _Broken("its server has not answered yet")))
+    return _apply_settings(
+        name, settings, _stand_in(name, settings, access, _Broken("its server has not answered yet"))
+    )
 
 
-def _stand_in(name: str, settings: AgentSettings, trust: CardTrust | None, error: "_Broken") -> RegisteredAgent:
+def _stand_in(name: str, settings: AgentSettings, access: ServerAccess, error: "_Broken") -> RegisteredAgent:
     """Return a broken agent. It can be called if the settings give its protocol and its name."""
     if settings.target is not None:
         return RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance)
-    detect = _detect_again(name, settings, trust)
+    detect = _detect_again(name, settings, access)
     upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
     info, agent = AgentInfo(name=name), None
     if error.may_work and upstream is not None and (assumed := _assume(name, settings)) is not None:
         info = assumed
         headers = settings.sent_headers
         try:
-            make = Clients.of(name, settings).calls
-            servers = [_server(upstream, at, info, settings, headers, trust, make) for at in settings.servers]
+            servers = [_server(upstream, at, info, settings, headers, access) for at in settings.servers]
             agent = server_pool(servers)
         except _Broken as wrong:
             error = wrong
     return RegisteredAgent(info, agent, str(error), instance=error.instance, detect=detect)
 
 
-def _detect_again(name: str, settings: AgentSettings, trust: CardTrust | None) -> Detect:
+def _detect_again(name: str, settings: AgentSettings, access: ServerAccess) -> Detect:
     bound = settings.timeout.total or _DETECTION_TIMEOUT
-    return partial(_with_new_detector, bound, partial(_front, name, settings, trust))
+    return partial(_with_new_detector, bound, partial(_front, name, settings, access))
 
 
 def _apply_settings(name: str, settings: AgentSettings, registered: RegisteredAgent) -> RegisteredAgent:
@@ -530,7 +547,7 @@ async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -
     return [
         RegisteredAgent(
             info,
-            server_pool([_server(detected.upstream, at, info, plain, headers, None)]),
+            server_pool([_server(detected.upstream, at, info, plain, headers, ServerAccess())]),
             instance=detected.instance,
             detection=detected.summary,
             server=url,
@@ -569,13 +586,12 @@ class _Broken(Exception):
 
 async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     assert settings.target is not None
-    place, _, path = settings.target.rpartition(":")
-    target = module = _module(place)
+    if settings.process:
+        return await _start_agent(name, settings, settings.target)
     try:
-        for attribute in path.split("."):
-            target = getattr(target, attribute)
-    except AttributeError:
-        raise _Broken(f"{_describe_place(place)} has no {path}") from None
+        module, target = import_target(settings.target)
+    except TargetError as error:
+        raise _Broken(str(error)) from None
     try:
         if settings.graph is not None or _is_graph(target) or can_make_graphs(target):
             info, agent = await _graph(target, name, inspect.getdoc(module) or "")
@@ -586,34 +602,14 @@ async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     return RegisteredAgent(info, agent)
 
 
-def _describe_place(place: str) -> str:
-    return place if place.endswith(".py") else f"the module {place}"
-
-
-def _module(place: str) -> Any:
-    """Import a module by its name or its file, and return it. A file is executed only once. Raises _Broken."""
+async def _start_agent(name: str, settings: AgentSettings, target: str) -> RegisteredAgent:
+    """Return an agent in Python that runs in a separate process."""
+    patience, memory = settings.start_timeout, settings.memory
+    agent = ProcessAgent(target, name, replay=settings.replay, patience=patience, memory=memory)
     try:
-        return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except (Exception, SystemExit) as error:  # a module can raise anything when it is executed
-        log.debug("import failed module=%s", place, exc_info=True)
-        raise _Broken(f"cannot import {place}: {describe_import_error(error)}") from None
-
-
-def _of_file(path: Path) -> ModuleType:
-    path = path.resolve()
-    name = f"babelgate_{uuid5(_NAMESPACE, str(path)).hex}_{path.stem}"
-    if (loaded := sys.modules.get(name)) is not None:
-        return loaded
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+        return RegisteredAgent(await agent.open(), agent)
+    except Unstartable as error:
+        raise _Broken(str(error)) from None
 
 
 def _is_graph(target: object) -> bool:
@@ -638,24 +634,23 @@ async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agen
 # Behind a URL
 
 
-async def _upstream(name: str, settings: AgentSettings, trust: CardTrust | None, detector: Detector) -> RegisteredAgent:
+async def _upstream(name: str, settings: AgentSettings, access: ServerAccess, detector: Detector) -> RegisteredAgent:
     if settings.tls is not None:
         try:
             check_files(settings.tls)
         except CertificateError as error:
             raise _Broken(f"tls.{error.key}: {error}") from None
-    headers, clients = settings.sent_headers, Clients.of(name, settings)
-    reach = Reach.of(settings, clients.discovery)
+    headers, reach = settings.sent_headers, Reach.of(settings, access.discovery)
     by_url: dict[str, tuple[AgentInfo, str, Detected]] = {}
     missing: _Broken | None = None
     servers_to_call = list(settings.servers)
     for url in settings.servers:
         try:
-            server = await _detect_named(name, detector, url, headers, settings, reach, trust)
+            server = await _detect_named(name, detector, url, headers, settings, reach, access)
             by_url[url] = (*_pick_agent(name, settings.agent, url, server), server)
         except _Broken as error:
             missing = error
-            if trust is not None and trust.is_required and not error.may_work:
+            if access.is_card_required and not error.may_work:
                 servers_to_call.remove(url)  # its card is refused
     if not by_url:
         raise missing or _Broken("it has no URL")
@@ -665,7 +660,7 @@ async def _upstream(name: str, settings: AgentSettings, trust: CardTrust | None,
     servers: list[FailoverServer] = []
     for url in servers_to_call:
         server_info, at, server = by_url.get(url, (info, url, detected))
-        servers.append(_server(server.upstream, at, server_info, settings, headers, trust, clients.calls))
+        servers.append(_server(server.upstream, at, server_info, settings, headers, access))
     log.info("protocol detected agent=%s reason=%s", name, detected.summary)
     return RegisteredAgent(
         info,
@@ -697,16 +692,16 @@ async def _detect_named(
     headers: Mapping[str, str],
     settings: AgentSettings,
     reach: Reach,
-    trust: CardTrust | None,
+    access: ServerAccess,
 ) -> Detected:
     """Detect the agents of a server. If it lists none, assume the agent that the settings name with its protocol.
 
-    Raises _Broken.
+    Raises _Broken if the detection fails and nothing can be assumed.
     """
     try:
-        return await detector.detect(url, headers, settings.protocol, reach, trust)
+        return await detector.detect(url, headers, settings.protocol, reach, access.trust)
     except Undetected as error:
-        if error.answers and trust is not None and trust.is_required:  # without a verified card, nothing is assumed
+        if error.answers and access.is_card_required:  # without a verified one, nothing is assumed
             raise _Broken(str(error), error.instance, may_work=False) from None
         upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
         if not error.answers or (info := _assume(name, settings)) is None or upstream is None:
@@ -733,32 +728,13 @@ async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str
         raise _Broken(str(error), error.instance) from None
 
 
-class Clients(NamedTuple):
-    """Functions that create the HTTP clients of an agent."""
-
-    discovery: ClientFactory
-    """Function for the clients of requests that no caller has caused."""
-    calls: ClientFactory
-    """Function for the clients of runs."""
-
-    @classmethod
-    def of(cls, name: str, settings: AgentSettings) -> "Clients":
-        """Return the functions for an agent. If its servers get tokens, all its clients share them."""
-        request = None if settings.auth is None else settings.auth.token_request
-        if request is None:
-            return cls(httpx.AsyncClient, httpx.AsyncClient)
-        tokens = AgentTokens(name, request)
-        return cls(*(partial(AuthorizedClient, each, settings.servers) for each in (DiscoveryTokens(tokens), tokens)))
-
-
 def _server(
     upstream: Upstream,
     url: str,
     info: AgentInfo,
     settings: AgentSettings,
     headers: Mapping[str, str],
-    trust: CardTrust | None,
-    make: ClientFactory = httpx.AsyncClient,
+    access: ServerAccess,
 ) -> FailoverServer:
     """Return a server of an agent. Raises _Broken if the settings have invalid options."""
     for option, value in settings.options.items():
@@ -769,10 +745,10 @@ def _server(
         if value not in allowed:
             raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
-    reach = Reach.of(settings, make)
-    http = None if reach == ANYWHERE else open_client(reach.networks, tls=reach.tls, make=make)
+    reach = Reach.of(settings, access.calls)
+    http = None if reach == ANYWHERE else open_client(reach.networks, tls=reach.tls, make=access.calls)
     connection: dict[str, Any] = {"headers": headers, "timeout": timeout} | ({} if http is None else {"http": http})
-    connection |= {} if trust is None else {"trust": trust}
+    connection |= {} if access.trust is None else {"trust": access.trust}
     client = upstream.client(url, upstream.name_of(info), **connection, **settings.options)
     return FailoverServer(url, client, protocol=upstream.protocol, http=http, tls=reach.tls)
 

@@ -16,6 +16,7 @@ from rich_click import RichGroup, command_panel  # pyright: ignore[reportUnknown
 from babelgate.canonical.printable import one_line
 from babelgate.gateway.cli import examples
 from babelgate.gateway.cli.errors import FAILED, CliError
+from babelgate.gateway.cli.tls_options import tls_options
 
 __all__ = ("babelgate", "main")
 
@@ -51,23 +52,6 @@ def _header(text: str, *, name: str = "--header", envvar: str | None = None) -> 
     return click.option(name, variable, type=_Line(), multiple=True, envvar=envvar, metavar="'NAME: VALUE'", help=text)
 
 
-def _trust(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Make the command trust the certificates in the file of the option `--ca`. Raises CliError."""
-    if path is not None:
-        from babelgate.gateway.cli.trust import trust_file
-
-        trust_file(path)
-    return path
-
-
-_ca: Final = click.option(
-    "--ca",
-    type=_Path,
-    metavar="FILE",
-    expose_value=False,
-    callback=_trust,
-    help="File with CAs or certificates of servers to trust for https, besides those of the system.",
-)
 _gateway_url: Final = click.option(
     "--url",
     envvar="BABELGATE_URL",
@@ -208,7 +192,7 @@ def serve(
 )
 @_gateway_url
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, if the gateway has keys.")
-@_ca
+@tls_options
 @click.option(
     "--whole", is_flag=True, help="Also show content that the protocol has no field for. Needs the Babelgate extension."
 )
@@ -226,7 +210,7 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
 @click.argument("agent")
 @_gateway_url
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, if the gateway has keys.")
-@_ca
+@tls_options
 @click.option(
     "--on-disconnect",
     type=click.Choice(("continue", "cancel")),
@@ -247,7 +231,7 @@ def acp(agent: str, url: str, key: str | None, on_disconnect: str) -> None:
 
 @babelgate.command(epilog=examples.CONSOLE)
 @_gateway_url
-@_ca
+@tls_options
 @click.option("--print", "is_printed", is_flag=True, help="Print the URL of the console, and open no browser.")
 def console(url: str, is_printed: bool) -> None:
     """Open the console of a running gateway in a browser.
@@ -265,7 +249,7 @@ def console(url: str, is_printed: bool) -> None:
     "--config", type=_Path, envvar="BABELGATE_CONFIG", default=FILE, show_default=True, help="Configuration file."
 )
 @_header("Header to send with every request to the server.")
-@_ca
+@tls_options
 @click.option(
     "--protocol",
     type=Protocol(),
@@ -315,7 +299,7 @@ def validate(file: Path | None, config: Path | None, schema: bool) -> None:
     name="--other-header",
     envvar="BABELGATE_OTHER_HEADERS",
 )
-@_ca
+@tls_options
 @click.option(
     "--triggers",
     metavar="FILE|PRESET",
@@ -482,7 +466,7 @@ def check(
 )
 @click.option("--prices", "price_file", type=_Path, metavar="FILE", help="YAML file with the prices of agents.")
 @_header("Header to send to the agents' servers, such as an API key.")
-@_ca
+@tls_options
 @_agents_config
 @click.option("--out", type=_Path, metavar="FOLDER", help="Folder for all results.  [default: bench-SUITE-TIME]")
 @click.option(
@@ -585,7 +569,7 @@ def bench(
     help="Call the agent through a gateway, with a client of this protocol, and record what they send.",
 )
 @_header("Header to send to the agent's server, such as an API key.")
-@_ca
+@tls_options
 @_agents_config
 def record(agent: str, text: str, out: Path, headers: Sequence[str], **other_options: Any) -> int:
     """Call AGENT with TEXT, and save the run to a file for `babelgate replay`.
@@ -725,7 +709,7 @@ def webhooks(wanted: str | None, config: Path | None, database: str | None) -> N
 )
 @click.option("--url", envvar="BABELGATE_URL", help="URL of the running gateway.  [default: host and port]")
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, to add the reasons to the health of the gateway.")
-@_ca
+@tls_options
 def support_bundle(
     out: Path, config: Path | None, database: str | None, log: Path | None, url: str | None, key: str | None
 ) -> None:

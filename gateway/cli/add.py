@@ -24,8 +24,8 @@ _TARGET = re.compile(r"(?:([^=:/#]+)=)?(https?://[^#]+)(?:#(.+))?", re.DOTALL)
 
 
 def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -> None:
-    """Detect the agents of the server at `target`, and add them to the configuration file at `path`. Raises
-    CliError."""
+    """Detect the agents of the server at `target`, and add them to the configuration file at `path`. Raises CliError
+    for a wrong target, if no agents are detected, or if the file already has an agent of that name."""
     match = _TARGET.fullmatch(target)
     if match is None:
         raise CliError(f"{hide_credentials(target)}: this is not a URL; give http://… or name=http://…", code=USAGE)
@@ -49,7 +49,7 @@ def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -
 
 def _expand_variables(headers: Mapping[str, str]) -> Mapping[str, str]:
     """Return the headers with `${VARIABLE}` replaced by its value, for the detection. The file keeps the reference to
-    the variable. Raises CliError."""
+    the variable. Raises CliError for a variable that is not set."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
@@ -79,7 +79,8 @@ def _choose_agents(
     """Return the selected agents, each as its name and its entry in the configuration file.
 
     `agent` is the name of the only agent to select, as the server calls it; None selects all. `name` is the name in the
-    file; if it is None, it is made from the server's name. Raises CliError.
+    file; if it is None, it is made from the server's name. Raises CliError if the server has no such agent, or several
+    of which `name` can mean only one.
     """
     upstream = detected.upstream
     found = [
@@ -102,7 +103,7 @@ def _choose_agents(
 
 def _write(path: Path, before: str, after: str) -> None:
     """Write the new text `after` to the configuration file. If it is not a valid configuration, restore the text
-    `before`. Raises CliError."""
+    `before`. Raises CliError with its mistakes in that case."""
     if not path.exists():
         path.touch(PRIVATE_FILE)  # the file contains headers, which may hold keys
     path.write_text(after, encoding="utf-8")

@@ -66,7 +66,7 @@ def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
     """Run a suite of tasks with each target, and return the exit code.
 
     It is 0 after a success, 1 for a regression, a broken check or a score below `--fail-under`, and 3 if a budget ended
-    the bench. Raises CliError.
+    the bench. Raises CliError for a wrong suite, target or option.
     """
     with _refusing():
         prices = _prices(options)
@@ -90,7 +90,7 @@ def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
 
 def resume(folder: Path, options: BenchOptions) -> int:
     """Continue an interrupted bench, with the settings in the journal of its folder, and return the exit code. Raises
-    CliError."""
+    CliError if there is no journal, or the suite or the agents have changed."""
     with _refusing():
         header, _ = read_journal(folder / JOURNAL)
         suite = _suite(header.source, header.suite_format).only((), [about.name for about in header.tasks])
@@ -293,7 +293,7 @@ def show_schema(which: str) -> None:
 
 
 def show_tasks(source: str, options: BenchOptions) -> None:
-    """Print the tasks of a suite with their checks (`--list`). Raises CliError."""
+    """Print the tasks of a suite with their checks (`--list`). Raises CliError for an invalid suite."""
     with _refusing():
         suite = _suite(source, options.suite_format).only(options.categories, options.tasks)
     click.echo(f"{suite.name} ({suite.hash}): {len(suite.tasks)} tasks")

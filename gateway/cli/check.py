@@ -129,8 +129,8 @@ def _check_url(url: str) -> None:
 
 
 def _probe_options(options: CheckOptions) -> ProbeOptions:
-    """Return the options of the check as its probes take them: headers, inputs and timeouts. Raises TriggerError, and
-    CliError."""
+    """Return the options of the check as its probes take them: headers, inputs and timeouts. Raises TriggerError for
+    wrong triggers, and CliError for a wrong header."""
     texts = dict(_text(each) for each in options.texts)
     return ProbeOptions(
         headers=dict(read_header(each) for each in options.headers),
@@ -142,7 +142,7 @@ def _probe_options(options: CheckOptions) -> ProbeOptions:
 
 
 def show_requirements(selection: RequirementSelection) -> None:
-    """Print the selected requirements (`--list`). Raises CliError."""
+    """Print the selected requirements (`--list`). Raises CliError if the selection matches nothing."""
     try:
         chosen = selection.sets()
     except SelectionError as error:

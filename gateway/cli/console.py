@@ -22,7 +22,11 @@ def show_console(url: str, *, opens: bool) -> None:
     try:
         status = httpx.get(page, timeout=_TIMEOUT, verify=default_context()).status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        reason = explain_failure(error, base, remedy="give --ca") or str(error) or type(error).__name__
+        reason = (
+            explain_failure(error, base, remedy="give --ca", identify="give --client-cert")
+            or str(error)
+            or type(error).__name__
+        )
         raise CliError(
             f"no gateway answers at {base}: {reason}. Start one with babelgate serve, or name its URL with --url"
         ) from None
@@ -35,7 +39,7 @@ def show_console(url: str, *, opens: bool) -> None:
 
 def _without_credentials(url: str) -> str:
     """Return the base URL of a gateway without a user and password, which must not be printed, and without a query.
-    Raises CliError."""
+    Raises CliError for a text that is no URL."""
     try:
         parts = urlsplit(url)
     except ValueError:

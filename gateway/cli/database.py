@@ -14,7 +14,7 @@ from babelgate.gateway.storage.row_counts import read_revision
 
 def load_settings(config: Path | None, database: str | None) -> Settings:
     """Return the settings of a configuration file (None: no file). `database` replaces its database, unless it is None.
-    Raises CliError."""
+    Raises CliError for an invalid configuration."""
     flags: JsonObject = {} if database is None else {"database": database}
     try:
         return load(config, flags)

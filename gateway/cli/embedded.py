@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Final
 
-from babelgate.adapters.kit.client.tls import EXTRA_CA
+from babelgate.adapters.kit.client.tls import CLIENT_FILES, EXTRA_CA
 from babelgate.gateway.cli.errors import CliError
 from babelgate.gateway.cli.serve import Gateway, start
 from babelgate.gateway.settings.model import Settings
@@ -60,7 +60,7 @@ async def embedded_gateway(
     """Start an embedded gateway, and yield it when it is ready. Stop it at the end of the context.
 
     `settings` are those of babelgate.yaml. `servers` maps URLs of servers, whose agents are all served, to the headers
-    of requests to them. Raises CliError.
+    of requests to them. Raises CliError if it does not start.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True))
@@ -87,6 +87,7 @@ async def embedded_gateway(
                 "settings": {**defaults, **settings},
                 "servers": {url: dict(headers) for url, headers in servers.items()},
                 "ca": None if EXTRA_CA.get() is None else str(EXTRA_CA.get()),
+                "client": [None if each is None else str(each) for each in CLIENT_FILES.get() or ()],
             }
             process.stdin.write(json.dumps(request).encode() + b"\n")
             line = b""
@@ -149,6 +150,9 @@ def main() -> None:
         servers: Mapping[str, Mapping[str, str]] = request["servers"]
         if request["ca"] is not None:
             EXTRA_CA.set(Path(request["ca"]))
+        if request["client"]:
+            cert, key = request["client"]
+            CLIENT_FILES.set((Path(cert), None if key is None else Path(key)))
         start(Settings.model_validate(request["settings"]), [*servers], _print_ready, strict=False, headers=servers)
     except (CliError, ValueError) as error:
         print(f"babelgate: {error}", file=sys.stderr)

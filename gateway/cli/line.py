@@ -10,7 +10,7 @@ from uuid import uuid4
 import httpx
 
 from babelgate.adapters import UPSTREAMS
-from babelgate.adapters.kit.client.tls import explain_failure
+from babelgate.adapters.kit.client.tls import CLIENT_FILES, explain_failure, has_dropped_client
 from babelgate.canonical import (
     DataPart,
     Event,
@@ -92,14 +92,14 @@ class ClientConversation:
         await self._client.aclose()
 
     def send(self, content: str | Message) -> AsyncGenerator[Output]:
-        """Send a message of the user, and yield the output of the agent until it ends or asks. Raises
-        ConversationError."""
+        """Send a message of the user, and yield the output of the agent until it ends or asks. Raises ConversationError
+        if the agent fails."""
         message = Message.of(content, "user") if isinstance(content, str) else content
         return self._read_events(replace(self._call, input=RunInput(messages=(message,))))
 
     def answer(self, answers: Sequence[tuple[OpenQuestion, Json]]) -> AsyncGenerator[Output]:
         """Send the answers to all open questions, and yield the output of the agent until it ends or asks again. Raises
-        ConversationError."""
+        ConversationError if the agent fails."""
         self._call = replace(self._call, run_id=next_run_id(self._call.run_id))
         interrupt_answers = tuple(
             InterruptAnswered(interrupt_id=question.id, value=value) for question, value in answers
@@ -129,9 +129,11 @@ class ClientConversation:
 
 
 def _words(error: FaultError, url: str) -> str:
-    """Return the text of a fault for the user, in which the gateway at `url` is named instead of an agent's server."""
-    if (reason := explain_failure(error, url, remedy="give --ca")) is not None:
+    """Return the text of a fault for the user, who knows the server of the agent as the gateway at `url`."""
+    if (reason := explain_failure(error, url, remedy="give --ca", identify="give --client-cert")) is not None:
         return reason
+    if url.startswith("https:") and CLIENT_FILES.get() is None and has_dropped_client(error):
+        return f"tls: {url} ends each connection: it may need a client certificate: give --client-cert"
     if isinstance(error.__cause__, (httpx.ConnectError, httpx.InvalidURL)):
         return f"no gateway answers at {url}: start one with babelgate serve, or name another with --url"
     if "answered 401" in error.fault.message:

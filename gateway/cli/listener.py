@@ -11,7 +11,8 @@ from babelgate.gateway.settings.fields import split_listen
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Return the address family and the address of a host. IPv4 is preferred if the host has both. Raises CliError."""
+    """Return the address family and the address of a host. IPv4 is preferred if the host has both. Raises CliError for
+    an unknown host."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
@@ -28,7 +29,7 @@ def is_loopback(host: str) -> bool:
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """Return a socket that is bound to a port. With `shared`, other `shared` sockets can be bound to the port, too.
-    Raises CliError.
+    Raises CliError if the host is unknown or the port is in use.
 
     TCP is named explicitly: only then does asyncio turn off Nagle's algorithm, which costs 40 ms per call.
     """
@@ -50,7 +51,8 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 def claim(host: str, port: int) -> socket.socket:
     """Reserve a port for the sockets of workers, which bind to it as `shared`, so that no other program takes it.
 
-    The returned socket does not listen, so it gets no connections. Raises CliError.
+    The returned socket does not listen, so it gets no connections. Raises CliError if the host is unknown or the port
+    is in use.
     """
     listener = bind(host, port)
     _share(listener)  # only after bind: before, bind would succeed next to the workers of another gateway
@@ -58,19 +60,20 @@ def claim(host: str, port: int) -> socket.socket:
 
 
 def bind_setting(name: str, value: str, *, shared: bool = False) -> socket.socket:
-    """Return a socket that is bound to the address in a setting, such as `admin.listen`. Raises CliError."""
+    """Return a socket that is bound to the address in a setting, such as `admin.listen`. Raises CliError if the host is
+    unknown or the port is in use."""
     return _name_setting(bind, name, value, shared=shared)
 
 
 def claim_setting(name: str, value: str) -> socket.socket:
-    """Reserve the port of the address in a setting, such as `admin.listen`, for the sockets of workers. Raises
-    CliError."""
+    """Reserve the port of the address in a setting, such as `admin.listen`, for the sockets of workers. Raises CliError
+    if the host is unknown or the port is in use."""
     return _name_setting(claim, name, value)
 
 
 def _name_setting(bind: Callable[..., socket.socket], name: str, value: str, **options: bool) -> socket.socket:
-    """Call `bind` with the address in a setting, and return the socket. Errors name the setting instead of --host and
-    --port. Raises CliError."""
+    """Call `bind` with the address in a setting, and return the socket. Raises CliError if the host is unknown or the
+    port is in use; it names the setting instead of --host and --port."""
     try:
         return bind(*split_listen(value), **options)
     except CliError as error:

@@ -75,7 +75,7 @@ class RecordOptions:
 
 def record(target: str, text: str, out: Path, options: RecordOptions) -> int:
     """Record a task of the agent `target` with the input `text` to the file `out`, and return the exit code. Raises
-    CliError.
+    CliError for a wrong target, or if the file cannot be written.
 
     The code is 0 even if the agent failed, because that is recorded, too.
     """
@@ -232,7 +232,7 @@ def _answer(question: Question, answers: Iterator[str]) -> Json:
 
 def replay(path: Path, name: str | None, port: int, pace: Pace) -> None:
     """Serve the agent in a recording until a signal arrives. `name` replaces its recorded name, unless it is None.
-    Raises CliError."""
+    Raises CliError if the file is no recording, or the name is invalid."""
     try:
         recording = read_recording(path)
     except RecordingError as error:

@@ -61,7 +61,7 @@ class ConfigSource:
         """Secrets that were read from files when the settings were last read without a mistake. The log hides them."""
 
     def load_for_start(self) -> Settings:
-        """Read and check the settings for the start of a gateway. Raises ConfigError.
+        """Read and check the settings for the start of a gateway. Raises ConfigError for invalid settings.
 
         A missing file of an agent is no error: the agent is listed as broken later.
         """
@@ -84,8 +84,8 @@ class ConfigSource:
         return settings
 
     def load(self) -> Settings:
-        """Read and check the settings as `babelgate validate` does, including the files of agents. Raises
-        ConfigError."""
+        """Read and check the settings as `babelgate validate` does, including the files of agents. Raises ConfigError
+        for invalid settings."""
         settings = self.load_for_start()
         check_files(self.path, self._flags)
         return settings
@@ -108,7 +108,7 @@ class ConfigSource:
 
 def check_exposure(settings: Settings) -> None:
     """Check that a gateway which other machines can reach requires a credential, or allows anonymous callers
-    explicitly. Raises ConfigError."""
+    explicitly. Raises ConfigError if it does neither."""
     if settings.has_credentials or settings.allow_anonymous or is_loopback(settings.host):
         return
     raise ConfigError(

@@ -68,7 +68,7 @@ _CLOSE_GRACE: Final = 5.0
 
 
 def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any]) -> None:
-    """Serve agents until a signal arrives. Raises CliError.
+    """Serve agents until a signal arrives. Raises CliError if the gateway cannot start.
 
     `config` is the configuration file; None means that there is none. `targets` are the agents and `flags` the options
     of the command line.
@@ -113,7 +113,7 @@ def start(
     `servers` are URLs of servers whose agents are all served, in addition to the agents in the settings. `headers` maps
     such a URL to the headers of every request to it. With `strict`, the gateway starts only if at least one agent
     works. Without `strict` it starts in any case, because callers can still read their earlier runs. `reloading` reads
-    the configuration again; None means that it cannot be reloaded. Raises CliError.
+    the configuration again; None means that it cannot be reloaded. Raises CliError if the gateway cannot start.
     """
     stop = ShutdownController(settings.shutdown.grace, expire=leave)
     serve_until_stopped(settings, servers, ready, strict=strict, headers=headers, stop=stop, reloading=reloading)
@@ -135,7 +135,7 @@ def serve_until_stopped(
 
     With `strict`, at least one agent must work at the start. `more` maps names to agents that are objects of this
     process. `headers` maps the URL of a server to the headers of requests to it. `stop` handles signals; the default is
-    a new handler. `reloading` makes the gateway reload its settings. Raises CliError.
+    a new handler. `reloading` makes the gateway reload its settings. Raises CliError if the gateway cannot start.
     """
     stop = stop or ShutdownController(settings.shutdown.grace)
     with ExitStack() as sockets:
@@ -219,11 +219,13 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Reloading:
-    """Parameters of configuration reloads in a process."""
+    """Source of the configuration, and state from which one process reloads it: as the only process, or as one of
+    several workers."""
 
     source: ConfigSource
     loaded: Settings
-    """Settings as they were read at the start. The settings with which a worker runs differ from them."""
+    """Settings as they were read at the start, with which a reload compares the new ones. A worker runs with other
+    values of `port` and `node`."""
     is_due: bool = False
     """True if the other workers have reloaded the configuration after this process's settings were read."""
 
@@ -275,7 +277,7 @@ async def open_gateway(
     """Start the hub and its agents without listening yet, and yield the gateway. Stop it at the end of the context.
 
     With `strict`, at least one agent must work. `stop` limits the duration of the shutdown. `reloading` makes the
-    gateway reload its settings. Raises CliError.
+    gateway reload its settings. Raises CliError if the gateway cannot start.
     """
     patience = connect_patience(len(settings.agents) + len(servers))
     registry = await connect(settings, servers, more, headers=headers, patience=patience)
@@ -339,7 +341,7 @@ def server_of(
     admin_listener: socket.socket | None = None,
 ) -> "GatewayServer":
     """Create the HTTP server of a gateway and start to listen. `ready` is called once it accepts connections. Raises
-    CliError.
+    CliError if the port is in use, or the certificates cannot be used.
 
     `stop` limits the duration of the shutdown; the default is `shutdown.grace`. `admin_listener` is the socket of
     `admin.listen`, if that is set.
@@ -364,7 +366,8 @@ def server_of(
 
 
 def _open_tls(gateway: Gateway) -> ServerTls | None:
-    """Return the TLS of the gateway's ports, or None if the settings have no certificate. Raises CliError."""
+    """Return the TLS of the gateway's ports, or None if the settings have no certificate. Raises CliError if its files
+    cannot be used."""
     settings = gateway.generations.current.settings.tls
     try:
         return None if settings is None else ServerTls(settings, gateway.hub.observer)

@@ -34,8 +34,12 @@ class ShutdownController:
     """
 
     def __init__(self, grace: float, *, expire: Callable[[], Any] | None = None) -> None:
-        """Prepare the shutdown. `grace` is the time from the first signal to the deadline, in seconds. At the deadline,
-        a thread calls `expire`, which ends the process; without `expire`, nothing happens at the deadline."""
+        """Create the controller of a shutdown that has not begun. `grace` is the time from the first signal to the
+        deadline, in seconds.
+
+        The controller's separate thread calls `expire` at the deadline, to end the process even if the event loop
+        hangs. If `expire` is None, nothing happens at the deadline.
+        """
         self._grace = grace
         self._expire = expire
         self._deadline: float | None = None

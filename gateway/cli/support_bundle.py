@@ -67,7 +67,8 @@ class BundleOptions:
 
 
 def write_bundle(out: Path, config: Path | None, database: str | None, options: BundleOptions) -> None:
-    """Write the archive to the file `out`, and print the names of its parts. Raises CliError.
+    """Write the archive to the file `out`, and print the names of its parts. Raises CliError if the file exists already
+    or cannot be written.
 
     `config` is the configuration file (None: no file), and `database` replaces its database, unless it is None.
     """
@@ -174,7 +175,8 @@ def _get_readiness(settings: Settings, options: BundleOptions) -> str:
 
 
 def _pin(settings: TlsSettings) -> ssl.SSLContext:
-    """Return a TLS context that trusts only the certificate of the gateway, at any address. Raises MissingPart."""
+    """Return a TLS context that trusts only the certificate of the gateway, at any address. Raises MissingPart if the
+    certificate cannot be read."""
     try:
         return pin_certificate(settings.cert)
     except OSError as error:

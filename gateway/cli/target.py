@@ -28,7 +28,8 @@ class Targets:
 
 
 def read_targets(texts: Iterable[str]) -> Targets:
-    """Parse targets: `name=URL`, `URL`, `URL#agent`, `name=module:name`, `module:name`. Raises CliError."""
+    """Parse targets: `name=URL`, `URL`, `URL#agent`, `name=module:name`, `module:name`. Raises CliError for any other
+    form, and for a name that occurs twice."""
     agents: dict[str, dict[str, Any]] = {}
     servers: list[str] = []
     for text in texts:
@@ -90,7 +91,7 @@ class AgentTarget:
 
 def configured_agents(config: Path | None) -> Mapping[str, Mapping[str, Any]]:
     """Return the settings of the agents that a name alone can select: those of the file `config` (None:
-    ./babelgate.yaml, if it exists), and the demo agents. Raises CliError."""
+    ./babelgate.yaml, if it exists), and the demo agents. Raises CliError for an invalid file."""
     path = FILE if config is None and FILE.is_file() else config
     found: Mapping[str, Any] = {}
     try:
@@ -108,7 +109,7 @@ def read_agent(
     """Parse a target in a form of `read_targets`, or the name of an agent in `configured`.
 
     `headers` are sent to the agent's server in addition to configured ones, and so are a user and password in the URL.
-    Raises CliError.
+    Raises CliError for any other text.
     """
     source = _source_of(text)
     text, headers = hide_credentials(text), {**credentials_header(source), **(headers or {})}
@@ -136,8 +137,8 @@ def _source_of(text: str) -> str:
 
 
 def read_header(text: str) -> tuple[str, str]:
-    """Parse the `Name: value` of an option `--header`, and return the name and the value. Raises CliError. The error
-    does not quote the text, which may be only the secret value."""
+    """Parse the `Name: value` of an option `--header`, and return the name and the value. Raises CliError for any other
+    form. The error does not quote the text, which may be only the secret value."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon:
         raise CliError("--header: give NAME: VALUE", code=USAGE)

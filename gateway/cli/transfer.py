@@ -50,7 +50,7 @@ def export_threads(
     database: str | None,
 ) -> int:
     """Export the matching threads to the file `out`, and return the exit code: 1 if a thread was left out. Raises
-    CliError.
+    CliError if the file cannot be written or the database cannot be read.
 
     Threads with an active run are left out, unless `active`. `config` and `database` select the database as in
     `load_settings`.
@@ -109,7 +109,8 @@ class _Imported:
 
 
 def import_threads(path: Path, config: Path | None, database: str | None) -> int:
-    """Import threads from the file `path`, and return the exit code: 1 if there was a conflict. Raises CliError.
+    """Import threads from the file `path`, and return the exit code: 1 if there was a conflict. Raises CliError if the
+    file cannot be read or is no valid export.
 
     `config` and `database` select the database as in `load_settings`.
     """
@@ -193,7 +194,7 @@ async def _write(written: "asyncio.Future[T]") -> T:
 
 def _read_member(option: str) -> tuple[str, object]:
     """Parse `KEY=VALUE` of the option `--metadata`. The value is parsed as JSON, or is a text if it is not JSON. Raises
-    CliError."""
+    CliError for any other form."""
     name, equals, value = option.partition("=")
     if not name or not equals:
         raise CliError(f"--metadata {option}: give KEY=VALUE", code=USAGE)
@@ -212,7 +213,8 @@ def _open_blobs(settings: Settings) -> Blobs:
 
 @contextmanager
 def _open_to_write(out: Path) -> Generator[BinaryIO]:
-    """Yield a stream whose content replaces the file `out` once it is complete. `-` is stdout. Raises CliError."""
+    """Yield a stream whose content replaces the file `out` once it is complete. `-` is stdout. Raises CliError if it
+    cannot be written."""
     if out == _STDIO:
         yield sys.stdout.buffer
         return
@@ -236,7 +238,7 @@ def _open_to_write(out: Path) -> Generator[BinaryIO]:
 @contextmanager
 def _open_to_read(path: Path) -> Generator[BinaryIO]:
     """Yield a stream of the file, or of stdin for `-`. The stream is read twice, so stdin is first copied to a
-    temporary file. Raises CliError."""
+    temporary file. Raises CliError if it cannot be read."""
     try:
         if path == _STDIO:
             with tempfile.TemporaryFile() as spool:

@@ -24,7 +24,7 @@ _HEADINGS: Final = ("OWNER", "TASK", "WEBHOOK", "HOST", "FAILED", "STATE", "LAST
 
 
 def show_webhooks(config: Path | None, database: str | None) -> None:
-    """Print a table of the webhooks that are pending or were given up. Raises CliError.
+    """Print a table of the webhooks that are pending or were given up. Raises CliError if the database cannot be read.
 
     `config` and `database` select the database as in `load_settings`.
     """
@@ -71,7 +71,8 @@ def _format_time(at: int) -> str:
 
 
 def retry(wanted: str, config: Path | None, database: str | None) -> None:
-    """Make failed webhooks continue where their delivery stopped. Raises CliError.
+    """Make failed webhooks continue where their delivery stopped. Raises CliError if there is no failed webhook with
+    this id, or if a gateway uses the database.
 
     `wanted` is the id of a webhook or a task, or `all` (`ALL`). `config` and `database` select the database as in
     `load_settings`.

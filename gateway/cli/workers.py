@@ -56,7 +56,8 @@ workers have reloaded the configuration, so that it must be read again.
 
 
 def serve_by_workers(settings: Settings, work: Work) -> None:
-    """Serve with `settings.workers` processes until a signal arrives. Each calls `work`. Raises CliError."""
+    """Serve with `settings.workers` processes until a signal arrives. Each calls `work`. Raises CliError on another
+    system than Linux, and if no worker starts or one ends again and again."""
     if sys.platform != "linux":
         raise CliError(
             "workers: only Linux shares a port out among processes. Elsewhere start several gateways with "
@@ -124,7 +125,8 @@ class _Supervisor:
         self._problem: CliError | None = None
 
     def run(self) -> None:
-        """Start and restart the workers until a signal stops all of them. Raises CliError."""
+        """Start and restart the workers until a signal stops all of them. Raises CliError if no worker starts, or if
+        one ends again and again."""
         gc.collect()
         gc.freeze()  # memory that the collector does not touch is not copied
         with self._watch_signals(), self._selector:

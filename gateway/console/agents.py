@@ -56,7 +56,8 @@ class AgentOverviewHandlers(Handlers):
         self._clock = clock or Clock()
 
     async def list_agents(self, request: AnyRequest) -> Response[Any]:
-        """List the agents that the caller can discover, or the one of the path. Raises forbidden, invalid."""
+        """List the agents that the caller can discover, or the one of the path. Raises forbidden if the policy does not
+        allow it, and invalid for a query parameter."""
         Parameters(request)
         who = caller(request)
         names = [info.name for info in self._guarded_hub.agents(who.principal)]
@@ -67,7 +68,7 @@ class AgentOverviewHandlers(Handlers):
         return json_response(encode_page(items, None))
 
     async def get_agent(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Return one agent. Raises forbidden, not_found."""
+        """Return one agent. Raises forbidden if the policy does not allow it, and not_found for an unknown agent."""
         info = self._guarded_hub.agent(caller(request).principal, name)
         return json_response(self._encode(self._hub.registry.get(info.name), await self._read_activity(request)))
 

@@ -32,8 +32,8 @@ class ChangeHandlers(Handlers):
         self._guarded_hub = guarded_hub
 
     async def follow_changes(self, request: AnyRequest) -> Response[Any]:
-        """Stream hints about the caller's rows. With `all`, an operator gets those of all owners. Raises forbidden,
-        invalid."""
+        """Stream hints about the caller's rows. With `all`, an operator gets those of all owners. Raises forbidden if
+        the caller may not, and invalid for a wrong query parameter."""
         if Parameters(request, "all").flag("all"):
             need_operator(request)
             stream = self._hub.changes.open(None, is_operator=True)

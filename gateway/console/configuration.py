@@ -23,7 +23,7 @@ class SettingHandlers(Handlers):
         self._port = port
 
     async def list_settings(self, request: AnyRequest) -> Response[Any]:
-        """Return the settings in force, for operators. Raises forbidden."""
+        """Return the settings in force, for operators. Raises forbidden for any other caller."""
         need_operator(request)
         added = {f"agents.{name}": _API for name in self._port.added_agents()}
         rows = list_settings(self._port.settings(), {**self._port.sources(), **added})

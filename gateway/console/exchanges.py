@@ -48,7 +48,7 @@ class ExchangeHandlers(Handlers):
 
     async def list_exchanges(self, request: AnyRequest, run_id: FromPath[str]) -> Response[Any]:
         """List the exchanges of a run, the oldest first. An operator gets those of other owners' runs, too. Raises
-        forbidden, not_found."""
+        forbidden if the policy does not allow it, and not_found for an unknown run."""
         run, recorder = await self._find(request, read_id(run_id, "Run"))
         addresses = self._address_filter(request, recorder)
         items = [] if recorder is None else [_encode_summary(each, addresses) for each in recorder.exchanges]
@@ -60,8 +60,8 @@ class ExchangeHandlers(Handlers):
         return json_response(body)
 
     async def get_exchange(self, request: AnyRequest, run_id: FromPath[str], number: FromPath[str]) -> Response[Any]:
-        """Return one exchange of a run that the caller may read, with its headers and bodies. Raises forbidden,
-        not_found."""
+        """Return one exchange of a run that the caller may read, with its headers and bodies. Raises not_found if it is
+        not in memory, and forbidden for an operator who may not read the run."""
         run, recorder = await self._find(request, read_id(run_id, "Run"))
         found = None if recorder is None else next((x for x in recorder.exchanges if str(x.number) == number), None)
         if found is None:
@@ -83,7 +83,7 @@ class ExchangeHandlers(Handlers):
         """Return a run and the recorder of its exchanges. An operator gets the recorder also for a run that the caller
         may not read: then the run is None.
 
-        Raises forbidden, not_found.
+        Raises forbidden if the policy does not allow the call, and not_found for an unknown run.
         """
         principal, exchanges = caller(request).principal, self._hub.engine.exchanges
         try:

@@ -73,7 +73,8 @@ class ConsoleGate:
             raise FaultError(FaultCode.NOT_FOUND, _OFF)
 
     def check_request(self, request: AnyRequest) -> None:
-        """Check that a request was not sent by a page of another origin. Raises forbidden, invalid.
+        """Check that a request was not sent by a page of another origin. Raises forbidden if it was, and invalid for a
+        change without the content type of JSON.
 
         A request that changes something needs the content type of JSON, which a form of another page cannot send.
         """
@@ -97,7 +98,8 @@ class ConsoleGate:
         return True
 
     def need_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> None:
-        """Check that the principal is an operator, and report a refusal for the audit log. Raises forbidden."""
+        """Check that the principal is an operator, and report a refusal for the audit log. Raises forbidden for any
+        other principal."""
         try:
             self._check_operator(scope, principal)
         except FaultError as error:
@@ -105,7 +107,8 @@ class ConsoleGate:
             raise
 
     def _check_operator(self, scope: MutableMapping[str, Any], principal: Principal) -> None:
-        """Check that the principal is an operator. Raises forbidden.
+        """Check that the principal is an operator. Raises forbidden for any other principal, and for a request to
+        another address than `admin.listen`, if that is set.
 
         With credentials, the policy decides. Without them, every caller is an operator, unless other machines can reach
         the gateway.
@@ -133,7 +136,7 @@ class ConsoleGate:
 
 async def check_request(request: AnyRequest) -> Response[Any] | None:
     """Check that a request to the API was sent by the console's own page. It is a hook before the handlers. Raises
-    forbidden, invalid."""
+    forbidden for a request of another page, and invalid for a change without the content type of JSON."""
     gate: ConsoleGate = request.scope["state"][GATE]
     gate.check_request(request)
     return None
@@ -146,7 +149,7 @@ def is_operator(request: AnyRequest) -> bool:
 
 
 def need_operator(request: AnyRequest) -> None:
-    """Check that the caller of a request is an operator. Raises forbidden."""
+    """Check that the caller of a request is an operator. Raises forbidden for any other caller."""
     gate: ConsoleGate = request.scope["state"][GATE]
     gate.need_operator(request.scope, caller(request).principal)  # type: ignore[arg-type]
 

@@ -34,7 +34,7 @@ class HealthHandlers(Handlers):
 
     async def get_health(self, request: AnyRequest) -> Response[Any]:
         """Return the health: all of it for an operator, else that of the agents that the caller can discover. Raises
-        invalid."""
+        invalid for a query parameter."""
         Parameters(request)
         names = {info.name for info in self._guarded_hub.agents(caller(request).principal)}
         operates = is_operator(request)

@@ -64,7 +64,8 @@ class JobCommand:
     environment variables."""
 
     def write_config(self, folder: Path) -> None:
-        """Write the configuration file into the job's folder, if the command needs one. Raises OSError."""
+        """Write the configuration file into the job's folder, if the command needs one. Raises OSError if it cannot be
+        written."""
         if self.config is not None:
             (folder / _CONFIG).write_text(self.config, encoding="utf-8")
 

@@ -71,7 +71,8 @@ class JobOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: JsonObject = {}
 
     def read_choices(self) -> Choices:
-        """Return `options`, converted to the type for the kind of the job. Raises invalid."""
+        """Return `options`, converted to the type for the kind of the job. Raises invalid for a wrong or unknown
+        option."""
         kind = BenchChoices if self.kind == "bench" else CheckChoices
         choices = _convert(self.options, kind, "options")
         if isinstance(choices, BenchChoices):
@@ -86,7 +87,8 @@ class JobOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def read_order(request: AnyRequest) -> tuple[JobOrder, Choices]:
-    """Return the body of a request that starts a job, and its options. Raises invalid, too_large."""
+    """Return the body of a request that starts a job, and its options. Raises invalid for wrong members or a
+    combination that the kind of job does not have, and too_large."""
     body = await read_json(request, limit=_MAX_BODY)
     order = _convert({} if body is ABSENT else body, JobOrder, "the body")
     if order.kind != "bench" and len(order.agents) != 1:
@@ -102,7 +104,7 @@ async def read_order(request: AnyRequest) -> tuple[JobOrder, Choices]:
 
 def _check_name(where: str, value: str) -> None:
     """Check that a text is a plain name, and not an option or a path. `where` names its member in errors. Raises
-    invalid."""
+    invalid if it is not."""
     if not _NAME.fullmatch(value):
         raise FaultError(FaultCode.INVALID, f"{where}: expected a name, got {value[:40]!r}")
 

@@ -60,7 +60,7 @@ class _Bench(msgspec.Struct, frozen=True):
 
 def collect_files(kind: JobKind, folder: Path) -> None:
     """Move the result files of a command to their places in the job's folder, and remove all other files there. Raises
-    OSError."""
+    OSError if a file cannot be moved or removed."""
     if kind == "bench" and (folder / OUT).is_dir():
         for name, target in (("result.json", REPORT), ("report.html", HTML)):
             if (folder / OUT / name).is_file():

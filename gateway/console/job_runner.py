@@ -79,7 +79,7 @@ class JobRunner:
     async def submit(self, order: JobOrder, choices: Choices, principal: Principal, base_url: str) -> JobRecord:
         """Record a new job in the audit log, add it to the queue and return it. `base_url` is the URL of this process.
 
-        Raises queue_full, shutting_down, unavailable.
+        Raises queue_full, shutting_down, and unavailable if the job or its audit record cannot be stored.
         """
         async with self._submitting:  # so that the queue has its limit although the audit log takes a while
             self._check_room()
@@ -114,14 +114,14 @@ class JobRunner:
 
     async def record_act(self, name: str, record: JobRecord) -> None:
         """Record in the audit log that the current caller acts on a job. `name` is the act: `create`, `cancel` or
-        `delete`. Raises unavailable."""
+        `delete`. Raises unavailable if the database cannot be written."""
         agents = ", ".join(record.agents)
         target = ActTarget("job", record.job, agent=record.agents[0] if len(record.agents) == 1 else "")
         act = Act(action=f"job.{name}", target=target, reason=f"{record.kind} of {agents} at the {record.at}")
         await self._hub.journal.write_audited(act, _change_nothing)
 
     def _check_room(self) -> None:
-        """Check that a job can be added to the queue. Raises queue_full, shutting_down."""
+        """Check that a job can be added to the queue. Raises queue_full if too many jobs wait, and shutting_down."""
         if self._is_stopped or self._hub.is_stopping:
             raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down and starts no more jobs.")
         if len(self._waiting) >= MAX_WAITING:
@@ -212,7 +212,8 @@ class JobRunner:
         return self._port.issue_key(pending.principal, until)
 
     def _endpoints(self, pending: _Pending, key: str | None) -> Sequence[JobEndpoint]:
-        """Return the endpoints at which the job calls its agents. Raises not_found, invalid."""
+        """Return the endpoints at which the job calls its agents. Raises not_found for an agent that no longer exists,
+        and invalid for one without a server that the job can call."""
         record = pending.record
         if record.at == "server":
             return [at_server(self._hub.registry.get(name)) for name in record.agents]

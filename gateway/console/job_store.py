@@ -117,7 +117,7 @@ class JobStore:
         return checks[:_MAX_CHECKS]
 
     def add(self, record: JobRecord) -> None:
-        """Add a job and create its folder. Raises OSError."""
+        """Add a job and create its folder. Raises OSError if its files cannot be written."""
         with self._lock:
             self._load()
             if self._folder is None:
@@ -137,7 +137,7 @@ class JobStore:
             self._load()[record.job] = record
 
     def save(self, record: JobRecord) -> None:
-        """Replace the record of a job in memory and in its file. Raises OSError."""
+        """Replace the record of a job in memory and in its file. Raises OSError if its files cannot be written."""
         self.show(record)
         write_atomically(self.path(record.job, RECORD), msgspec.json.encode(record))
 
@@ -150,7 +150,7 @@ class JobStore:
         shutil.rmtree(self.path(job_id), ignore_errors=True)
 
     def measure(self, job_id: str) -> None:
-        """Read the sizes of a job's result files into memory. Raises OSError."""
+        """Read the sizes of a job's result files into memory. Raises OSError if its folder cannot be read."""
         sizes = self._measure(job_id)
         with self._lock:
             if job_id in self._load():
@@ -158,7 +158,7 @@ class JobStore:
 
     def prune(self) -> None:
         """Remove the oldest ended jobs that exceed the maximum number or total size. The newest job stays. Raises
-        OSError."""
+        OSError if a folder cannot be removed."""
         records = self.all()
         with self._lock:
             new = [record.job for record in records if record.has_ended and record.job not in self._sizes]

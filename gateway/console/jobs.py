@@ -70,7 +70,8 @@ class JobHandlers(Handlers):
         self._runner = JobRunner(hub, port, self.store)
 
     async def create_job(self, request: AnyRequest) -> Response[Any]:
-        """Queue a job. Raises forbidden, invalid, not_found, queue_full, shutting_down, too_large, unavailable."""
+        """Queue a job. Raises forbidden if the caller is no operator or jobs are off, not_found for an unknown agent,
+        and the faults of `read_order` and `JobRunner.submit`."""
         self._check(request)
         order, choices = await read_order(request)
         principal = caller(request).principal
@@ -82,7 +83,8 @@ class JobHandlers(Handlers):
         return json_response({"job": record.job}, status=202)
 
     async def list_jobs(self, request: AnyRequest) -> Response[Any]:
-        """List the jobs, the newest one first. Raises forbidden, invalid."""
+        """List the jobs, the newest one first. Raises forbidden if the caller is no operator or jobs are off, and
+        invalid for a wrong query parameter."""
         self._check(request)
         parameters = Parameters(request, "kind", "after", "limit")
         kind, after, limit = parameters.text("kind"), parameters.cursor(), parameters.limit()
@@ -95,7 +97,8 @@ class JobHandlers(Handlers):
         return json_response(encode_page(items, left[limit - 1].cursor if len(left) > limit else None))
 
     async def get_job(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
-        """Return a job with the report of its command. Raises forbidden, not_found."""
+        """Return a job with the report of its command. Raises forbidden if the caller is no operator or jobs are off,
+        and not_found."""
         record = self._find(request, job_id)
         file = await asyncio.to_thread(self.store.open_file, record.job, REPORT)
         body = msgspec.json.encode(self._encode(record))
@@ -104,15 +107,18 @@ class JobHandlers(Handlers):
         return _stream(file, {}, "application/json", before=body[:-1] + b',"result":', after=b"}")
 
     async def get_html(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
-        """Return the report as one HTML page, to be saved. Raises forbidden, not_found."""
+        """Return the report as one HTML page, to be saved. Raises forbidden if the caller is no operator or jobs are
+        off, and not_found."""
         return await self._file(request, job_id, HTML, "text/html")
 
     async def get_junit(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
-        """Return the report as JUnit XML. Raises forbidden, not_found."""
+        """Return the report as JUnit XML. Raises forbidden if the caller is no operator or jobs are off, and
+        not_found."""
         return await self._file(request, job_id, JUNIT, "application/xml")
 
     async def delete_job(self, request: AnyRequest, job_id: FromPath[str]) -> Response[Any]:
-        """Cancel a job, or remove one that has ended. Raises forbidden, not_found, unavailable."""
+        """Cancel a job, or remove one that has ended. Raises forbidden if the caller is no operator or jobs are off,
+        not_found, and unavailable if the act cannot be recorded in the audit log."""
         record = self._find(request, job_id)
         await self._runner.record_act("delete" if record.has_ended else "cancel", record)
         if not record.has_ended:
@@ -122,7 +128,8 @@ class JobHandlers(Handlers):
         return json_response({**self._encode(record), "status": "removed"})
 
     def _check(self, request: AnyRequest) -> None:
-        """Check that the caller is an operator and that jobs can be started. Raises forbidden."""
+        """Check that the caller is an operator and that jobs can be started. Raises forbidden if one of them does not
+        hold."""
         need_operator(request)
         settings = self._port.settings()
         if not has_jobs(settings):

@@ -1,6 +1,6 @@
 """Query parameters of the console's API, and the form of pages in its responses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -22,15 +22,19 @@ _MAX_QUESTION: Final = 500
 
 
 class Parameters:
-    """Query parameters of a request, converted and checked. Unknown parameters are refused."""
+    """Query parameters of a request, converted and checked. Unknown and repeated parameters are refused."""
 
-    def __init__(self, request: AnyRequest, *names: str) -> None:
-        """Read the query parameters of a request. `names` are those that it may have. Raises invalid."""
+    def __init__(self, request: AnyRequest, *names: str, repeatable: Collection[str] = ()) -> None:
+        """Read the query parameters of a request. `names` are those that it may have, and the `repeatable` ones of them
+        may occur several times. Raises invalid for any other parameter, and for a repeated one."""
         self._values = request.query_params
         for name in self._values:
             if name not in names:
                 words = f"There is no parameter {name[:40]!r}; there are {', '.join(sorted(names))}"
                 raise FaultError(FaultCode.INVALID, words)
+            count = len(self._values.getall(name))
+            if count > 1 and name not in repeatable:
+                raise FaultError(FaultCode.INVALID, f"{name}: expected one value, got {count}")
 
     def text(self, name: str) -> str | None:
         """Return a parameter as text, or None if it is absent or empty. Raises invalid if it is too long."""
@@ -44,11 +48,13 @@ class Parameters:
         return self._values.get("after") or None
 
     def limit(self, default: int = _DEFAULT_ITEMS, most: int = MAX_ITEMS) -> int:
-        """Return the parameter `limit`, the maximum number of items in a page. Raises invalid."""
+        """Return the parameter `limit`, the maximum number of items in a page, or `default` if it is absent. Raises
+        invalid if it is not a number from 1 to `most`."""
         return self.number("limit", default, 1, most)
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """Return a parameter as an integer from `least` to `most`, or `default` if it is absent. Raises invalid."""
+        """Return a parameter as an integer, or `default` if it is absent. Raises invalid if it is not a number from
+        `least` to `most`."""
         value = self._values.get(name, str(default))
         if not (value.isascii() and value.isdigit() and len(value) <= 16 and least <= int(value) <= most):
             words = f"{name}: expected a number from {least} to {most}, got {value[:20]!r}"
@@ -56,15 +62,16 @@ class Parameters:
         return int(value)
 
     def flag(self, name: str) -> bool:
-        """Return a parameter as a boolean: True for 1, and False for 0 or if it is absent. Raises invalid."""
+        """Return a parameter as a boolean: True for 1, and False for 0 or if it is absent. Raises invalid for any other
+        value."""
         value = self._values.get(name, "0")
         if value not in ("0", "1"):
             raise FaultError(FaultCode.INVALID, f"{name}: expected 0 or 1, got {value[:20]!r}")
         return value == "1"
 
     def since(self, now: int) -> int | None:
-        """Return the parameter `since` in microseconds since 1970, or None if it is absent. It is a time, or a period
-        before `now`. Raises invalid."""
+        """Return the parameter `since` in microseconds since 1970, or None if it is absent. Its value is a time, or a
+        period before `now` such as `24h`. Raises invalid for any other value."""
         value = self._values.get("since", "")
         if not value:
             return None
@@ -84,8 +91,8 @@ class Parameters:
         return now - round(seconds * 1e6)
 
     def statuses(self) -> frozenset[RunStatus] | None:
-        """Return the run statuses in a parameter, which are separated by commas, or None if it is absent. Raises
-        invalid."""
+        """Return the run statuses in the parameter `status`, which are separated by commas, or None if it is absent.
+        Raises invalid for an unknown status."""
         value = self._values.get("status", "")
         try:
             return frozenset(map(RunStatus, value.split(","))) if value else None
@@ -94,13 +101,16 @@ class Parameters:
             raise FaultError(FaultCode.INVALID, words) from None
 
     def members(self, name: str) -> Mapping[str, str]:
-        """Return the values of a repeatable parameter of the form `key:value`, by key. Raises invalid."""
+        """Return the values of a repeatable parameter of the form `key:value`, by key. Raises invalid for another form,
+        a text that is too long, and a repeated key."""
         members: dict[str, str] = {}
         for text in self._values.getall(name, []):
             key, colon, value = text.partition(":")
             if not key or not colon or len(text) > _MAX_TEXT:
                 words = f"{name}: expected key:value, at most {_MAX_TEXT} characters, got {text[:40]!r}"
                 raise FaultError(FaultCode.INVALID, words)
+            if key in members:
+                raise FaultError(FaultCode.INVALID, f"{name}: expected each key once, got {key[:40]!r} twice")
             members[key] = value
         return members
 

@@ -34,8 +34,8 @@ class RunOverviewHandlers(Handlers):
         self._clock = clock or Clock()
 
     async def list_runs(self, request: AnyRequest) -> Response[Any]:
-        """List the caller's runs, newest first. With `all`, an operator gets those of all owners. Raises forbidden,
-        invalid."""
+        """List the caller's runs, newest first. With `all`, an operator gets those of all owners. Raises forbidden if
+        the caller may not, and invalid for a wrong query parameter."""
         parameters = Parameters(request, "agent", "status", "since", "q", "after", "limit", "all")
         query = RunQuery(
             agent=parameters.text("agent"),
@@ -56,13 +56,14 @@ class RunOverviewHandlers(Handlers):
         return json_response(encode_page([encode_run(each) for each in page.runs], page.next_cursor))
 
     async def get_run(self, request: AnyRequest, run_id: FromPath[str]) -> Response[Any]:
-        """Return one run. Raises forbidden, not_found."""
+        """Return one run. Raises forbidden if the policy does not allow it, and not_found for an unknown run."""
         principal = caller(request).principal
         return json_response(encode_run(await self._guarded_hub.overview.run(principal, read_id(run_id, "Run"))))
 
     async def list_records(self, request: AnyRequest, run_id: FromPath[str]) -> Response[Any]:
         """List the records of a run, oldest first. With `fold`, deltas are joined by part, or listed in one record with
-        `deltas`. Raises forbidden, invalid, not_found."""
+        `deltas`. Raises forbidden if the policy does not allow it, invalid for a wrong query parameter, and not_found
+        for an unknown run."""
         parameters, run_id = Parameters(request, "after", "limit", "fold", "deltas"), read_id(run_id, "Run")
         folds, lists = parameters.flag("fold"), parameters.flag("deltas")
         if lists and not folds:

@@ -34,8 +34,9 @@ class ThreadOverviewHandlers(Handlers):
         self._hub = guarded_hub
 
     async def list_threads(self, request: AnyRequest) -> Response[Any]:
-        """List the caller's threads, the most recently changed first. Raises forbidden, invalid."""
-        parameters = Parameters(request, "q", "agent", "status", "meta", "after", "limit")
+        """List the caller's threads, the most recently changed first. Raises forbidden if the policy does not allow it,
+        and invalid for a wrong query parameter."""
+        parameters = Parameters(request, "q", "agent", "status", "meta", "after", "limit", repeatable=("meta",))
         query = ThreadQuery(
             agent=parameters.text("agent"),
             status=_read_status(parameters.text("status")),
@@ -48,7 +49,8 @@ class ThreadOverviewHandlers(Handlers):
         return json_response(encode_page([_encode_thread(each) for each in page.threads], page.next_cursor))
 
     async def get_thread(self, request: AnyRequest, thread_id: FromPath[str]) -> Response[Any]:
-        """Return one thread with its runs, values, open questions and files. Raises forbidden, not_found."""
+        """Return one thread with its runs, values, open questions and files. Raises forbidden if the policy does not
+        allow it, and not_found for an unknown thread."""
         principal, thread_id = caller(request).principal, read_id(thread_id, "Thread")
         summary = await self._hub.overview.thread(principal, thread_id)
         content = await self._hub.overview.thread_content(principal, thread_id)
@@ -71,7 +73,9 @@ class ThreadOverviewHandlers(Handlers):
         return json_response({**body, **state, "files": files})
 
     async def list_revisions(self, request: AnyRequest, thread_id: FromPath[str]) -> Response[Any]:
-        """List the revisions of a thread's state, newest first. Raises forbidden, invalid, not_found, too_large."""
+        """List the revisions of a thread's state, newest first. Raises forbidden if the policy does not allow it,
+        invalid for a wrong query parameter, not_found for an unknown thread, and too_large if its log exceeds
+        `limits.thread`."""
         parameters = Parameters(request, "after", "limit")
         limit, after = parameters.limit(), parameters.cursor()
         history = await self._read_history(caller(request).principal, read_id(thread_id, "Thread"))

@@ -43,10 +43,10 @@ def callback_route(hub: GatewayHub) -> Any:
         if len(request.scope["query_string"]) > _MAX_QUERY:
             return _page("The URL is too long.", 400)
         try:
-            await hub.consents.handle_callback(caller(request).principal, dict(request.query_params))
+            text = await hub.consents.handle_callback(caller(request).principal, dict(request.query_params))
         except FaultError as error:
             return _page(error.fault.message, _STATUS.get(error.fault.code, 400))
-        return _page("You have agreed, and the agent continues. You can close this page.", 200)
+        return _page(text, 200)
 
     return callback
 

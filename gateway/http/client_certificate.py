@@ -1,15 +1,18 @@
 """Client certificates of callers (mutual TLS): reads the certificate of a connection and derives the caller's
 principal."""
 
+import re
 import ssl
 from asyncio import BaseTransport
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.fault import INVALID_TOKEN
-from babelgate.gateway.settings.tls import MTLS
+from babelgate.gateway.settings.tls import MTLS, TlsSettings
 
 CERTIFICATE_KEY: Final = "babelgate.client_certificate"
 """Key of the `ClientCertificate` in the ASGI scope of a request or a WebSocket."""
@@ -47,6 +50,23 @@ class ClientCertificate:
             credential_id=self.credential_id,
             expires_at=self.expires_at,
         )
+
+
+class CertificateGroups:
+    """Groups of callers with client certificates, by the setting `tls.client_groups`."""
+
+    def __init__(self, settings: TlsSettings | None) -> None:
+        self._patterns = [
+            (group, re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL))
+            for group, names in ({} if settings is None else settings.client_groups).items()
+            for name in names
+        ]
+
+    def add_to(self, principal: Principal) -> Principal:
+        """Return the caller of a certificate with its groups."""
+        name = principal.owner.removeprefix(f"{MTLS}:")
+        groups = frozenset(group for group, pattern in self._patterns if pattern.fullmatch(name))
+        return msgspec.structs.replace(principal, groups=groups)
 
 
 def refuse(reason: str) -> FaultError:

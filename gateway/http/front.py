@@ -116,7 +116,7 @@ class Front:
         )
 
     def check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Check that the gateway accepts the host names of the request. Raises forbidden.
+        """Check that the gateway accepts the host names of the request. Raises forbidden for any other host name.
 
         A host that a trusted proxy forwards is checked, too: the proxy may pass on a header of the caller.
         """
@@ -232,7 +232,7 @@ class Front:
 
 
 def _read_signing_keys(paths: Sequence[Path], public_url: str | None) -> SigningKeys | None:
-    """Read the private keys of the settings, and log their ids. Raises invalid."""
+    """Read the private keys of the settings, and log their ids. Raises invalid if a file is not a usable key."""
     if not paths:
         return None
     keys: list[SigningKey] = []

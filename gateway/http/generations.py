@@ -95,7 +95,7 @@ class CurrentPolicy:
         return self._generations.current.policy.has_rules_by_agent(principal, operation, protocol)
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
-        """Check that the principal may do the operation on an agent in a protocol. Raises forbidden."""
+        """Check that the principal may do the operation on an agent in a protocol. Raises forbidden if it may not."""
         self._generations.current.policy.check(principal, operation, agent, protocol)
 
 
@@ -374,6 +374,7 @@ class Generations:
         for agent in unused:
             self._retired.pop(id(agent), None)
             await close_agent(agent)
+        await self.current.hub.registry.processes.retain(self.current.settings.agents)
         await before.front.verifier.aclose(after.front.verifier)
 
     async def aclose(self) -> None:

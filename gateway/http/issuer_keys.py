@@ -92,7 +92,8 @@ def _metadata_url(issuer: str) -> str:
 
 
 async def _get(client: httpx.AsyncClient, url: str) -> JsonObject:
-    """Return the JSON object at a URL. Redirects are not followed. Raises KeyFetchError."""
+    """Return the JSON object at a URL. Redirects are not followed. Raises KeyFetchError for another status than 200,
+    and a body that is too large or no object."""
     async with client.stream("GET", url) as response:
         if response.status_code != 200:
             raise KeyFetchError(f"{url} answers with the status {response.status_code}")

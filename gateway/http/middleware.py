@@ -44,7 +44,7 @@ Chosen: real ones are less than a tenth as long, and the time of their parsers g
 _EXPOSED: Final = (
     "Babelgate, Babelgate-Loss, Babelgate-Run, Babelgate-Task, Babelgate-Thread, Content-Location, ETag, Location, "
     "RateLimit, RateLimit-Policy, Retry-After, Run-ID, WWW-Authenticate, X-Pagination-Next, X-Pagination-Total, "
-    "X-Request-Id"
+    "X-Request-Id, X-Resumable-Stream-Id, X-Workflow-Run-Id"
 )
 _STAND_INS: Final = {"HEAD": "GET", "OPTIONS": "TRACE"}
 """Method with which a request is passed to the application, by the method of the request.

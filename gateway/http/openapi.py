@@ -68,7 +68,7 @@ class OpenApi:
         schemas = types.generate()
         paths: dict[str, JsonObject] = {}
         for path, method, protocol, name, operation, handler in found:
-            encoded = _Encoded(schemas, protocol, chosen[protocol].error, operation)
+            encoded = _Encoded(schemas, chosen[protocol].error, operation)
             paths.setdefault(path, {})[method] = {
                 "operationId": _operation_id(protocol, name, method, path),
                 "tags": [self._titles[protocol]],
@@ -216,9 +216,8 @@ def _rename(schema: Any, names: Mapping[str, str]) -> Any:
 class _Encoded:
     """Encoder of one operation for an OpenAPI document."""
 
-    def __init__(self, types: _Types, protocol: str, error: Any, operation: RestOperation) -> None:
+    def __init__(self, types: _Types, error: Any, operation: RestOperation) -> None:
         self._types = types
-        self._protocol = protocol
         self._error = error
         self._operation = operation
 

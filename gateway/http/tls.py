@@ -72,7 +72,7 @@ class ServerTls:
         now: Callable[[], float] = time.time,
     ) -> None:
         """Read the certificate files in the settings. `now` returns the time in seconds since 1970. Raises
-        CertificateError."""
+        CertificateError if a file cannot be used."""
         self._observer = observer
         self._now = now
         self._settings = settings
@@ -117,7 +117,8 @@ class ServerTls:
             log.warning("tls.cert: %s", text)
 
     def _read(self, settings: TlsSettings) -> ssl.SSLContext:
-        """Return a context with the certificate files as they are now. Raises CertificateError."""
+        """Return a context with the certificate files as they are now. Raises CertificateError if a file cannot be
+        used."""
         expires_at = check_files(settings)
         assert expires_at is not None
         context = _Context(ssl.PROTOCOL_TLS_SERVER)

@@ -57,7 +57,7 @@ def read_unverified(token: bytes) -> tuple[JsonObject, JsonObject]:
 
 
 def _decode(part: bytes) -> bytes:
-    """Decode base64url without padding (RFC 7515, 2). Raises unauthenticated."""
+    """Decode base64url without padding (RFC 7515, 2). Raises unauthenticated for any other text."""
     try:
         content = base64.b64decode(part + b"=" * (-len(part) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -85,16 +85,14 @@ class TrustedIssuer:
         name: str,
         settings: IssuerSettings,
         *,
-        clock: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the issuer. `clock` returns the time in seconds since 1970, and `now` is a steady clock in seconds."""
+        """Create the issuer. `now` is a steady clock, in seconds."""
         self.name = name
         self.url = settings.issuer
         self.keys = IssuerKeys(name, settings, now=now, observer=observer)
         self._settings = settings
-        self._clock = clock
         self._warned_of_groups = False
         # An audience that is a URL is the same with and without a final slash: clients add one (mcp 2.3.0).
         self._audiences = [

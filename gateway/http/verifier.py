@@ -11,7 +11,7 @@ from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.fault import INVALID_TOKEN
 from babelgate.gateway.admin.key_ring import KeyRing
-from babelgate.gateway.http.client_certificate import ClientCertificate, refuse
+from babelgate.gateway.http.client_certificate import CertificateGroups, ClientCertificate, refuse
 from babelgate.gateway.http.temporary_keys import TemporaryKeys
 from babelgate.gateway.http.tls import trust_of
 from babelgate.gateway.http.tokens import MAX_TOKEN, TrustedIssuer, read_unverified, refusal
@@ -78,7 +78,7 @@ class Verifier:
         self._issuers: dict[str, TrustedIssuer] = {
             each.issuer: earlier[each.issuer]
             if each.issuer in earlier and earlier[each.issuer].has_settings(name, each)
-            else TrustedIssuer(name, each, clock=clock, now=now, observer=observer)
+            else TrustedIssuer(name, each, now=now, observer=observer)
             for name, each in settings.issuers.items()
         }
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
@@ -91,6 +91,7 @@ class Verifier:
         self.trust = trust_of(settings.tls)
         """Digest of the CAs by which client certificates are verified; empty if the gateway accepts none as
         credentials."""
+        self._certificate_groups = CertificateGroups(settings.tls)
 
     async def verify(self, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None = None) -> Principal:
         """Return the principal of a request. `headers` have lower-case names, and `certificate` is that of the
@@ -126,7 +127,7 @@ class Verifier:
             raise refuse("it was verified with earlier settings of tls: open a new connection")
         if certificate.expires_at <= self._clock():
             raise refuse("it has expired")
-        return certificate.principal
+        return self._certificate_groups.add_to(certificate.principal)
 
     def method_of(self, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None = None) -> str:
         """Return the kind of credential of a request: `key`, `token`, `certificate` or `none`."""
@@ -149,7 +150,8 @@ class Verifier:
         another verification, so None is returned for it, too.
         """
         if principal.issuer == MTLS:
-            return principal if self.trust and self.trust == previous.trust else None
+            is_same = self.trust and self.trust == previous.trust
+            return self._certificate_groups.add_to(principal) if is_same else None
         if principal.issuer:
             is_same = self._find_issuer(principal.issuer) is previous._find_issuer(principal.issuer)
             return principal if is_same else None

@@ -41,7 +41,7 @@ async def _fit(question: Interrupt | None, value: Json, *, is_text: bool) -> Jso
 
     If the caller's protocol sends answers as text (`is_text`), `"5"` becomes 5 where the schema requires a number. A
     question whose agent reads text itself (`takes_text`) accepts every text. A question that is not open (None) accepts
-    everything here: the commit refuses it. Raises invalid.
+    everything here: the commit refuses it. Raises invalid for a value that violates the schema.
     """
     if question is None or question.answer_schema is None or (question.takes_text and isinstance(value, str)):
         return value

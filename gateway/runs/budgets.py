@@ -7,6 +7,7 @@ stores them. A cost is known only afterwards: the runs that are active or queued
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from math import ceil
 from typing import Final
 
@@ -29,10 +30,14 @@ from babelgate.usage import MILLION, cost_of, normal
 
 _SCHEMA: Final[JsonObject] = {"type": "boolean"}
 _ENDLESS: Final = ""
+_DAY: Final = 86_400
+"""Seconds of a day."""
 _RUN: Final = "run "
 """Prefix of the scope under which the table `spend` has the amounts that the messages of an active run were charged
 with."""
 _SEPARATOR: Final = "|"
+_LASTING: Final = ("key", "owner", "agent")
+"""Scopes of budgets whose ratio is a metric."""
 _CHAIN: Final = "chain "
 """Prefix of the scope under which the table `spend` has the number of runs of a chain of calls."""
 ACTIVE_SCOPES: Final = (_RUN, _CHAIN)
@@ -52,26 +57,36 @@ class BudgetPeriod:
     def of(cls, every: str | float | None, now: int) -> "BudgetPeriod":
         """Return the period that contains the time `now`, in microseconds since 1970, UTC. `every` is the setting:
         `day`, `month`, seconds or None."""
-        at = datetime.fromtimestamp(now / 1e6, UTC)
-        day = at.replace(hour=0, minute=0, second=0, microsecond=0)
         if every is None:
-            return cls(_ENDLESS)
-        if every == "day":
-            return cls(day.date().isoformat(), day + timedelta(days=1))
-        if every == "month":
-            first = day.replace(day=1)
-            return cls(first.strftime("%Y-%m"), (first + timedelta(days=32)).replace(day=1))
-        seconds = float(every)
-        begin = datetime.fromtimestamp(now / 1e6 // seconds * seconds, UTC)
-        return cls(begin.isoformat(timespec="milliseconds"), begin + timedelta(seconds=seconds))
+            return _ENDLESS_PERIOD
+        seconds = float(_DAY) if isinstance(every, str) else float(every)
+        return _make_period(every, now / 1e6 // seconds * seconds)
 
     def describe_reset(self, *, in_days: bool) -> str:
         """Return a clause for error texts that says when the next period begins. With `in_days`, it has the date
         without the time."""
         if self.resets_at is None:
-            return "it does not begin anew until an operator raises it"
+            return "it has no next period, so an operator has to raise it"
         at = self.resets_at.date().isoformat() if in_days else format_time(round(self.resets_at.timestamp() * 1e6))
-        return f"it begins anew {'on' if in_days else 'at'} {at}"
+        return f"its next period begins {'on' if in_days else 'at'} {at}"
+
+
+_ENDLESS_PERIOD: Final = BudgetPeriod(_ENDLESS)
+
+
+@lru_cache(maxsize=256)
+def _make_period(every: str | float, begin: float) -> BudgetPeriod:
+    """Return the period that has the day or the interval which begins at a time, in seconds since 1970, UTC.
+
+    Cached, because each run needs the period of each of its budgets several times.
+    """
+    at = datetime.fromtimestamp(begin, UTC)
+    if every == "day":
+        return BudgetPeriod(at.date().isoformat(), at + timedelta(days=1))
+    if every == "month":
+        first = at.replace(day=1)
+        return BudgetPeriod(first.strftime("%Y-%m"), (first + timedelta(days=32)).replace(day=1))
+    return BudgetPeriod(at.isoformat(timespec="milliseconds"), at + timedelta(seconds=float(every)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +209,8 @@ class RunAccount:
         self.is_resumed = False
         """True if the run continues one that the gateway had paused before its agent began. It is then counted as a run
         when it ends."""
+        self.may_be_charged = True
+        """False if no message of the run has charged the budgets yet, so that its end need not look for that."""
         self._max_runs = max_runs if trace_id else None
         self._budgets = budgets
         self._price = price
@@ -259,12 +276,13 @@ class RunAccount:
                 amount = self._amount(event.usage)
                 self._charge(tx, thread_id, amount)
                 tx.add_spend((_RUN + run_id, self._caller.owner), amount)
+                self.may_be_charged = True
 
     def settle(self, tx: Transaction, thread_id: str, run_id: str, usage: JsonObject, *, has_succeeded: bool) -> None:
         """Charge the budgets with the rest of a run that ends: its usage, except what its messages have already
         charged, and the price of a run."""
         key = (_RUN + run_id, self._caller.owner)
-        charged = tx.read_spend([key]).get(key)
+        charged = tx.read_spend([key]).get(key) if self.may_be_charged else None
         before = Amount() if charged is None else charged.used
         rest = self._amount(usage).beyond(before)
         is_unknown = has_succeeded and not (rest.tokens or rest.cost or before.tokens or before.cost)
@@ -283,6 +301,8 @@ class RunAccount:
             tx.add_spend(share.key, amount if is_same else msgspec.structs.replace(amount, cost=0))
 
     def _amount(self, usage: JsonObject) -> Amount:
+        if not usage:
+            return Amount()
         tokens = normal(usage)
         cost = cost_of(tokens, self._price.input, self._price.output) or 0.0
         output = tokens.get("output_tokens", 0)
@@ -293,6 +313,11 @@ class RunAccount:
         )
 
     # Decisions before a start
+
+    @property
+    def can_pause(self) -> bool:
+        """True if a budget pauses runs."""
+        return any(each.on_limit == "pause" for each in self._budgets.values())
 
     def keys(self, thread_id: str) -> Sequence[SpendKey]:
         """Return the keys of the rows in the table `spend` of the budgets that count the run."""
@@ -381,6 +406,14 @@ class Budgets:
         """Return the current period of each budget, by name."""
         now = self._clock.now()
         return {name: BudgetPeriod.of(each.every, now) for name, each in self._budgets().items()}
+
+    def list_ratio_limits(self) -> Mapping[str, tuple[SpendKey, Mapping[str, int]]]:
+        """Return what `babelgate.gateway.storage.spend.read_ratios` needs, by the names of budgets.
+
+        Budgets per thread and per chain of calls are left out: there are many, and each is meant to be used up.
+        """
+        shares = (self.find_share(scope_of(name, "")) for name, each in self._budgets().items() if each.per in _LASTING)
+        return {share.name: (share.key, share.find_allowed(None)) for share in shares if share is not None}
 
     def find_share(self, scope: str) -> BudgetShare | None:
         """Return the budget of a scope such as `daily|alice` (name and value) in its current period. Return None if

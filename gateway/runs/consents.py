@@ -66,8 +66,9 @@ class Consents:
     ) -> None:
         """Create the service.
 
-        `find` returns the settings of an agent. `redeem` exchanges a code for tokens. `public_url` and `key` return
-        settings of the current generation, and `issuer_url` the URL of a trusted token issuer by its name.
+        `find` returns the settings of an agent. `redeem` exchanges a code for tokens. `public_url` and `key` return the
+        settings `public_url` and `secrets_key` of the current generation. `issuer_url` returns the URL of a trusted
+        token issuer by its name.
         """
         self.store = store
         self._find = find
@@ -154,8 +155,9 @@ class Consents:
 
     # The answer
 
-    async def handle_callback(self, principal: Principal, query: Mapping[str, str]) -> None:
-        """Handle the return of a browser from the provider: keep the tokens, and let the run continue.
+    async def handle_callback(self, principal: Principal, query: Mapping[str, str]) -> str:
+        """Handle the return of a browser from the provider: keep the tokens, and let the run continue. Return the text
+        for the user.
 
         Raises not_found for an unknown or used `state`, forbidden for another caller or a refusal, expired, invalid and
         unavailable.
@@ -179,11 +181,14 @@ class Consents:
         if not await self.store.take(consent, "consent.grant"):
             raise FaultError(FaultCode.NOT_FOUND, "This link is not valid, or was used before.")
         await self._keep(consent, code, state)
-        await self._end(consent, "answer")
+        if await self._end(consent, "answer"):
+            return "You have agreed, and the agent continues. You can close this page."
+        return "You have agreed. Close this page, and call the agent again."
 
     async def _keep(self, consent: Consent, code: str, state: str) -> None:
-        """Exchange an authorization code for tokens, and store them for the caller and the agent. Raises forbidden,
-        not_found, unavailable."""
+        """Exchange an authorization code for tokens, and store them for the caller and the agent. Raises forbidden if
+        another user has agreed, not_found if the agent no longer exists, and unavailable if the provider or the
+        database cannot be reached."""
         settings = self._find(consent.agent)
         exchange = None if settings is None or settings.auth is None else settings.auth.exchange
         if exchange is None or exchange.consent is None:
@@ -206,7 +211,7 @@ class Consents:
 
     def _check_user(self, consent: Consent, claims: JsonObject) -> None:
         """Check that the user who has agreed is the caller of the run, if the identity token shows the user. Raises
-        forbidden.
+        forbidden if it shows another user.
 
         Otherwise a caller could send the link to another user, and would get that user's tokens.
         """
@@ -216,8 +221,8 @@ class Consents:
         if is_comparable and claims.get("sub") != user:
             raise FaultError(FaultCode.FORBIDDEN, "You have logged in as another user than the one of the run.")
 
-    async def _end(self, consent: Consent, action: str, reason: str = "") -> None:
-        """Answer the question of a consent, unless that has happened."""
+    async def _end(self, consent: Consent, action: str, reason: str = "") -> bool:
+        """Answer the question of a consent, and return True, unless the question is not open any more."""
         assert self._answer is not None
         caller = Principal(subject=consent.subject, owner=consent.owner)
         value: JsonObject = {"reason": reason} if reason else {}
@@ -234,6 +239,8 @@ class Consents:
             if error.fault.code not in _SETTLED:
                 raise
             log.info("authorization for a question that is not open task=%s", consent.task_id)
+            return False
+        return True
 
     # Expiry
 

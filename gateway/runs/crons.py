@@ -149,8 +149,8 @@ class CronScheduler:
             write_cron(tx, owner, self._schedule(stored))
 
     def _schedule(self, cron: Cron) -> Cron:
-        """Return the cron with the time of its next run, which is None if it is disabled or has ended. Raises
-        invalid."""
+        """Return the cron with the time of its next run, which is None if it is disabled or has ended. Raises invalid
+        for a wrong schedule or time zone."""
         next_run = find_next(cron.schedule, cron.timezone, self._clock.now())
         has_ended = next_run is None or (cron.end_time is not None and next_run >= cron.end_time)
         return cron.replace(next_run=None if has_ended or not cron.enabled else next_run)

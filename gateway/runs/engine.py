@@ -51,8 +51,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 log = logging.getLogger("babelgate.engine")
 
-_RETRYABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
-"""Faults after which the agent's server may answer later, so that the call is retried."""
+_RETRYABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.LIMITED})
+"""Faults of a server that may answer later."""
 _MIN_RETRY_DELAY: Final = 0.5
 """First pause before the gateway calls an unreachable agent's server again, in seconds. It doubles each time. Chosen,
 not measured."""
@@ -370,14 +370,16 @@ class Engine:
         created = await self._invocations.find_input(first, created)
         caller = RunCaller(created.subject, start.owner)
         account = budgets.open_account(caller, start.task.agent, trace_id_of(created.trace))
-        if account is not None and is_new and not is_resumed:
+        # A run that did not wait was checked in the transaction that has started it, except for budgets that pause.
+        has_waited = start.created is None
+        if account is not None and is_new and not is_resumed and (has_waited or account.can_pause):
             thread_id = start.thread_id
             rows = await self._journal.query(read_spend, account.keys(thread_id))
             question = account.decide(rows, thread_id, start.run.run_id)
             if question is not None:
                 raise BudgetReached(_with_message_id(question), account)
         if account is not None:
-            account.is_resumed = is_resumed
+            account.is_resumed, account.may_be_charged = is_resumed, not is_new
         return account
 
     async def _take_up(self, pump: Pump, past: Past) -> RegisteredAgent:

@@ -126,7 +126,7 @@ async def _need_unused(reads: JournalReads, owner: str, thread_id: str) -> int:
 
 
 def check_unused(state: ThreadState | None, base: Base | None) -> None:
-    """Check that the thread has not changed since `find_base` has read it. Raises conflict.
+    """Check that the thread has not changed since `find_base` has read it. Raises conflict if it has.
 
     `state` is None if the thread does not exist yet, and `base` is None if the submission is no fork to another thread.
     In both cases there is no conflict.

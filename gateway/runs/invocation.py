@@ -97,13 +97,13 @@ class ThreadTranscript:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Run that was paused because the gateway asked its user for an authorization, and that another run continues."""
+    """Run that another run continues. It was paused because the gateway asked its user for an authorization."""
 
     start: StartedRun
     answer: InterruptAnswered
     """Answer of the user to the gateway's question."""
     has_output: bool
-    """True if the run is known to the agent's server, so that the rest of it can be read there."""
+    """True if the agent's server has assigned an id to the paused run, so that the rest of it can be read there."""
 
 
 class Invocations:

@@ -1,6 +1,6 @@
-"""Pump of a run: reads an agent's events and stores them in batches.
+"""Backpressure between an agent and the log: the pump of a run reads the agent's events and stores them in batches.
 
-The pump stops reading while the journal is behind. This is the backpressure between an agent and the log.
+The pump stops reading while the journal is behind.
 
 Only the pump uses the agent's iterator, so cancelling the pump's task cancels the agent. The engine decides when a run
 starts and how it ends.
@@ -126,7 +126,8 @@ class Pump:
         return self.expired
 
     async def take(self, attempt: AttemptFilter, events: AsyncIterator[Event]) -> None:
-        """Read the agent's events and store them, until the agent ends. Raises agent_invalid."""
+        """Read the agent's events and store them, until the agent ends. Raises agent_invalid for an event that the
+        validator refuses."""
         repeated = 0
         async for event in events:
             if self.abandoned:

@@ -148,14 +148,17 @@ class RateRule:
         return f"{_describe_scope(limit.per, caller, agent)} may start {runs}{of_agents} {_describe(limit.every)}"
 
     def refuse(self, caller: RunCaller, agent: str, wait: float, now: int) -> FaultError:
-        """Return the error for a run that has to wait for `wait` seconds. `now` is in microseconds since 1970, UTC."""
+        """Return the error for a run that has to wait for `wait` seconds. `now` is in microseconds since 1970, UTC.
+
+        The details `used` and `allowed` count the runs that may start at once, all of which have been used.
+        """
         seconds = max(1, ceil(wait))
         return FaultError(
             FaultCode.LIMITED,
             f"{self.describe(caller, agent)}; the next in {describe_seconds(seconds)}.",
             limit="rate",
             used=self._burst,
-            allowed=self._limit.runs,
+            allowed=self._burst,
             retry_after=seconds,
             resets_at=format_time(now + seconds * 1_000_000),
         )

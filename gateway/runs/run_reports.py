@@ -28,7 +28,8 @@ from babelgate.gateway.storage.transaction import Published
 from babelgate.usage import normal
 
 OTHER: Final = "other"
-"""Name that reports use for the agent and protocol of a run of which this process has not seen the start."""
+"""Label of metrics in place of the agent's and protocol's name, for a run that another process has started. The name
+of the protocol is also unknown for a task that the gateway itself created."""
 _MAX_TRACKED: Final = 100_000
 """Maximum number of tasks, and of runs, in memory. If another node ends a run, its entry stays until this limit removes
 it. Chosen, not measured."""

@@ -230,7 +230,8 @@ def _append_base(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids,
 
 def _thread_for(tx: Transaction, owner: str, ask: Submission) -> ThreadState | None:
     """Return the thread that the submission names by an id, an alias or a task. Return None if it has to be created.
-    Raises not_found, invalid."""
+    Raises not_found for an unknown task or thread, and invalid if the task is on another thread than the one that is
+    named."""
     task_id = ask.follow_up or ask.continues
     if task_id is not None:
         task = tx.need_task(owner, task_id)
@@ -502,7 +503,7 @@ def _end_held(tx: Transaction, state: ThreadState, task_id: str, run_id: str, he
 def cancel_run(tx: Transaction, owner: str, run_id: str, *, rollback: bool) -> Cancelled:
     """Cancel the task of a run that has not ended, and remove the run afterwards if `rollback` is true.
 
-    Raises not_found, task_ended.
+    Raises not_found, and task_ended if the run has ended.
     """
     run_and_thread = tx.find_run(owner, run_id)
     if run_and_thread is None or run_and_thread[0].removed:

@@ -56,7 +56,8 @@ UNLIMITED: Final[Mapping[str, str]] = {
 
 
 def check_input(limits: Limits, run_input: RunInput, *, history: Sequence[Message] = (), values: object = None) -> None:
-    """Check the sizes of a run's whole input, and of the values that arrive with it. Raises too_large.
+    """Check the sizes of a run's whole input, and of the values that arrive with it. Raises too_large if one of them
+    exceeds `limits.input` or `limits.metadata`.
 
     `history` are earlier messages, and `values` are answers. Data and answers are measured apart from messages, because
     most protocols repeat the messages in them.
@@ -120,8 +121,8 @@ class Submissions:
         self._traces = traces
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
-        """Commit a new run and start it when its turn comes (`babelgate.canonical.hub.Hub.submit`). Raises invalid,
-        shutting_down, unavailable."""
+        """Commit a new run and start it when its turn comes (`babelgate.canonical.hub.Hub.submit`). Raises the faults
+        of that method, shutting_down, and unavailable if the agent is disabled or the database cannot be written."""
         self._check_accepting()
         limits = self._limits()
         check_input(limits, submission.input, history=submission.history)
@@ -185,7 +186,7 @@ class Submissions:
         return await self._await_dispatch(owner, agent, submission, is_reserved, commit)
 
     def _check_circle(self, owner: str, thread_id: str | None, trace_id: str) -> None:
-        """Check that the new run would not wait for its own caller. Raises limited.
+        """Check that the new run would not wait for its own caller. Raises limited if it would.
 
         This happens if an agent's call comes back to the thread on which the agent is running, as ACP passes the
         session on to agents' servers. Both runs then have the same trace id.
@@ -238,8 +239,8 @@ class Submissions:
         return True
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
-        """Commit answers and continue the task (`babelgate.canonical.hub.Hub.answer`). Raises shutting_down,
-        unavailable."""
+        """Commit answers and continue the task (`babelgate.canonical.hub.Hub.answer`). Raises the faults of that
+        method, shutting_down, and unavailable if the agent is disabled or the database cannot be written."""
         self._check_accepting()
         limits = self._limits()
         check_input(limits, answers.input, values=[answers.values, answers.bare])

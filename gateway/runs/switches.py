@@ -32,7 +32,7 @@ class Switches:
         administration.add_listener(self.apply)
 
     def check(self, agent: str) -> None:
-        """Raise unavailable, with the operator's reason, if the agent is disabled. Raises unavailable."""
+        """Raise unavailable, with the operator's reason, if the agent is disabled."""
         disabled = self._disabled.get(agent)
         if disabled is not None:
             raise FaultError(

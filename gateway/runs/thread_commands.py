@@ -107,8 +107,8 @@ def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, af
 
 
 def update(tx: Transaction, owner: str, update: StateUpdate, checkpoint_id: str) -> None:
-    """Append the messages of a state update, and then a revision with the id `checkpoint_id`. Raises not_found,
-    conflict."""
+    """Append the messages of a state update, and then a revision with the id `checkpoint_id`. Raises not_found for an
+    unknown thread, and conflict if a run is active."""
     state = need_idle_thread(tx, owner, update.thread_id)
     append_messages(tx, state, update.messages)
     saved = StateSaved(
@@ -139,7 +139,8 @@ def save(
     revision to which it is a difference is unchanged.
 
     The open questions of `agent` refer to the previous state, so their tasks are cancelled. This excludes the tasks in
-    `elsewhere`, which belong to another state of the agent's server. Raises not_found, conflict.
+    `elsewhere`, which belong to another state of the agent's server. Raises not_found for an unknown thread, and
+    conflict if a run is active.
     """
     state = need_idle_thread(tx, owner, thread_id)
     chosen = saved if shorter is None or state.seq != seq else shorter

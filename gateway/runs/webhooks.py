@@ -524,6 +524,7 @@ class WebhookRegistry:
 
 
 def register(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> None:
-    """Store a webhook for all later records of a task. Raises not_found, invalid."""
+    """Store a webhook for all later records of a task. Raises not_found for an unknown task, and invalid if the task
+    has too many webhooks."""
     state = tx.need_thread(owner, task.thread_id)
     insert_webhook(tx, state, task.task_id, hook, state.seq, limits.webhooks)

@@ -26,7 +26,8 @@ _NOT_FORWARDED: Final = frozenset(
 
 
 def check_sent_headers(headers: Mapping[str, SecretStr]) -> None:
-    """Check the names and values of the headers that the gateway sends to an agent's server. Raises ValueError."""
+    """Check the names and values of the headers that the gateway sends to an agent's server. Raises ValueError for a
+    name that is not a token, and a value that is not printable ASCII."""
     for number, (name, secret) in enumerate(headers.items(), 1):
         if not TOKEN.fullmatch(name):  # the name is not shown: `{Authorization:Bearer x}` lacks a space
             raise ValueError(f"the name of entry {number} is not the name of a header")
@@ -36,7 +37,8 @@ def check_sent_headers(headers: Mapping[str, SecretStr]) -> None:
 
 
 def check_forwarded(names: Iterable[str]) -> tuple[str, ...]:
-    """Check the names of headers to forward, and return them in lower case. Raises ValueError."""
+    """Check the names of headers to forward, and return them in lower case. Raises ValueError for a name that is not a
+    token, and for one that is never forwarded."""
     lower: list[str] = []
     for number, name in enumerate(names, 1):
         if not TOKEN.fullmatch(name):

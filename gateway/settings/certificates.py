@@ -80,7 +80,8 @@ def describe_end(expires_at: float, now: float) -> str | None:
 
 
 def load_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:
-    """Load a certificate and its private key into an SSL context. Raises CertificateError."""
+    """Load a certificate and its private key into an SSL context. Raises CertificateError if one of them cannot be
+    used."""
     try:
         context.load_cert_chain(cert, key, password=_refuse_passphrase)
     except OSError as error:  # among them ssl.SSLError
@@ -89,7 +90,7 @@ def load_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:
 
 
 def load_authorities(context: ssl.SSLContext, name: str, path: Path) -> None:
-    """Add the CAs in a file to those that an SSL context trusts. Raises CertificateError.
+    """Add the CAs in a file to those that an SSL context trusts. Raises CertificateError if the file cannot be used.
 
     `name` is the name of the setting with the path of the file."""
     try:
@@ -108,7 +109,7 @@ def _refuse_passphrase() -> NoReturn:
 def _check_pair(cert: Path, key: Path) -> float:
     """Check that a private key belongs to a certificate. Return the time at which the certificate expires.
 
-    The time is in seconds since 1970. Raises CertificateError."""
+    The time is in seconds since 1970. Raises CertificateError if it does not, or if a file cannot be used."""
     # Importing it takes time that a gateway without TLS does not need.
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -133,7 +134,7 @@ def _check_authorities(name: str, path: Path) -> None:
 
 
 def _certificates(name: str, path: Path) -> "list[Certificate]":
-    """Return the certificates in a file, at least one. Raises CertificateError."""
+    """Return the certificates in a file, at least one. Raises CertificateError if it has none."""
     from cryptography.x509 import load_pem_x509_certificates
 
     content = _read(name, path)

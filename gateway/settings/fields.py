@@ -21,7 +21,8 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]*)")
 
 
 def parse_size(value: object) -> object:
-    """Convert a size such as `64MB` to bytes. A value that is no text is returned unchanged. Raises ValueError.
+    """Convert a size such as `64MB` to bytes. A value that is no text is returned unchanged. Raises ValueError for any
+    other text.
 
     KB, MB, GB and TB are powers of 1024, as are KiB, MiB, GiB and TiB."""
     if not isinstance(value, str):
@@ -33,7 +34,8 @@ def parse_size(value: object) -> object:
 
 
 def parse_period(value: object) -> object:
-    """Convert a period such as `30d` to seconds. A number is returned unchanged. Raises ValueError."""
+    """Convert a period such as `30d` to seconds. A number is returned unchanged. Raises ValueError for any other
+    text."""
     if not isinstance(value, (str, bool)):
         return value
     match = _PERIOD.fullmatch(value.strip().lower()) if isinstance(value, str) else None
@@ -69,7 +71,8 @@ Size = Annotated[
 
 
 def parse_list(value: object) -> object:
-    """Convert a list that an environment variable has as text: JSON, or words separated by commas. Raises ValueError.
+    """Convert a list that an environment variable has as text: JSON, or words separated by commas. Raises ValueError
+    for a text that begins like JSON and is not.
 
     A value that is no text is returned unchanged."""
     if not isinstance(value, str):
@@ -118,7 +121,8 @@ def check_http_url(value: str) -> str:
 def _agent_url(value: str) -> str:
     """Check a URL like `check_http_url`, but keep its trailing slash.
 
-    A path that ends with a slash differs from the path without it (RFC 3986, section 6.2.3). Raises ValueError."""
+    A path that ends with a slash differs from the path without it (RFC 3986, section 6.2.3). Raises ValueError for a
+    text that is no such URL."""
     plain = check_http_url(value)
     return f"{plain}/" if value.endswith("/") and urlsplit(plain).path else plain
 
@@ -153,7 +157,7 @@ HostName = Annotated[str, AfterValidator(_host_name)]
 
 def _listen(value: str) -> str:
     """Return an address with a port, such as `127.0.0.1:9464`, unchanged. IPv6 addresses need brackets. Raises
-    ValueError."""
+    ValueError for any other text."""
     host, _, port = value.rpartition(":")
     is_address = host.startswith("[") and host.endswith("]") if ":" in host else bool(host)
     if not is_address or not port.isascii() or not port.isdigit() or int(port) > 65535:

@@ -68,7 +68,7 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
 
 def advise(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> list[str]:
     """Return a line for each setting that is valid but probably wrong. The parameters are those of `load`. Raises
-    ConfigError."""
+    ConfigError for invalid settings."""
     merged, place, _ = _read(path, flags)
     return [f"{place.of(loc)}: {text}" for loc, text in find_doubts(load(path, flags), merged)]
 
@@ -76,7 +76,8 @@ def advise(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> 
 def find_sources(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return the source of each setting that is set, by its key: for example `{"port": "--port"}`.
 
-    A source is a flag, a variable, or the file and the key. The parameters are those of `load`. Raises ConfigError."""
+    A source is a flag, a variable, or the file and the key. The parameters are those of `load`. Raises ConfigError for
+    invalid settings."""
     merged, place, _ = _read(path, flags)
     return {".".join(loc): place.of(loc) for loc in _leaves(merged, ())}
 
@@ -115,7 +116,7 @@ def check_certificates(settings: Settings, path: Path | None = None, flags: Mapp
 def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObject, SourceFinder, FileReferences]:
     """Return the merged values of all sources, a finder of the source of a value, and the references to files.
 
-    Raises ConfigError."""
+    Raises ConfigError for invalid settings."""
     flag_values = dict(flags or {})
     variables, references = _variables()
     file, of_file = _read_references(path) if path is not None else ({}, FileReferences())
@@ -155,14 +156,15 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_file(path: Path) -> JsonObject:
-    """Return the content of a YAML file with its `${VAR}` and `${file:…}` replaced. Raises ConfigError."""
+    """Return the content of a YAML file with its `${VAR}` and `${file:…}` replaced. Raises ConfigError if the file
+    cannot be read, or a reference cannot be replaced."""
     return _read_references(path)[0]
 
 
 def _read_references(path: Path) -> tuple[JsonObject, FileReferences]:
     """Return the content of a YAML file like `read_file`, and the locations and contents of its `${file:…}`.
 
-    Raises ConfigError."""
+    Raises ConfigError if the file cannot be read, or a reference cannot be replaced."""
     content, filler = _read_yaml(path), _Filler()
     filled = cast("JsonObject", filler.fill(content, ()))
     if filler.missing:
@@ -171,7 +173,8 @@ def _read_references(path: Path) -> tuple[JsonObject, FileReferences]:
 
 
 def _read_yaml(path: Path) -> JsonObject:
-    """Return the content of a YAML file, without replacing `${VAR}` and `${file:…}`. Raises ConfigError."""
+    """Return the content of a YAML file, without replacing `${VAR}` and `${file:…}`. Raises ConfigError if it cannot be
+    read, or its content is no mapping in YAML."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -309,7 +312,8 @@ class _Variables(EnvSettingsSource):
 
 
 def _variables() -> tuple[JsonObject, FileReferences]:
-    """Return the values of all environment variables, and the references to files among them. Raises ConfigError."""
+    """Return the values of all environment variables, and the references to files among them. Raises ConfigError if a
+    value is not JSON where JSON is expected, or its file cannot be read."""
     try:
         values: JsonObject = _Variables(Settings)()
         contents = read_variables(Settings.model_fields)

@@ -6,6 +6,7 @@ The JSON schema of the file is generated from this model, so editors show its fi
 
 import ipaddress
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
@@ -98,7 +99,8 @@ class _Protocols:
 
     @classmethod
     def check(cls, name: str) -> str:
-        """Return the name unchanged if a protocol has it. Raises PydanticKnownError."""
+        """Return the name unchanged if a protocol has it. Raises PydanticKnownError, with the names that exist, if none
+        has it."""
         if name not in cls.names():
             raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, cls.names()))})
         return name
@@ -125,6 +127,21 @@ class AgentSettings(SettingsSection):
     """URL of the agent's server."""
     urls: tuple[AgentUrl, ...] = ()
     """URLs of several servers of the same agent. A thread stays with the server on which it began."""
+    process: bool = False
+    """True to run an agent of `python` in a separate process. If that crashes or blocks, only the agent's runs fail,
+    and the process is started again."""
+    command: tuple[str, ...] = ()
+    """Command that starts the agent's server at `url`, as a list of the program and its arguments. The gateway starts
+    it, waits until it answers, starts it again when it ends, and ends it at its own end."""
+    env: dict[str, SecretStr] = {}
+    """Environment variables of the command. In addition it receives `PATH`, `HOME`, the locale and a few others, and
+    none of the gateway's secrets."""
+    cwd: str | None = None
+    """Working directory of the command. By default that of the gateway."""
+    start_timeout: Period = 60.0
+    """Maximum time until a process of the agent is usable, in seconds or as text such as `2m`."""
+    memory: Size | None = None
+    """Maximum address space of a process of the agent, such as `2GiB`. By default there is no limit. Linux only."""
     protocol: Annotated[str, AfterValidator(_Protocols.check), _Protocols] | None = None
     """Protocol of the server. By default the gateway detects it."""
     options: dict[str, str] = {}
@@ -195,11 +212,25 @@ class AgentSettings(SettingsSection):
             for name in ("protocol", "agent", "headers", "options", "auth", "tls"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has {configured[0]}")
+        self._check_process()
         if self.card.is_checked and (self.target is not None or self.protocol not in (None, "a2a")):
             raise ValueError("card.verify is for agents with a url whose protocol is a2a: others have no signed card")
         if self.tls is not None and not all(url.startswith("https://") for url in self.servers):
             raise ValueError("tls is for agents whose URLs begin with https://")
         return self
+
+    def _check_process(self) -> None:
+        if sys.platform == "win32" and (self.process or self.command):
+            raise ValueError("process and command need Linux or macOS")
+        if self.process and self.python is None:
+            raise ValueError("process is for agents with python: module:name")
+        if self.command and self.url is None:
+            raise ValueError("command needs url: the address at which the server that it starts answers")
+        for name in ("env", "cwd"):
+            if getattr(self, name) and not self.command:
+                raise ValueError(f"{name} is for agents with a command")
+        if self.memory is not None and not (self.command or self.process):
+            raise ValueError("memory is for agents with a command, and for those with process: true")
 
     @model_validator(mode="after")
     def _one_identity(self) -> "AgentSettings":
@@ -462,8 +493,9 @@ class Settings(BaseSettings):
     artifacts: Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$")] | None = (
         None
     )
-    """Location of these files in an S3-compatible store, instead of a folder: `s3://bucket/prefix`. The address, region
-    and keys of the store come from the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`…"""
+    """S3-compatible store for the files that callers and agents send, instead of a folder: `s3://bucket/prefix`. The
+    address, region and keys of the store come from the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`,
+    `AWS_ACCESS_KEY_ID`…"""
     default_agent: AgentName | None = None
     """Name of the agent for requests that name none. By default the first agent."""
     keys: dict[Owner, ApiKeys] = {}
@@ -563,11 +595,17 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _exchangeable(self) -> "Settings":
         for name, agent in self.agents.items():
-            if agent.auth is not None and agent.auth.exchange is not None and not self.issuers:
-                raise ValueError(f"agents.{name}.auth: exchange needs issuers, whose tokens it exchanges")
-            if agent.consent is not None and (self.public_url is None or self.secrets_key is None):
-                raise ValueError(f"agents.{name}.auth.exchange.consent: needs public_url and secrets_key")
+            if (mistake := self.find_auth_mistake(agent)) is not None:
+                raise ValueError(f"agents.{name}.{mistake}")
         return self
+
+    def find_auth_mistake(self, agent: AgentSettings) -> str | None:
+        """Return what `auth` of an agent needs and these settings do not have, or None."""
+        if agent.auth is not None and agent.auth.exchange is not None and not self.issuers:
+            return "auth: exchange needs issuers, whose tokens it exchanges"
+        if agent.consent is not None and (self.public_url is None or self.secrets_key is None):
+            return "auth.exchange.consent: needs public_url and secrets_key"
+        return None
 
     @model_validator(mode="after")
     def _one_store(self) -> "Settings":

@@ -18,7 +18,8 @@ class SecretFileError(Exception):
 
 
 def locate(name: str) -> Path:
-    """Return the path of a secret file. Raises SecretFileError.
+    """Return the path of a secret file. Raises SecretFileError for an empty path, and for a relative one without that
+    folder.
 
     A relative path starts from the folder `CREDENTIALS_DIRECTORY`, which systemd sets."""
     path = Path(name)
@@ -36,7 +37,8 @@ def locate(name: str) -> Path:
 
 
 def read_secret(name: str) -> str:
-    """Return the content of a secret file, without one newline at its end. Raises SecretFileError."""
+    """Return the content of a secret file, without one newline at its end. Raises SecretFileError if the file cannot be
+    read, is too large or is not UTF-8."""
     path = locate(name)
     try:
         with path.open("rb") as file:

@@ -4,11 +4,11 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-from babelgate.gateway.settings.fields import SettingsSection
+from babelgate.gateway.settings.fields import SettingsSection, Strings
 
 MTLS: Final = "mtls"
 """Name that is used instead of an issuer's for a caller with a client certificate: `user:mtls:NAME` in rules of access,
@@ -59,6 +59,9 @@ class TlsSettings(CertificateFiles):
     client: Literal["none", "optional", "required"] = "none"
     """Certificates of callers: `none` requests none, `optional` accepts one instead of an API key, and `required`
     closes connections without one."""
+    client_groups: dict[Annotated[str, Field(min_length=1)], Strings] = {}
+    """Groups of callers with certificates. Each group lists the names of its certificates, in which `*` matches any
+    text, such as `spiffe://example.org/ops/*`."""
 
     @property
     def has_client_certificates(self) -> bool:
@@ -71,6 +74,8 @@ class TlsSettings(CertificateFiles):
             raise ValueError(f"client: {self.client} needs client_ca, the CAs of the callers' certificates")
         if self.client_ca is not None and not self.has_client_certificates:
             raise ValueError("client_ca needs client: optional, or client: required")
+        if self.client_groups and not self.has_client_certificates:
+            raise ValueError("client_groups needs client: optional, or client: required")
         return self
 
 

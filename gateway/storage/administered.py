@@ -20,7 +20,7 @@ _CHECK_INTERVAL: Final = 10.0
 """Seconds between two reads of the administration's revision, in case a notice of another gateway was lost. Chosen: the
 interval in which the database's listener yields without a notice."""
 
-Listener = Callable[[Administration], None]
+ApplyAdministration = Callable[[Administration], None]
 """Function that applies a new administration to a part of the gateway, such as the verifier of API keys."""
 
 
@@ -31,7 +31,7 @@ class AdministeredState:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._listeners: list[Listener] = []
+        self._listeners: list[ApplyAdministration] = []
         self._tasks = Tasks()
         self._changed = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -40,7 +40,7 @@ class AdministeredState:
         if journal.is_shared:
             journal.add_listener(self._handle_remotes)
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: ApplyAdministration) -> None:
         """Add a function, and call it now with the current administration, and later with each new one."""
         self._listeners.append(listener)
         self._apply(listener)
@@ -68,7 +68,7 @@ class AdministeredState:
             for listener in self._listeners:
                 self._apply(listener)
 
-    def _apply(self, listener: Listener) -> None:
+    def _apply(self, listener: ApplyAdministration) -> None:
         try:
             listener(self.current)
         except Exception as error:  # the failure of one must not keep the others from applying it

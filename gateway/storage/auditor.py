@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -56,10 +55,8 @@ class CountingAuditor(Auditor):
 
     So a caller that is refused in a loop does not fill the database."""
 
-    def __init__(self, journal: Journal, clock: Callable[[], float] = time.monotonic) -> None:
-        """Create the auditor. `clock` returns the time of a monotonic clock, in seconds."""
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._clock = clock
         self._counts: dict[Act, int] = {}
         """Number of occurrences of each act since the last record, with the act's request id and trace id left
         empty."""

@@ -111,7 +111,8 @@ class Database(Protocol):
         ...
 
     def notify(self, connection: Connection, notices: Sequence[str]) -> None:
-        """Send notices to the listeners of all gateways, each in a separate transaction. Raises OperationalError."""
+        """Send notices to the listeners of all gateways, each in a separate transaction. Raises OperationalError if the
+        database cannot be reached."""
         ...
 
     def is_lost(self, connection: Connection) -> bool:
@@ -126,7 +127,8 @@ class Database(Protocol):
     def settle(self, connection: Connection) -> bool:
         """Return True if the commit with the unknown outcome was stored. Called on a new connection while `is_unclear`.
 
-        The answer is final: a commit that reaches the server later fails. Raises OperationalError."""
+        The answer is final: a commit that reaches the server later fails. Raises OperationalError if the database
+        cannot be reached."""
         ...
 
     def leave(self, connection: Connection) -> None:

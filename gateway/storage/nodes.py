@@ -291,7 +291,7 @@ class Nodes:
     def beat(self) -> Heartbeat:
         """Send a heartbeat, read those of the other nodes, and take over the runs and webhooks of nodes that are gone.
 
-        Raises DBAPIError."""
+        Raises DBAPIError if the database cannot be reached."""
         connection = self.connect()
         with connection.begin():
             mine = _NODE.c.node_id == self.node_id

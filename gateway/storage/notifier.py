@@ -150,7 +150,8 @@ class Notifier:
         return remotes
 
     def _send(self, engine: Engine, remotes: Sequence[Remote]) -> None:
-        """Connect if necessary, and send notices to the other gateways. Raises DBAPIError."""
+        """Connect if necessary, and send notices to the other gateways. Raises DBAPIError if the database cannot be
+        reached."""
         if self._connection is not None and self._database.is_lost(self._connection):
             self._disconnect()
         if self._connection is None:

@@ -148,7 +148,7 @@ class Postgres:
     """PostgreSQL implementation of `babelgate.gateway.storage.database.Database`."""
 
     def __init__(self, url: str, *, shared: bool = False, pooler: str | None = None) -> None:
-        """Parse the URLs, without connecting. Raises invalid.
+        """Parse the URLs, without connecting. Raises invalid for a malformed URL.
 
         `shared` = other gateways use the database at the same time. `pooler` = URL of a connection pooler for
         transactions that only read, because each may run in another session. Everything else uses `url`. The lock,
@@ -371,7 +371,8 @@ class Postgres:
 
     @contextmanager
     def reading(self, connection: Connection) -> Generator[None]:
-        """Run a transaction that reads one snapshot of the database. Raises OperationalError of SQLAlchemy."""
+        """Run a transaction that reads one snapshot of the database. Raises OperationalError of SQLAlchemy if the
+        database cannot be reached."""
         driver = _driver(connection)
         try:
             driver.execute(_READ)
@@ -384,7 +385,8 @@ class Postgres:
             raise
 
     async def listen(self) -> AsyncGenerator[str | None]:
-        """Yield notices, and None at the beginning and every `_SILENCE` seconds. Raises OperationalError."""
+        """Yield notices, and None at the beginning and every `_SILENCE` seconds. Raises OperationalError if the
+        connection is lost."""
         try:
             args, options = create_engine(self._url).dialect.create_connect_args(self._url)
             parameters: dict[str, Any] = {**_DEFAULTS, **options, "autocommit": True}
@@ -402,7 +404,8 @@ class Postgres:
             raise OperationalError("LISTEN", None, error) from error
 
     def notify(self, connection: Connection, notices: Sequence[str]) -> None:
-        """Send notices, each in a transaction that does not wait for the flush. Raises OperationalError."""
+        """Send notices, each in a transaction that does not wait for the flush. Raises OperationalError if the
+        connection is lost."""
         try:
             driver = _driver(connection).pgconn
             if _PREPARED not in connection.info:
@@ -425,7 +428,8 @@ class Postgres:
         return self._committing
 
     def settle(self, connection: Connection) -> bool:
-        """Return True if the commit without a response was stored. Raises OperationalError of SQLAlchemy.
+        """Return True if the commit without a response was stored. Raises OperationalError of SQLAlchemy if the
+        connection is lost.
 
         If it was not, change the number in `meta`, so that the commit fails if it still arrives."""
         driver, name = _driver(connection), _COMMIT + self._me

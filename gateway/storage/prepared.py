@@ -60,8 +60,8 @@ class Statement:
     def run(self, connection: Connection, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """Execute the statement on the driver's connection, and return its rows as tuples.
 
-        It takes part in a transaction only if one has begun. Raises IntegrityError and OperationalError of
-        SQLAlchemy."""
+        It takes part in a transaction only if one has begun. Raises IntegrityError of SQLAlchemy for a violated
+        constraint, and OperationalError if the database fails."""
         cursor = connection.connection.cursor()
         try:
             cursor.execute(self.sql, values if self._plain else tuple(values[i] for i in self._order))
@@ -104,8 +104,8 @@ class Statement:
     def run_many(self, connection: Connection, rows: Iterable[tuple[Any, ...]]) -> None:
         """Execute a statement that returns no rows, once per tuple of parameters.
 
-        It runs on the driver, because SQLAlchemy's overhead per call is as large as the call. Raises IntegrityError and
-        OperationalError of SQLAlchemy."""
+        It runs on the driver, because SQLAlchemy's overhead per call is as large as the call. Raises IntegrityError of
+        SQLAlchemy for a violated constraint, and OperationalError if the database fails."""
         values = list(rows) if self._plain else [tuple(row[i] for i in self._order) for row in rows]
         cursor = self._open_cursor(connection)
         try:

@@ -11,13 +11,17 @@ from babelgate.gateway.storage.write_queue import Commit
 
 
 class Publisher:
-    """Publisher of the commits of this gateway's writer. Used only on the event loop."""
+    """Distributor of the outcome of each group commit of this process. Used only on the event loop.
+
+    It updates the row cache `rows`, passes the new records to the followers of their threads and to the hub, and gives
+    each command its result.
+    """
 
     def __init__(
         self, channels: Channels, changes: ChangeFeed, on_commit: Callable[[Sequence[Published]], None] | None
     ) -> None:
-        """Create a publisher that passes records to `channels` and then to `on_commit`, and changed rows to the feed
-        `changes`."""
+        """Create a publisher that passes records to `channels`, which have the followers of threads, and then to
+        `on_commit`. Changed rows go to the feed `changes`, which has the streams of lists."""
         self.rows = RowCache()
         self._channels = channels
         self._changes = changes

@@ -97,7 +97,8 @@ def last_begun(connection: Connection, pk: int, ended_before: int | None) -> Run
 def chain(connection: Connection, owner: str, task_id: str) -> list[Task]:
     """Return a task, the task that continues it, the task that continues that one, and so on.
 
-    Return an empty list if there is no such task."""
+    A task continues an ended one if the caller sent another input to it (`Task.continues`). Return an empty list if the
+    owner has no task with this id."""
     current = task(connection, owner, task_id)
     tasks: list[Task] = []
     while current is not None:

@@ -91,7 +91,8 @@ class ReaderPool:
             raise
 
     def _connect(self) -> Connection:
-        """Return the connection of the current reader thread, and open it first if necessary. Raises Unreachable."""
+        """Return the connection of the current reader thread, and open it first if necessary. Raises Unreachable if the
+        database cannot be reached."""
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             assert self._engine is not None

@@ -106,7 +106,8 @@ class S3Blobs(Blobs):
         return None
 
     def put_file(self, file: IO[bytes], blob: str) -> None:
-        """Upload a file under its hash, unless the store has a copy younger than `young`. Raises unavailable."""
+        """Upload a file under its hash, unless the store has a copy younger than `young`. Raises unavailable if the
+        object store cannot be reached or refuses."""
         with self._lock(blob), _faults("store a file"):
             if not self._is_young(blob):
                 self._store.put(_path(blob), file, chunk_size=_PART, max_concurrency=_PARTS)
@@ -156,7 +157,7 @@ class S3Blobs(Blobs):
 
     def sweep(self, used: set[str], older_than: float) -> int:
         """Delete the objects that are not in `used` and older than `older_than`, and return their number. Raises
-        unavailable.
+        unavailable if the object store cannot be reached or refuses.
 
         The age is checked again just before each deletion, because another node may have uploaded the object
         meanwhile."""
@@ -174,7 +175,8 @@ class S3Blobs(Blobs):
         return removed
 
     def get(self, blob: str) -> bytes:
-        """Return the bytes of a stored file. Raises not_found, unavailable."""
+        """Return the bytes of a stored file. Raises not_found if the store has no such file, and unavailable if the
+        store cannot be reached or refuses."""
         with _faults("read a file", missing=True):
             return bytes(self._store.get(_path(blob)).bytes())
 
@@ -184,7 +186,8 @@ class S3Blobs(Blobs):
             return bytes(await response.bytes_async())
 
     async def size(self, blob: str) -> int:
-        """Return the size of a stored file in bytes. Raises not_found, unavailable."""
+        """Return the size of a stored file in bytes. Raises not_found if the store has no such file, and unavailable if
+        the store cannot be reached or refuses."""
         with _faults("read a file", missing=True):
             return (await self._store.head_async(_path(blob)))["size"]
 

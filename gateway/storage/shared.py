@@ -116,9 +116,10 @@ class SharedTransaction(Transaction):
         """Newest sequence number of each thread in the notices of other gateways, by database key."""
 
     def note_remote(self, remote: Remote) -> None:
-        """Record from a notice that the thread in memory is out of date. Called on the event loop.
+        """Remember that the thread in memory is out of date, because another gateway has announced a commit. Called on
+        the event loop.
 
-        This only saves a failed attempt: `confirm` detects the change without a notice, too. Notices of different
+        This only avoids a failed attempt: `confirm` detects the change without a notice, too. Notices of different
         gateways may arrive in another order than their commits."""
         seq = 2**62 if remote.erased else remote.seq
         self._behind[remote.pk] = max(seq, self._behind.get(remote.pk, 0))

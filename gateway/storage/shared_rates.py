@@ -74,14 +74,16 @@ class SharedRates:
         self._cleaned_at = time.monotonic()
 
     async def take(self, demands: Sequence[Demand]) -> tuple[bool, Sequence[float]]:
-        """Charge a run to the counters of all its demands, or to none if one of them lacks room. Raises unavailable.
+        """Charge a run to the counters of all its demands, or to none if one of them lacks room. Raises unavailable if
+        the database cannot be reached.
 
         Return True if it was charged, and for each demand the time that earlier runs have used of its counter, in
         seconds."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._take, demands)
 
     async def give_back(self, demands: Sequence[Demand]) -> None:
-        """Reverse a charge of `take`, for a run that was not started. Raises unavailable."""
+        """Reverse a charge of `take`, for a run that was not started. Raises unavailable if the database cannot be
+        reached."""
         values = ([each.key for each in demands], [each.cost for each in demands])
         await asyncio.get_running_loop().run_in_executor(self._pool, self._execute, _GIVE_BACK, values)
 
@@ -110,7 +112,7 @@ class SharedRates:
 
     def _execute(self, sql: LiteralString, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Execute a statement and return its rows. If the connection was lost, repeat it once on a new one. Raises
-        unavailable."""
+        unavailable if the database cannot be reached."""
         for is_last in (False, True):
             try:
                 cursor = self._connect().execute(sql, values)

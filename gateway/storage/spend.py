@@ -4,14 +4,17 @@ Amounts are integers; costs are in millionths of the currency. The amounts that 
 written in the order of their keys, so that two gateways do not deadlock."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, delete, or_, select, text, tuple_, update
+from sqlalchemy import Connection, Dialect, Double, bindparam, cast, delete, func, or_, select, text, update
 
 from babelgate.canonical.thread import Interrupt
+from babelgate.gateway.storage.prepared import Statement
 from babelgate.gateway.storage.short_form import decode_row
-from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.statements import ADD_SPEND, sql_of, table_of
 from babelgate.gateway.storage.tables import InterruptRow, SpendRow
 
 SpendKey = tuple[str, str]
@@ -20,13 +23,7 @@ budget that never resets."""
 
 _SPEND: Final = table_of(SpendRow)
 _INTERRUPT: Final = table_of(InterruptRow)
-_ADD: Final = text(
-    "INSERT INTO spend (scope, period, input, output, cost, runs, unknown, extra_cost, extra_tokens, extra_runs, "
-    "changed_at) VALUES (:scope, :period, :input, :output, :cost, :runs, :unknown, 0, 0, 0, :now) "
-    "ON CONFLICT (scope, period) DO UPDATE SET input = spend.input + excluded.input, "
-    "output = spend.output + excluded.output, cost = spend.cost + excluded.cost, runs = spend.runs + excluded.runs, "
-    "unknown = spend.unknown + excluded.unknown, changed_at = excluded.changed_at"
-)
+_ADD: Final = text(ADD_SPEND)
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +45,13 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
 
     def plus(self, other: "Amount") -> "Amount":
         """Return the sum of two amounts, member by member."""
-        return Amount(**{name: getattr(self, name) + getattr(other, name) for name in Amount.__struct_fields__})
+        return Amount(
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cost=self.cost + other.cost,
+            runs=self.runs + other.runs,
+            unknown=self.unknown + other.unknown,
+        )
 
     def beyond(self, earlier: "Amount") -> "Amount":
         """Return this amount minus an earlier one, member by member. Negative differences become 0."""
@@ -86,7 +89,8 @@ class SpendBuffer:
         self._forgotten.append(key)
 
     def add(self, key: SpendKey, amount: Amount) -> None:
-        self._added[key] = self._added.get(key, Amount()).plus(amount)
+        before = self._added.get(key)
+        self._added[key] = amount if before is None else before.plus(amount)
 
     def read(self, connection: Connection, keys: Sequence[SpendKey]) -> Mapping[SpendKey, Spend]:
         """Return the existing rows of these keys, with the buffered amounts added."""
@@ -102,15 +106,14 @@ class SpendBuffer:
         if self._added:
             at = now()
             rows = [
-                {"scope": scope, "period": period, "now": at, **msgspec.structs.asdict(amount)}
-                for (scope, period), amount in sorted(self._added.items(), key=lambda item: item[0])
+                (*key, amount.input, amount.output, amount.cost, amount.runs, amount.unknown, at)
+                for key, amount in sorted(self._added.items(), key=lambda item: item[0])
             ]
             self._added = {}
-            for row in rows:
-                connection.execute(_ADD, row)
+            sql_of(connection.dialect).add_spend.run_many(connection, rows)
         if self._forgotten:
             keys, self._forgotten = self._forgotten, []
-            connection.execute(delete(_SPEND).where(tuple_(_SPEND.c.scope, _SPEND.c.period).in_(keys)))
+            sql_of(connection.dialect).forget_spend.run_many(connection, keys)
 
     def clear(self) -> None:
         """Discard the buffered changes."""
@@ -121,8 +124,20 @@ def read_spend(connection: Connection, keys: Sequence[SpendKey]) -> dict[SpendKe
     """Return the rows of these keys, by key. Keys without a row are left out."""
     if not keys:
         return {}
-    wanted = or_(*((_SPEND.c.scope == scope) & (_SPEND.c.period == period) for scope, period in keys))
-    return {row.key: row for row in map(_decode, connection.execute(select(_SPEND).where(wanted)).mappings())}
+    dialect = connection.dialect
+    reading = _reading(type(dialect), dialect.paramstyle, len(keys))
+    rows = reading.run(connection, tuple(chain.from_iterable(keys)))
+    return {row.key: row for row in map(_decode, rows)}
+
+
+@cache
+def _reading(kind: Callable[..., Dialect], paramstyle: str, count: int) -> Statement:
+    """Return the statement that reads the rows of `count` keys. A key has two parameters: its scope and its period."""
+    names = [(f"scope_{number}", f"period_{number}") for number in range(count)]
+    wanted = or_(
+        *((_SPEND.c.scope == bindparam(scope)) & (_SPEND.c.period == bindparam(period)) for scope, period in names)
+    )
+    return Statement(select(_SPEND).where(wanted), kind(paramstyle=paramstyle), tuple(chain.from_iterable(names)))
 
 
 def list_spend(connection: Connection, prefixes: Iterable[SpendKey], limit: int) -> list[Spend]:
@@ -136,7 +151,26 @@ def list_spend(connection: Connection, prefixes: Iterable[SpendKey], limit: int)
         return []
     order = (_SPEND.c.cost.desc(), _SPEND.c.runs.desc(), _SPEND.c.scope)
     rows = connection.execute(select(_SPEND).where(or_(*conditions)).order_by(*order).limit(limit))
-    return [_decode(row) for row in rows.mappings()]
+    return [_decode(tuple(row)) for row in rows]
+
+
+def read_ratios(connection: Connection, limits: Iterable[tuple[SpendKey, Mapping[str, int]]]) -> list[float]:
+    """Return the highest used part of each limit, over the scopes that begin with its prefix, in its period.
+
+    A limit has the allowed amounts by name (`cost`, `tokens`, `runs`), to which each scope adds what an operator has
+    raised. The part is 0 if nothing is used.
+    """
+    used = {"cost": _SPEND.c.cost, "tokens": _SPEND.c.input + _SPEND.c.output, "runs": _SPEND.c.runs}
+    ratios: list[float] = []
+    for (prefix, period), allowed in limits:
+        parts = [
+            func.max(cast(used[name], Double) / (amount + _SPEND.c[f"extra_{name}"]))
+            for name, amount in allowed.items()
+        ]
+        is_in = _SPEND.c.scope.startswith(prefix, autoescape=True) & (_SPEND.c.period == period)
+        row = connection.execute(select(*parts).where(is_in)).one()
+        ratios.append(max(float(part or 0) for part in row))
+    return ratios
 
 
 def raise_spend(connection: Connection, key: SpendKey, extra: Extra, now: int) -> Spend:
@@ -175,10 +209,12 @@ def _is(key: SpendKey) -> Any:
     return (_SPEND.c.scope == key[0]) & (_SPEND.c.period == key[1])
 
 
-def _decode(row: Mapping[Any, Any]) -> Spend:
+def _decode(row: tuple[Any, ...]) -> Spend:
+    """Return a row of the table, whose columns are in its order."""
+    scope, period, tokens_in, tokens_out, cost, runs, unknown, extra_cost, extra_tokens, extra_runs, changed_at = row
     return Spend(
-        key=(row["scope"], row["period"]),
-        used=Amount(**{name: row[name] for name in Amount.__struct_fields__}),
-        extra=Extra(**{name: row[f"extra_{name}"] for name in Extra.__struct_fields__}),
-        changed_at=row["changed_at"],
+        key=(scope, period),
+        used=Amount(input=tokens_in, output=tokens_out, cost=cost, runs=runs, unknown=unknown),
+        extra=Extra(cost=extra_cost, tokens=extra_tokens, runs=extra_runs),
+        changed_at=changed_at,
     )

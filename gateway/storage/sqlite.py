@@ -140,7 +140,7 @@ def _transaction(connection: Connection, begin: Literal["BEGIN", "BEGIN IMMEDIAT
     """Run a transaction that the driver begins and ends. This takes 6 µs; a transaction of SQLAlchemy takes 57 µs.
 
     Statements of SQLAlchemy join it: SQLAlchemy finds an open transaction and does not begin another. Raises
-    OperationalError of SQLAlchemy."""
+    OperationalError of SQLAlchemy if the database cannot be read or written."""
     driver = _driver(connection)
     try:
         driver.execute(begin)

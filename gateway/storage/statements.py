@@ -35,6 +35,7 @@ from babelgate.gateway.storage.tables import (
     EventRow,
     InterruptRow,
     RunRow,
+    SpendRow,
     TaskRow,
     ThreadRow,
     TombstoneRow,
@@ -247,6 +248,27 @@ class Sql:
             dialect,
             ("owner", "id"),
         )
+        spend = table_of(SpendRow)
+        self.add_spend = Statement(
+            text(ADD_SPEND),
+            dialect,
+            ("scope", "period", "input", "output", "cost", "runs", "unknown", "now"),
+        )
+        self.forget_spend = Statement(
+            delete(spend).where(spend.c.scope == bindparam("b_scope"), spend.c.period == bindparam("b_period")),
+            dialect,
+            ("b_scope", "b_period"),
+        )
+
+
+ADD_SPEND: Final = (
+    "INSERT INTO spend (scope, period, input, output, cost, runs, unknown, extra_cost, extra_tokens, extra_runs, "
+    "changed_at) VALUES (:scope, :period, :input, :output, :cost, :runs, :unknown, 0, 0, 0, :now) "
+    "ON CONFLICT (scope, period) DO UPDATE SET input = spend.input + excluded.input, "
+    "output = spend.output + excluded.output, cost = spend.cost + excluded.cost, runs = spend.runs + excluded.runs, "
+    "unknown = spend.unknown + excluded.unknown, changed_at = excluded.changed_at"
+)
+"""Statement that adds an amount to a row of `spend`, which it creates if there is none."""
 
 
 def _page(dialect: Dialect) -> ClauseElement:

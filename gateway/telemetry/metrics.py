@@ -30,8 +30,7 @@ MAX_AGENTS: Final = 199
 """Maximum number of agents that are label values themselves. Chosen: a scrape stays below 3,000 lines for 30 active
 agents, and prometheus-client needs 7 ms per 1,000 lines."""
 _MAX_NAMES: Final = 32
-"""Maximum number of protocols, and of token issuers, that are label values themselves. Chosen: there are fewer than
-ten."""
+"""Maximum number of protocols, of issuers, and of budgets, with their own label. Chosen: there are fewer than ten."""
 _PREFIX: Final = "babelgate_"
 
 _REQUEST_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -99,6 +98,7 @@ class Metrics(GatewayObserver):
         self._on_run = on_run
         self._agents = _Names(MAX_AGENTS)
         self._protocols, self._issuers = _Names(_MAX_NAMES), _Names(_MAX_NAMES)
+        self._budget_names = _Names(_MAX_NAMES)
         for agent in agents:
             self._agents[agent]
         self._create_counters()
@@ -139,6 +139,9 @@ class Metrics(GatewayObserver):
         self._cards = self._counter(
             "card_signatures_total", "Verifications of the cards of agents' servers.", ("agent", "result")
         )
+        self._token_exchanges = self._counter(
+            "token_exchanges_total", "Requests to identity providers for agents' tokens.", ("agent", "kind", "outcome")
+        )
         self._runs = self._counter("runs_total", "Ended runs.", ("agent", "protocol", "outcome"))
         self._failures = self._counter(
             "upstream_failures_total", "Failed attempts on the servers of agents.", ("agent", "fault")
@@ -171,6 +174,9 @@ class Metrics(GatewayObserver):
         self._wait_seconds = self._histogram(
             "run_wait_seconds", "Time from the submission of a run to its start.", _RUN_BUCKETS, ("agent",)
         )
+        self._token_seconds = self._histogram(
+            "token_exchange_seconds", "Duration of requests for agents' tokens.", _REQUEST_BUCKETS, ("agent",)
+        )
         self._lag_seconds = self._histogram(
             "event_loop_lag_seconds", "Delay of a timer of 0.25 s on the event loop.", _LAG_BUCKETS
         )
@@ -193,6 +199,12 @@ class Metrics(GatewayObserver):
             "upstream_breaker",
             "Circuit breaker of a server, by its number in the settings: 0 closed, 1 half open, 2 open.",
             ("agent", "server"),
+            "livemax",
+        )
+        self.budgets = self._gauge(
+            "budget_used_ratio",
+            "Used part of a budget per key, owner or agent, where it is highest. 1: used up.",
+            ("budget",),
             "livemax",
         )
         self.journal_queue = self._gauge("journal_queue", "Commands that wait for the writer.")
@@ -219,6 +231,10 @@ class Metrics(GatewayObserver):
     def label_of(self, agent: str) -> str:
         """Return the label value for an agent: its name, or `OTHER` beyond the limit."""
         return self._agents[agent]
+
+    def budget_label_of(self, budget: str) -> str:
+        """Return the label of a budget."""
+        return self._budget_names[budget]
 
     def render(self) -> bytes:
         """Return all metrics in the text format of Prometheus. With several workers, the values are the sums of all
@@ -249,6 +265,10 @@ class Metrics(GatewayObserver):
 
     def note_card_checked(self, agent: str, result: str) -> None:
         self._cards[self._agents[agent], result].inc()
+
+    def note_token_fetched(self, agent: str, kind: str, outcome: str, seconds: float) -> None:
+        self._token_exchanges[self._agents[agent], kind, outcome].inc()
+        self._token_seconds[self._agents[agent]].observe(seconds)
 
     def note_run_started(self, agent: str, waited: float | None) -> None:
         if waited is not None:

@@ -12,6 +12,7 @@ from babelgate.gateway.http.connection import ConnectionTable
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.disk import free_space
 from babelgate.gateway.storage.queries import count_waiting_tasks
+from babelgate.gateway.storage.spend import read_ratios
 from babelgate.gateway.telemetry.metrics import Metrics
 
 _TICK: Final = 0.25
@@ -111,6 +112,7 @@ class Sampler:
         metrics.disk_free.set_all({name: space for name, space in free.items() if space is not None})
         try:
             rows = await hub.journal.query(count_waiting_tasks)
+            used = await self._read_budgets()
         except FaultError:
             self._can_read = False
             return
@@ -119,3 +121,14 @@ class Sampler:
         for agent, state, count in rows:
             waiting[metrics.label_of(agent), state.partition("_")[0]] += count
         metrics.questions_open.set_all(waiting)
+        metrics.budgets.set_all(used)
+
+    async def _read_budgets(self) -> dict[str, float]:
+        """Return the used part of each budget, by its label. Raises unavailable if the database cannot be read, and
+        shutting_down."""
+        limits, used = self._hub.budgets.list_ratio_limits(), dict[str, float]()
+        ratios = await self._hub.journal.query(read_ratios, limits.values()) if limits else []
+        for name, ratio in zip(limits, ratios, strict=True):
+            label = self._metrics.budget_label_of(name)
+            used[label] = max(used.get(label, 0.0), ratio)
+        return used

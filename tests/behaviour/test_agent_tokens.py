@@ -18,8 +18,10 @@ import pytest
 
 from babelgate.canonical import FaultError, Invocation, Scope
 from babelgate.canonical.hub import ThreadFilter
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from tests.gateway.agents.tokens.provider import Form, ScriptedProvider, scripted_provider
 from tests.gateway.http.issuing import Issuing
+from tests.gateway.reports import Recorder
 from tests.running import Running, running
 
 KEY: Final = "key-of-ci-0123456789"
@@ -58,12 +60,15 @@ class World:
         return {**settings, "options": KINDS[kind].get("options", {}), "auth": {name: {**request, **members}}}
 
     @asynccontextmanager
-    async def front(self, folder: Path, **agents: Any) -> AsyncGenerator[Running]:
+    async def front(
+        self, folder: Path, observer: GatewayObserver = NO_OBSERVER, /, **agents: Any
+    ) -> AsyncGenerator[Running]:
         """Serve the gateway in front of the agents, with its data in an existing folder."""
         settings: dict[str, Any] = {
             "issuers": {"corp": self.issuing.inline()},
             "keys": {"ci": KEY},
             "console": {"wire": "all"},
+            "observer": observer,
         }
         async with running(folder, configured=agents, **settings) as gateway:
             yield gateway
@@ -132,7 +137,7 @@ CREDENTIALS: Final = {"scope": "agents:run", "audience": "planner"}
 
 async def test_each_kind_of_agent_gets_tokens_of_the_gateway(tmp_path: Path, world: World) -> None:
     agents = {kind: world.agent(kind, client_credentials=CREDENTIALS) for kind in KINDS}
-    async with world.front(tmp_path, **agents) as gateway:
+    async with world.front(tmp_path, NO_OBSERVER, **agents) as gateway:
         for kind in KINDS:
             for _ in range(2):
                 assert answer_of(await ask(gateway, kind, world.caller("alice"))) == "You are corp:babelgate", kind
@@ -141,7 +146,7 @@ async def test_each_kind_of_agent_gets_tokens_of_the_gateway(tmp_path: Path, wor
 
 async def test_each_kind_of_agent_gets_tokens_of_the_caller(tmp_path: Path, world: World) -> None:
     agents = {kind: world.agent(kind, exchange={"resource": "https://planner"}) for kind in KINDS}
-    async with world.front(tmp_path, **agents) as gateway:
+    async with world.front(tmp_path, NO_OBSERVER, **agents) as gateway:
         world.provider.forms.clear()
         alice, bob = world.caller("alice"), world.caller("bob")
         for kind in KINDS:
@@ -174,10 +179,12 @@ async def test_a_token_that_the_server_refuses_is_replaced_once(tmp_path: Path, 
         claims: dict[str, Any] = {"exp": 1} if tokens.pop(0) == "expired" else {}
         return 200, {"access_token": world.issuing.token(sub="babelgate", **claims), "expires_in": 300}
 
-    world.provider.answer = issue
-    async with world.front(tmp_path, planner=world.agent("a2a", client_credentials={})) as gateway:
+    world.provider.answer, observer = issue, Recorder()
+    async with world.front(tmp_path, observer, planner=world.agent("a2a", client_credentials={})) as gateway:
         assert answer_of(await ask(gateway, "planner", world.caller("alice"))) == "You are corp:babelgate"
     assert tokens == []
+    # The first token was fetched to detect the protocol, before there was an observer.
+    assert observer.of("token_fetched") == [("token_fetched", "planner", "client", "issued")] * 2
 
 
 REFUSED: Final = "The identity provider issues no token for agent planner: invalid_target"
@@ -189,9 +196,11 @@ async def test_without_a_token_nothing_is_sent(
     tmp_path: Path, world: World, answer: tuple[int, Any], message: str
 ) -> None:
     world.provider.answer = lambda form: answer if "subject_token" in form else world.issue(form)
-    async with world.front(tmp_path, planner=world.agent("acp", exchange={})) as gateway:
+    observer, outcome = Recorder(), "refused" if answer[0] == 400 else "unavailable"
+    async with world.front(tmp_path, observer, planner=world.agent("acp", exchange={})) as gateway:
         run = (await ask(gateway, "planner", world.caller("alice"))).json()
         assert (run["status"], run["error"]["message"]) == ("failed", message)
+        assert observer.of("token_fetched")[-1] == ("token_fetched", "planner", "exchange", outcome)
         with pytest.raises(FaultError):
             await world.upstream.hub.reads.run("corp:babelgate", run["run_id"])
     threads = await world.upstream.hub.reads.count_threads("corp:babelgate", ThreadFilter())
@@ -203,7 +212,7 @@ async def test_a_run_without_the_callers_token_fails_or_falls_back(tmp_path: Pat
         "strict": world.agent("acp", exchange={}),
         "lenient": world.agent("acp", exchange={"fallback": "client"}),
     }
-    async with world.front(tmp_path, **agents) as gateway:
+    async with world.front(tmp_path, NO_OBSERVER, **agents) as gateway:
         key = {"X-Api-Key": KEY}
         run = (await ask(gateway, "strict", key)).json()
         assert run["error"]["message"].startswith("Agent strict acts for its caller, and this run has no token of one.")

@@ -67,6 +67,7 @@ ERRORS: Final[Mapping[str, tuple[int, str]]] = {
     "chat-completions": (400, '"type":"invalid_request_error"'),
     "responses": (400, '"type":"invalid_request_error"'),
     "mcp": (200, '"isError":true'),
+    "ag-ui": (422, '"code":"invalid"'),
 }
 """Status of the response to an answer that violates its schema, and a part of its body, by caller."""
 TEXT_ONLY: Final = ("acp", "a2a-0.3", "a2a-1.0", "aief", "openai-chat-completions", "openai-responses")

@@ -5,6 +5,7 @@ The server of the agent is another gateway, which accepts only tokens of its iss
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,11 +18,14 @@ import pytest
 from babelgate.canonical import Scope
 from babelgate.canonical.event import InterruptRaised, TaskChanged
 from babelgate.canonical.state import TERMINAL
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.storage.audit import AuditFilter, read_records
 from babelgate.gateway.storage.spend import list_spend
 from tests.adapters.mcp.site import Modern, calling, enter, say
 from tests.behaviour.test_agent_tokens import KEY, KINDS, WAITING, World, answer_of, ask, read_files, world
 from tests.gateway.agents.tokens.provider import Form
+from tests.gateway.reports import Recorder
+from tests.postgres import empty, url_of
 from tests.running import Running, running
 
 __all__ = ["world"]
@@ -61,14 +65,19 @@ async def front(
     budgets: Mapping[str, Any] = {},
     *,
     idempotent: bool = False,
+    observer: GatewayObserver = NO_OBSERVER,
+    cluster: Mapping[str, Any] = {},
     **consent: Any,
 ) -> AsyncGenerator[Running]:
-    """Serve the gateway in front of agents. `kinds` maps their names to their kinds. `idempotent` is their setting."""
+    """Serve the gateway in front of agents. `kinds` maps their names to their kinds. `idempotent` is their setting.
+    `cluster` has the settings of one node."""
     settings: dict[str, Any] = {
         "issuers": {"corp": world.issuing.inline()},
         "keys": {"ci": KEY},
         "secrets_key": SECRETS_KEY,
         "budgets": dict(budgets),
+        "observer": observer,
+        **cluster,
     }
     exchange = {"resource": "https://planner", "consent": {**CONSENT, **consent}}
     agents = {name: {**world.agent(kind, exchange=exchange), "idempotent": idempotent} for name, kind in kinds.items()}
@@ -96,13 +105,17 @@ async def come_back(gateway: Running, question: Any, **query: str) -> httpx.Resp
     return await gateway.http.get("/oauth/callback", params=params)
 
 
-async def end_of(gateway: Running, response: httpx.Response, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the run when it has ended."""
-    task = await gateway.hub.reads.task("corp:alice", response.json()["run_id"])
+async def wait_for_end(gateway: Running, task_id: str) -> None:
+    task = await gateway.hub.reads.task("corp:alice", task_id)
     async with asyncio.timeout(30):
         async for records in gateway.hub.reads.follow("corp:alice", Scope.task(task), 0):
             if any(isinstance(each.event, TaskChanged) and each.event.state in TERMINAL for each in records):
-                break
+                return
+
+
+async def end_of(gateway: Running, response: httpx.Response, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the run when it has ended."""
+    await wait_for_end(gateway, response.json()["run_id"])
     return (await gateway.http.get(f"/acp/runs/{response.json()['run_id']}", headers=headers)).json()
 
 
@@ -152,6 +165,44 @@ async def test_a_restart_keeps_the_question(tmp_path: Path, world: World) -> Non
     async with front(tmp_path, world) as gateway:
         assert (await come_back(gateway, question, code="alice")).status_code == 200
         assert "You are corp:alice" in json.dumps((await end_of(gateway, response, alice))["output"])
+
+
+@asynccontextmanager
+async def two_fronts(folder: Path, url: str, world: World, **consent: Any) -> AsyncGenerator[tuple[Running, Running]]:
+    """Serve two nodes of one gateway on PostgreSQL."""
+    shared = {"database": url, "cluster": True, "blobs": folder / "blobs"}
+    nodes = [front(folder, world, cluster={**shared, "node": name}, **consent) for name in ("a", "b")]
+    async with nodes[0] as first, nodes[1] as second:
+        yield first, second
+
+
+async def test_the_callback_reaches_another_node(tmp_path: Path, world: World, postgres_tables: str) -> None:
+    empty(postgres_tables)
+    world.provider.answer = refusing(world)
+    alice = world.caller("alice")
+    async with two_fronts(tmp_path, url_of(postgres_tables), world) as (first, second):
+        response = await ask(first, "planner", alice)
+        question = await question_of(first, response)
+        pages = await asyncio.gather(*(come_back(node, question, code="alice") for node in (first, second, second)))
+        assert sorted(page.status_code for page in pages) == [200, 404, 404], "a link works once, on all nodes"
+        for node in (first, second):
+            assert "You are corp:alice" in json.dumps((await end_of(node, response, alice))["output"])
+        world.provider.forms.clear()
+        for node in (first, second):
+            assert answer_of(await ask(node, "planner", alice)) == "You are corp:alice"
+        assert world.provider.forms == [], "both nodes use the stored token"
+
+
+async def test_a_declined_question_ends_on_another_node(tmp_path: Path, world: World, postgres_tables: str) -> None:
+    empty(postgres_tables)
+    world.provider.answer = refusing(world)
+    alice = world.caller("alice")
+    async with two_fronts(tmp_path, url_of(postgres_tables), world) as (first, second):
+        response = await ask(first, "planner", alice)
+        page = await come_back(second, await question_of(first, response), error="access_denied")
+        assert page.status_code == 403
+        run = await end_of(first, response, alice)
+        assert run["error"]["message"] == "The authorization for agent planner was declined."
 
 
 @pytest.mark.parametrize("on_limit", ["pause", "refuse"])
@@ -256,8 +307,8 @@ async def test_an_expired_token_is_refreshed_and_rotated(tmp_path: Path, world: 
         status, body = refusing(world)(form)
         return status, {**body, "expires_in": 10} if form["grant_type"] == "authorization_code" else body
 
-    world.provider.answer = answer
-    async with front(tmp_path, world) as gateway:
+    world.provider.answer, observer = answer, Recorder()
+    async with front(tmp_path, world, observer=observer) as gateway:
         alice = world.caller("alice")
         response = await ask(gateway, "planner", alice)
         await come_back(gateway, await question_of(gateway, response), code="alice")
@@ -266,6 +317,9 @@ async def test_an_expired_token_is_refreshed_and_rotated(tmp_path: Path, world: 
         assert refreshes[:2] == ["refresh-1", "refresh-2"]
         world.provider.answer = lambda form: (400, {"error": "invalid_grant"})
         assert (await ask(gateway, "planner", alice)).json()["status"] == "awaiting", "the refresh token was revoked"
+        fetches = observer.of("token_fetched")
+    kinds = (("exchange", "refused"), ("consent", "issued"), ("refresh", "issued"), ("refresh", "refused"))
+    assert {("token_fetched", "planner", *kind) for kind in kinds} <= {*fetches}
 
 
 async def test_the_audit_log_names_exchanges_and_agreements(tmp_path: Path, world: World) -> None:
@@ -289,30 +343,101 @@ A2A: Final = {
     "method": "SendMessage",
     "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Who am I?"}]}},
 }
-REQUESTS: Final[Mapping[str, tuple[str, Any, Mapping[str, str]]]] = {
-    "a2a": ("/a2a/planner", A2A, {"A2A-Version": "1.0"}),
-    "langgraph": ("/runs/wait", {"assistant_id": "planner", "input": {"messages": [MESSAGE]}}, {}),
-    "chat": ("/v1/chat/completions", {"model": "planner", "messages": [MESSAGE]}, {}),
-    "responses": ("/v1/responses", {"model": "planner", "input": "Who am I?"}, {}),
-    "runtime": ("/v1/runs", {"assistant_id": "planner", "input": "Who am I?"}, {}),
+OLD: Final = {"messageId": "m", "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "Who am I?"}]}
+OLD_A2A: Final = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": OLD}}
+TASKS: Final = "/agent/planner/ap/v1/agent/tasks"
+V1: Final = {"A2A-Version": "1.0"}
+REQUESTS: Final[Mapping[str, tuple[str, Any, Mapping[str, str], Mapping[str, Any]]]] = {
+    # Path, body, headers, and members of the response, by their paths.
+    "a2a": (
+        "/a2a/planner",
+        A2A,
+        V1,
+        {
+            "result.task.status.state": "TASK_STATE_AUTH_REQUIRED",
+            "result.task.status.message.parts.1.data.value.scopes": ["openid", "agents:run"],
+        },
+    ),
+    "a2a-0.3": (
+        "/a2a/planner",
+        OLD_A2A,
+        {},
+        {
+            "result.status.state": "auth-required",
+            "result.status.message.parts.1.data.value.scopes": ["openid", "agents:run"],
+        },
+    ),
+    "aief": (
+        f"{TASKS}/{{task}}/steps",
+        {"input": "Who am I?"},
+        {},
+        {"is_last": False, "additional_output.status": "auth-required", "additional_output.questions.0.kind": "auth"},
+    ),
+    "langgraph": (
+        "/runs/wait",
+        {"assistant_id": "planner", "input": {"messages": [MESSAGE]}},
+        {},
+        {"__interrupt__.0.kind": "auth", "__interrupt__.0.value.resource": "https://planner"},
+    ),
+    "chat": ("/v1/chat/completions", {"model": "planner", "messages": [MESSAGE]}, {}, {}),
+    "responses": ("/v1/responses", {"model": "planner", "input": "Who am I?"}, {}, {"status": "completed"}),
+    "runtime": ("/v1/runs", {"assistant_id": "planner", "input": "Who am I?"}, {}, {}),
 }
+PAGE: Final = re.compile(r"https://login\.example\.com/auth\?prompt=consent&response_type=code[^\s\"\\]+")
+
+
+def member(value: Any, path: str) -> Any:
+    """Return the member of a JSON value at a path such as `result.parts.0.text`."""
+    for step in path.split("."):
+        value = value[int(step) if isinstance(value, list) else step]
+    return value
+
+
+async def send(gateway: Running, protocol: str) -> httpx.Response:
+    """Send the request of a protocol that starts a run. In AIEF, create a task first."""
+    path, body, headers, _ = REQUESTS[protocol]
+    if "{task}" in path:
+        created = await gateway.http.post(TASKS, json={"input": "Who am I?"})
+        path = path.replace("{task}", created.json()["task_id"])
+    return await gateway.http.post(path, json=body, headers=headers)
 
 
 @pytest.mark.parametrize("protocol", REQUESTS)
 async def test_each_protocol_shows_the_page(tmp_path: Path, world: World, protocol: str) -> None:
     world.provider.answer = refusing(world)
-    path, body, headers = REQUESTS[protocol]
     async with front(tmp_path, world) as gateway:
-        response = await gateway.http.post(path, json=body, headers={**world.caller("alice"), **headers})
-        text = json.dumps(response.json())
-        assert "https://login.example.com/auth?prompt=consent&response_type=code" in text
-        if protocol == "a2a":
-            status = response.json()["result"]["task"]["status"]
-            assert status["state"] == "TASK_STATE_AUTH_REQUIRED"
-            assert "Open this page" in status["message"]["parts"][0]["text"]
-        if protocol == "langgraph":
-            [interrupt] = response.json()["__interrupt__"]
-            assert interrupt["value"]["url"].startswith("https://login.example.com/")
+        gateway.http.headers.update(world.caller("alice"))
+        answer = (await send(gateway, protocol)).json()
+        assert PAGE.search(json.dumps(answer))
+        for path, value in REQUESTS[protocol][-1].items():
+            assert member(answer, path) == value, path
+
+
+@pytest.mark.parametrize("protocol", ["a2a", "a2a-0.3", "aief"])
+async def test_the_caller_reads_the_answer_after_the_agreement(tmp_path: Path, world: World, protocol: str) -> None:
+    world.provider.answer = refusing(world)
+    async with front(tmp_path, world) as gateway:
+        gateway.http.headers.update(world.caller("alice"))
+        response = await send(gateway, protocol)
+        page = PAGE.search(response.text)
+        assert page is not None and (await open_page(gateway, page[0])).status_code == 200
+        done = await read_answer(gateway, protocol, response.json())
+        assert "You are corp:alice" in done.text
+        if protocol == "aief":
+            steps = (await gateway.http.get(f"{TASKS}/{response.json()['task_id']}/steps")).json()["steps"]
+            assert [step["is_last"] for step in steps] == [False, True], "the agent has run once"
+
+
+async def read_answer(gateway: Running, protocol: str, paused: Any) -> httpx.Response:
+    """Return the response with the end of a run that has continued. `paused` is the response with its question."""
+    if protocol == "aief":
+        return await gateway.http.post(f"{TASKS}/{paused['task_id']}/steps", json={})
+    is_old = protocol == "a2a-0.3"
+    task_id = paused["result"]["id"] if is_old else paused["result"]["task"]["id"]
+    method = "tasks/get" if is_old else "GetTask"
+    await wait_for_end(gateway, task_id)
+    body = {"jsonrpc": "2.0", "id": 2, "method": method, "params": {"id": task_id}}
+    return await gateway.http.post("/a2a/planner", json=body, headers={} if is_old else V1)
 
 
 async def test_mcp_opens_the_page_during_a_call(tmp_path: Path, world: World) -> None:
@@ -346,6 +471,50 @@ async def test_mcp_of_2026_repeats_the_call_after_the_page(tmp_path: Path, world
         state = parse_qs(urlsplit(str(request["params"]["url"])).query)["state"][0]
         await gateway.http.get("/oauth/callback", params={"state": state, "code": "alice"})
         assert (await client.call("planner", **repeat))["content"][0]["text"] == "You are corp:alice"
+
+
+async def open_page(gateway: Running, url: str) -> httpx.Response:
+    """Open a page, log in as alice and agree. Return the page after the login."""
+    state = parse_qs(urlsplit(url).query)["state"][0]
+    return await gateway.http.get("/oauth/callback", params={"state": state, "code": "alice"})
+
+
+@pytest.mark.parametrize("arguments", [{"message": "go"}, {"message": "go", "thread_id": "trip"}], ids=["once", "trip"])
+async def test_mcp_repeats_a_call_that_was_refused_for_pages(
+    tmp_path: Path, world: World, arguments: dict[str, str]
+) -> None:
+    world.provider.answer = refusing(world)
+    few = {"few": {"per": "owner", "runs": 1}}
+    async with front(tmp_path, world, budgets=few) as gateway:
+        gateway.http.headers.update(world.caller("alice"))
+        client, _ = await enter(gateway.http, elicitation={"url": {}})
+        error = (await client.ask("tools/call", {"name": "planner", "arguments": arguments}))["error"]
+        [page] = error["data"]["elicitations"]
+        assert (error["code"], page["mode"], page["message"]) == (-32042, "url", error["message"])
+        assert page["elicitationId"].startswith("authorization-")
+        after = await open_page(gateway, page["url"])
+        assert (after.status_code, "call the agent again" in after.text) == (200, True)
+        assert (await client.call("planner", arguments))["content"][0]["text"] == "You are corp:alice"
+        if "thread_id" in arguments:
+            threads = (await gateway.http.post("/threads/search", json={})).json()
+            messages = threads[0]["values"]["messages"]
+            assert [each["content"] for each in messages] == ["go", "You are corp:alice"]
+
+
+@pytest.mark.parametrize(
+    ("version", "capabilities"), [("2025-06-18", {"elicitation": {"url": {}}}), ("2025-11-25", {"roots": {}})]
+)
+async def test_mcp_clients_without_pages_get_text(
+    tmp_path: Path, world: World, version: str, capabilities: dict[str, Any]
+) -> None:
+    world.provider.answer = refusing(world)
+    async with front(tmp_path, world) as gateway:
+        gateway.http.headers.update(world.caller("alice"))
+        client, _ = await enter(gateway.http, **capabilities)
+        client.headers = {**client.headers, "MCP-Protocol-Version": version}
+        result = await client.call("planner")
+        assert result["structuredContent"]["status"] == "input_required"
+        assert "Open this page" in result["content"][0]["text"]
 
 
 async def next_question(gateway: Running, response: httpx.Response) -> InterruptRaised:

@@ -79,6 +79,8 @@ def tool(name: str, **arguments: object) -> Mapping[str, object]:
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
 
 
+AG_UI: Final = {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "hi"}]}
+ANSWER: Final = {"messages": [], "resume": [{"interruptId": "{question}", "status": "resolved", "payload": "x"}]}
 CASES: Final[list[Any]] = [
     # Protocol, denied operation, method and path, body, status.
     ("acp", "run", "POST /acp/runs", acp_run("echo", "hi"), 403),
@@ -125,7 +127,14 @@ CASES: Final[list[Any]] = [
     ("runtime", "read", "GET /v1/runs/{asking_run}", None, 403),
     ("runtime", "cancel", "POST /v1/runs/{asking_run}/cancel", None, 403),
     ("agent-client", "read", "GET /agent-client/ask/sessions/{thread_id}", None, 403),
+    ("vercel-ui", "run", "POST /vercel-ui/echo", {"prompt": "hi"}, 403),
+    ("vercel-ui", "read", "GET /vercel-ui/ask/{thread_id}", None, 403),
+    ("vercel-ui", "cancel", "POST /vercel-ui/ask/{thread_id}/stop", None, 403),
     ("mcp", "run", "POST /mcp", tool("echo", message="hi"), 200),
+    ("ag-ui", "run", "POST /ag-ui/echo", AG_UI, 403),
+    ("ag-ui", "answer", "POST /ag-ui/ask", {**AG_UI, **ANSWER, "threadId": "{thread_id}"}, 403),
+    ("ag-ui", "read", "POST /ag-ui/ask/connect", {"threadId": "{thread_id}"}, 403),
+    ("ag-ui", "cancel", "POST /ag-ui/ask/cancel", {"threadId": "{thread_id}"}, 403),
     ("mcp", "answer", "POST /mcp", tool(RESUME, run_id="{mcp_run}", answers={"{open_question}": "x"}), 200),
 ]
 HIDDEN: Final[list[Any]] = [
@@ -138,6 +147,8 @@ HIDDEN: Final[list[Any]] = [
     ("openai", "POST /v1/responses", {"model": "echo", "input": "hi"}, 404),
     ("langchain", "POST /runs/wait", {"agent_id": "echo", "input": {}}, 404),
     ("runtime", "POST /v1/runs", {"assistant_id": "echo", "input": {"message": "hi"}}, 404),
+    ("vercel-ui", "POST /vercel-ui/echo", {"prompt": "hi"}, 404),
+    ("ag-ui", "POST /ag-ui/echo", AG_UI, 404),
 ]
 
 

@@ -23,6 +23,7 @@ from tests.gateway.stage import Nursery, Puppets, Stage, nursery, puppets
 from tests.gateway.victim import ask, paced
 from tests.pairs.a2a import JsonRpc10
 from tests.pairs.acp import Acp
+from tests.pairs.ag_ui import AgUi
 from tests.pairs.caller import Caller
 from tests.running import running
 from tests.serving import serving
@@ -130,7 +131,7 @@ async def test_acknowledged_runs_continue_after_a_kill_at_their_start(
     assert "Traceback" not in stage.complaints()
 
 
-@pytest.mark.parametrize("caller_class", [Acp, JsonRpc10])
+@pytest.mark.parametrize("caller_class", [Acp, AgUi, JsonRpc10])
 async def test_a_question_is_answered_after_a_kill(stage: Stage, caller_class: type[Caller]) -> None:
     caller = caller_class(await stage.start(), "approve")
     first = await caller.send("go")

@@ -128,4 +128,4 @@ async def test_an_agents_server_says_when_to_retry(tmp_path: Path, path: str) ->
             proxy.befall(rb"^POST /threads/\S+/state ", status(429, retry_after=7))
             change: Any = {"values": {"messages": []}}
             answer = await gateway.http.post(f"{path}/{thread_id}/state", json=change)
-    assert (answer.status_code, answer.headers.get("retry-after")) == (502, "7"), answer.text
+    assert (answer.status_code, answer.headers.get("retry-after")) == (429, "7"), answer.text

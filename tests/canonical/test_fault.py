@@ -6,12 +6,18 @@ import pytest
 
 from babelgate.canonical import BLAME, Fault, FaultCode, FaultError
 from babelgate.canonical.json import to_json
+from babelgate.canonical.value import JsonObject
 
 
 @pytest.mark.parametrize("code", FaultCode)
 def test_every_fault_code_has_a_blame(code: FaultCode):
-    assert Fault(code=code, message="x").blame == BLAME[code]
+    assert Fault(code=code, message="x", details={"limit": "rate"}).blame == BLAME[code]
     assert BLAME[code] == "upstream" or not code.value.startswith("agent_")
+
+
+@pytest.mark.parametrize("details", [{}, {"status": 429}, {"status": 429, "limit": "budget"}])
+def test_the_limit_of_a_server_is_not_the_callers_fault(details: JsonObject):
+    assert Fault(code=FaultCode.LIMITED, message="x", details=details).blame == "upstream"
 
 
 def test_an_error_carries_its_fault_with_details():

@@ -1,10 +1,13 @@
 """Texts of questions and errors, which protocols put into different members."""
 
+import re
 from typing import Any
 
 import pytest
 
 from babelgate.conformance.across.compare import differences
+from babelgate.conformance.across.driver import Driver
+from babelgate.conformance.across.find import DRIVERS
 from babelgate.conformance.across.langgraph import question_of
 from babelgate.conformance.across.model import Meaning, Shot
 
@@ -39,3 +42,10 @@ def test_error_is_compared_without_its_class(one: str, other: str, is_same: bool
         Shot(name, Meaning("failed", error=words), []) for name, words in (("acp", one), ("langgraph", other))
     )
     assert ([each.aspect for each in differences(here, there)] == []) is is_same
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+def test_a_missing_ability_names_no_other_protocol(driver: type[Driver]) -> None:
+    others = {each.title.split()[0] for each in DRIVERS if each.__module__ != driver.__module__}
+    named = {other for other in others for reason in driver.lacks.values() if re.search(rf"\b{other}\b", reason)}
+    assert named == set()

@@ -106,9 +106,9 @@ async def test_agent_may_fail():
         ((PartAdded(part=TextPart(text="\ud800")),), "events are canonical"),
         ((Custom(value=cast("Any", object())),), "events are canonical"),
         ((TaskChanged(state="working"),), "only what is an agent's"),  # type: ignore[arg-type]
-        ((PartAdded(part=TEXT),), "in an open message"),
-        ((MessageEnded(),), "in an open message"),
-        ((MessageStarted(), MessageEnded(), PartAdded(part=TEXT)), "in an open message"),
+        ((PartAdded(part=TEXT),), "to an open message"),
+        ((MessageEnded(),), "to an open message"),
+        ((MessageStarted(), MessageEnded(), PartAdded(part=TEXT)), "to an open message"),
         ((MessageStarted(), PartDelta(text="a")), "belong to an open part"),
         ((MessageStarted(), PartAdded(part=TEXT), PartDelta(text="a")), "belong to an open part"),
         ((MessageStarted(), PartAdded(part=TEXT, open=True), PartEnded(), PartEnded()), "belong to an open part"),

@@ -101,6 +101,22 @@ async def test_demo_agents_conform_to_aief(tmp_path: Path, accept: bool) -> None
     assert_recorded("babelgate", report, accept)
 
 
+async def test_demo_agents_conform_to_the_ui_message_stream(tmp_path: Path, accept: bool) -> None:
+    report = await judged(tmp_path, "vercel-ui", UNOWNED, "/vercel-ui/echo")
+    assert [each.set.name for each in report.sets] == ["vercel-ui-v1"]
+    assert "resume" in report.sets[0].capabilities
+    assert wrong(report) == []
+    assert_recorded("babelgate", report, accept)
+
+
+@pytest.mark.timeout(120)
+async def test_demo_agents_conform_to_ag_ui(tmp_path: Path, accept: bool) -> None:
+    report = await judged(tmp_path, "ag-ui", OWNED, "/ag-ui/echo", keys=KEYS)
+    assert [each.set.name for each in report.sets] == ["ag-ui-1.0"]
+    assert wrong(report) == []
+    assert_recorded("babelgate", report, accept)
+
+
 @pytest.mark.timeout(120)
 async def test_demo_agents_conform_to_mcp_of_both_versions(tmp_path: Path, accept: bool) -> None:
     report = await judged(tmp_path, "mcp", UNOWNED, "/mcp")

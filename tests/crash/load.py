@@ -14,9 +14,11 @@ from tests.crash.agents import NAME, SLOW
 from tests.crash.world import Deed, Entry, Run, World
 from tests.pairs.a2a import JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
+from tests.pairs.ag_ui import AgUi
 from tests.pairs.aief import Aief
 from tests.pairs.caller import Caller, Ids
 from tests.pairs.langgraph import AgentProtocol, LangGraph
+from tests.pairs.vercel_ui import VercelUi
 
 CALLERS: Final[tuple[type[Caller], ...]] = (
     Acp,
@@ -27,9 +29,11 @@ CALLERS: Final[tuple[type[Caller], ...]] = (
     LangGraph,
     AgentProtocol,
     Aief,
+    VercelUi,
+    AgUi,
 )
 REPEATABLE: Final = ("again", "fickle", "files", "again-ask", "graph")
-CANCELLING: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, JsonRpc03, LangGraph)
+CANCELLING: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, JsonRpc03, LangGraph, VercelUi)
 FAR: Final = ("far-acp", "far-a2a", "far-langgraph", "far-agent-protocol")
 STATEFUL: Final = ("graph", "far-langgraph")
 """Agents with their own state. LangGraph's callers see only that state after the end of a run."""

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 from babelgate.gateway.settings.changes import NEEDS_RESTART
+from babelgate.gateway.settings.model import Settings
 from tests.docs.test_check import pattern
 from tests.gateway.command import ROOT, served
 
@@ -43,7 +45,8 @@ def test_the_page_lists_the_keys_that_need_a_restart() -> None:
 def test_the_administration_api_answers_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the commands of the sections after the reload in order, on one gateway."""
     api = PAGE.partition("\n## Operators\n")[2]
-    (config,) = re.findall(r"^```yaml\n(.*?)^```$", api, re.MULTILINE | re.DOTALL)
+    config, example = re.findall(r"^```yaml\n(.*?)^```$", api, re.MULTILINE | re.DOTALL)
+    assert Settings.model_validate(yaml.safe_load(example)).admin.agent_providers
     (tmp_path / "babelgate.yaml").write_text(config)
     keys = {"OPS_KEY": "ops-0123456789", "ALICE_KEY": "alice-0123456789"}
     for name, value in keys.items():

@@ -48,11 +48,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
 def test_each_readme_call_succeeds(gateway: Served, tmp_path: Path) -> None:
     (calls,) = blocks(README, "bash")
     commands = [line for line in calls.splitlines() if line.startswith("curl ")]
-    assert len(commands) == 10
+    assert len(commands) == 11
     for command in commands:
-        answer = run(command, tmp_path, gateway).rpartition("\ndata: ")[2]
+        output = run(command, tmp_path, gateway)
+        answer = output.rpartition("\ndata: ")[2]
         assert not {"error", "detail"} & {name for name, value in json.loads(answer).items() if value is not None}
-        assert "Hello" in answer, command
+        assert "Hello" in output, command
 
 
 @pytest.mark.timeout(180)

@@ -179,7 +179,7 @@ async def test_a_refusal_is_logged_once_with_its_reason(stage: Stage, wire: str)
     assert details and details["body"] == "<html>out of order</html>"
     for text in (
         f"agent={agent} server=http://127.0.0.1:",
-        f"protocol={WIRES[wire].protocol} code=agent_unreachable status=429",
+        f"protocol={WIRES[wire].protocol} code=limited status=429",
         f"thread={receipt.thread_id} task={receipt.task_id} run={receipt.run_id}",
         "reason=\"The agent's server answered 429",
         'body="<html>out of order</html>"',

@@ -19,6 +19,7 @@ from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client import Client as A2a
 from babelgate.adapters.acp.carries import EXTENDED as ACP
 from babelgate.adapters.acp.client import Client as Acp
+from babelgate.adapters.ag_ui.client import Client as AgUi
 from babelgate.adapters.aief.carries import EXTENDED as AIEF
 from babelgate.adapters.aief.client import Client as Aief
 from babelgate.adapters.kit.upstream import Client
@@ -45,6 +46,7 @@ from docs.pairing import AGENTS, EXTENDED_SERVERS, SERVERS, Side
 from tests.fidelity.agent_client import AgentClientReader
 from tests.fidelity.probe import PROBES, TRACES, AgentInput, Probe
 from tests.fidelity.unserved import McpReader, RuntimeReader
+from tests.fidelity.vercel_ui import VercelReader
 from tests.running import Running, running
 
 BOUND: Final = 60.0
@@ -109,6 +111,8 @@ WAYS: Final[Mapping[str, Way]] = {
     "runtime": Way(RuntimeReader, SERVERS["runtime"]),
     "mcp": Way(McpReader, SERVERS["mcp"]),
     "agent-client": Way(AgentClientReader, SERVERS["agent-client"]),
+    "vercel-ui": Way(VercelReader, SERVERS["vercel-ui"]),
+    "ag-ui": Way(lambda url, agent: AgUi(f"{url}/ag-ui/{agent}"), SERVERS["ag-ui"]),
 }
 """Ways by the name in `docs.pairing.SERVERS`."""
 

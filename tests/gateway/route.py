@@ -16,7 +16,7 @@ from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.auditor import NO_AUDITOR
 from tests.gateway.knowledge import prefixed
 
-Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "mcp", "openai", "own"] | str
+Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "mcp", "openai", "ag-ui", "own"] | str
 """Name of a built-in protocol, or of one of another package."""
 Words = (
     Literal[
@@ -32,6 +32,7 @@ Words = (
         "runtime",
         "mcp",
         "openai",
+        "ag-ui",
         "own",
     ]
     | str
@@ -47,8 +48,9 @@ Words = (
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "model"})
 """Parameters of paths that hold the name or the id of an agent."""
-FREE_SLOT: Final = frozenset({"namespace", "labels", "key"})
-"""Parameters of paths for which every value is valid: no namespace has subgraphs, and an item may have any key."""
+FREE_SLOT: Final = frozenset({"namespace", "labels", "key", "any_chat"})
+"""Parameters of paths for which every value is valid: no namespace has subgraphs, an item may have any key, and nothing
+runs in an unknown chat."""
 ADMIN_SLOT: Final = frozenset({"key_id", "job_id"})
 """Parameters of paths that name things of the gateway, which belong to no owner."""
 
@@ -124,6 +126,8 @@ def protocol_of(path: str) -> Protocol:
         return "openai"
     if re.match(r"/mcp(/|$)", path):
         return "mcp"
+    if re.match(r"/ag-ui(/|$)", path):
+        return "ag-ui"
     return prefixed(path) or "own"
 
 

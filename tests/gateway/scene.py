@@ -14,9 +14,11 @@ from tests.gateway.hubs import within
 from tests.gateway.stage import Moment, Puppet, Puppets, Stage
 from tests.pairs.a2a import JsonRpc10
 from tests.pairs.acp import Acp
+from tests.pairs.ag_ui import AgUi
 from tests.pairs.agent_client import AgentClient
 from tests.pairs.caller import Caller, Feed, TaskView
 from tests.pairs.langgraph import AgentProtocol, LangGraph
+from tests.pairs.vercel_ui import VercelUi
 
 RESTARTED: Final = "stopped during the run. The rest of the run cannot be read from the agent"
 """Text of the fault of a run that a kill has ended."""
@@ -162,7 +164,7 @@ class Scene:
         self.parts: list[Part] = []
 
     def cast(self, agent: str, count: int, *callers: type[Caller]) -> list[Part]:
-        callers = callers or (Acp, JsonRpc10, AgentClient)
+        callers = callers or (Acp, JsonRpc10, VercelUi, AgentClient)
         parts = [
             Part(callers[number % len(callers)](self.stage.http, agent), f"{agent}-{number}") for number in range(count)
         ]
@@ -230,13 +232,13 @@ class Company(Scene):
         """Runs that are answered shortly before the kill. Those in `cancelled` and `late` are sent then, too."""
         self.cancelling = self.cast("stubborn", 4)
         self.queue = self.cast("single", 7, Acp)
-        self.streams = self.cast("paced", 8)
+        self.streams = self.cast("paced", 9, Acp, JsonRpc10, AgUi)
         self.cancelled = [Part(Acp(stage.http, "paced"), f"cancelled-{number}") for number in range(3)]
         self.again = self.cast(
-            "again", 8, Acp, Acp, JsonRpc10, JsonRpc10, LangGraph, LangGraph, AgentProtocol, AgentProtocol
+            "again", 9, Acp, Acp, JsonRpc10, JsonRpc10, LangGraph, LangGraph, AgentProtocol, AgentProtocol, AgUi
         )
         self.far = [
-            *self.cast("far", 4, Acp, JsonRpc10, LangGraph, AgentProtocol),
+            *self.cast("far", 5, Acp, JsonRpc10, LangGraph, AgentProtocol, AgUi, VercelUi),
             *self.cast("far-a2a", 2, JsonRpc10, LangGraph),
             *self.cast("far-langgraph", 4, Acp, JsonRpc10, LangGraph, AgentProtocol),
         ]

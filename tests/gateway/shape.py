@@ -327,6 +327,13 @@ def _openai(response: httpx.Response) -> None:
     assert (response.headers.get("x-should-retry") == "false") != retried, "the client retries any 409, 429 and 5xx"
 
 
+def _ag_ui(response: httpx.Response) -> None:
+    """Check the section "Errors" of docs/protocols/ag-ui.md. Clients show the body as text."""
+    error = _keys(_keys(_json(response), {"error"})["error"], {"code", "message"}, frozenset({"details"}))
+    assert re.fullmatch(r"[a-z_]+", error["code"])
+    _message(error["message"])
+
+
 def _runtime(response: httpx.Response) -> None:
     """Check the section "Errors" of docs/protocols/runtime.md."""
     assert response.status_code in _RUNTIME, response.status_code
@@ -376,6 +383,7 @@ _CHECKS: Final[Mapping[Words, Callable[[httpx.Response], None]]] = {
     "runtime": _runtime,
     "mcp": _mcp,
     "openai": _openai,
+    "ag-ui": _ag_ui,
     "own": _own,
     **{name: each.check_error for name, each in knowledge().items()},
 }

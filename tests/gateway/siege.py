@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
+from uuid import uuid4
 
 import httpx
 
@@ -227,6 +228,10 @@ async def check_works(gateway: Running, path: str) -> None:
             called = await http.post("/mcp", json={**CALL, "params": params}, headers=MCP)
             result = json.loads(called.text.partition("data: ")[2])["result"]
             assert result["content"] == [{"type": "text", "text": words}]
+        case "ag-ui":
+            body = {"threadId": str(uuid4()), "runId": "r", "messages": [{"id": "m", "role": "user", "content": words}]}
+            ran = await http.post("/ag-ui/echo", json=body)
+            assert words in ran.text
         case "openai":
             body = {"model": "echo", "messages": [{"role": "user", "content": words}]}
             completed = await http.post("/v1/chat/completions", json=body)

@@ -55,6 +55,21 @@ SEND_0_3_REST: Final[JsonObject] = {
     "configuration": {"blocking": True},
 }
 
+AG_UI_RUN: Final[JsonObject] = {
+    "threadId": "t",
+    "runId": "r",
+    "protocolVersion": "1.0",
+    "parentRunId": None,
+    "state": {"a": 1},
+    "messages": [
+        {"id": "m", "role": "user", "content": [{"type": "text", "text": "hello"}], "metadata": {"a": 1}},
+    ],
+    "tools": [{"name": "f", "description": "d", "parameters": {"type": "object"}}],
+    "context": [{"description": "d", "value": "v"}],
+    "forwardedProps": {"a": 1, "babelgate": {"onDisconnect": "cancel", "strategy": "enqueue", "metadata": {"a": 1}}},
+    "resume": [],
+}
+
 STEP: Final[JsonObject] = {"input": "hello", "additional_input": {"a": [1]}}
 
 UPLOAD: Final = "POST /ap/v1/agent/tasks/{task_id}/artifacts"
@@ -435,6 +450,9 @@ VALID: Final[Mapping[str, Json]] = {
     "POST /v1/conversations/{conversation_id}": {"metadata": {"a": "c"}},
     "POST /v1/conversations/{conversation_id}/items": {"items": [{"role": "user", "content": "hi"}]},
     "POST /mcp": CALL,
+    **{f"POST {path}": AG_UI_RUN for path in ("/ag-ui", "/ag-ui/{agent}")},
+    "POST /ag-ui/{agent}/connect": {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "after": "1-0"},
+    "POST /ag-ui/{agent}/cancel": {"threadId": "t", "runId": "r"},
     **_OFFERED,
 }
 """Valid body of each route that has one. JSON-RPC has a separate table."""
@@ -459,7 +477,7 @@ LENIENT: Final = frozenset(
     for name in VALID.keys() - _OFFERED
     if name in ("POST /v1/threads", "POST /v1/conversations")
     or (
-        not name.startswith(("POST /acp/", "POST /a2a/", "POST /v1/", "PATCH /v1/", "POST /mcp"))
+        not name.startswith(("POST /acp/", "POST /a2a/", "POST /v1/", "PATCH /v1/", "POST /mcp", "POST /ag-ui"))
         and not name.endswith(_NEEDED)
     )
 )

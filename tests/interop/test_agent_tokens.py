@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from babelgate.canonical import Invocation
-from tests.interop.driver import OfficialServer, start_server
+from tests.interop.driver import ClientError, OfficialServer, start_client, start_server
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -166,6 +166,25 @@ async def test_a_user_logs_in_and_agrees(tmp_path: Path, oidc: OfficialServer, u
         async with gateway.http.stream("GET", f"/acp/runs/{waiting[1]['run_id']}/events", headers=carol):
             await gateway.hub.engine.idle()
         assert "You are oidc:carol" in text_of(await ask(gateway, carol))
+
+
+async def test_the_mcp_client_opens_a_page_and_repeats_its_call(
+    tmp_path: Path, oidc: OfficialServer, upstream: Running
+) -> None:
+    consent = {"authorize_url": f"{oidc.url}/auth?prompt=consent", "scope": "openid offline_access agents:run"}
+    async with front(tmp_path, oidc, upstream, exchange={"consent": consent}) as gateway:
+        options: dict[str, Any] = {"headers": await token_of(oidc, "carol")}
+        options["capabilities"] = {"elicitation": {"url": {}}}
+        client = start_client("mcp-conformance", program="mcp_js_client.py", base_url=f"{gateway.url}/mcp", **options)
+        async with client as carol:
+            with pytest.raises(ClientError) as raised:
+                await carol.call("call", name="planner", message="Who am I?")
+            assert (raised.value.type, raised.value.data["code"]) == ("UrlElicitationRequiredError", -32042)
+            [page] = raised.value.data["elicitations"]
+            after = await open_callback(gateway, await log_in(page["url"], "carol"))
+            assert (after.status_code, "call the agent again" in after.text) == (200, True)
+            result = await carol.call("call", name="planner", message="Who am I?")
+            assert result["content"][0]["text"] == "You are oidc:carol"
 
 
 async def page_of(gateway: Running, task_id: str) -> str:

@@ -25,6 +25,7 @@ PEERS: Final[Mapping[tuple[str, str], str]] = {
     ("a2a-sdk 1", "python"): "a2a-1.0",
     ("a2a-sdk 0.3", "python"): "a2a-0.3",
     ("@a2a-js/sdk", "typescript"): "javascript",
+    ("@ag-ui/client", "typescript"): "ag-ui",
     ("agent-protocol-client", "python"): "aief",
     ("langgraph-sdk", "python"): "langgraph-sdk",
     ("@langchain/langgraph-sdk", "typescript"): "javascript",
@@ -33,6 +34,7 @@ PEERS: Final[Mapping[tuple[str, str], str]] = {
     ("openai, responses", "typescript"): "javascript",
     ("openai, chat completions", "python"): "openai",
     ("openai, chat completions", "typescript"): "javascript",
+    ("ai", "typescript"): "vercel-ai",
     ("mcp", "python"): "mcp",
     ("@modelcontextprotocol/sdk", "typescript"): "mcp-conformance",
 }

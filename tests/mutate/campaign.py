@@ -24,7 +24,16 @@ _BATCH: Final = 200
 _REFUSED: Final = frozenset({501, 503})
 """Statuses from 500 that are allowed, because they name something that is not available."""
 _LEAKS: Final = re.compile(rb'Traceback \(most|File "/|site-packages')
-_PATHS: Final = ("/acp/runs", "/console", "/a2a/echo", "/ap/v1/agent", "/threads", "/v1/models")
+_PATHS: Final = (
+    "/acp/runs",
+    "/console",
+    "/a2a/echo",
+    "/ap/v1/agent",
+    "/threads",
+    "/v1/models",
+    "/ag-ui",
+    "/vercel-ui/echo",
+)
 
 
 class Campaign:

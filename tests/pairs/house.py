@@ -23,6 +23,7 @@ from tests.interop.driver import OfficialServer, start_server
 from tests.interop.langgraph_dev import langgraph_dev
 from tests.pairs.a2a import JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
+from tests.pairs.ag_ui import AgUi
 from tests.pairs.aief import Aief
 from tests.pairs.caller import BOUND, Caller, Question
 from tests.pairs.cast import Cast
@@ -42,12 +43,12 @@ QUESTION: Final = Question("What is your name?")
 
 CALLERS: Final[tuple[type[Caller], ...]] = (
     *(Acp, JsonRpc03, JsonRpc10, Rest03, Rest10),
-    *(Aief, LangGraph, AgentProtocol, Runtime, Chat, Responses, Mcp),
+    *(Aief, LangGraph, AgentProtocol, Runtime, Chat, Responses, Mcp, AgUi),
     *(caller for each in knowledge().values() for caller in each.callers),
 )
 
 
-ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Runtime, Chat, Mcp)
+ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Runtime, Chat, Mcp, AgUi)
 """Callers for official servers.
 
 These differ from the scripted ones in nothing that depends on the caller's protocol.
@@ -331,6 +332,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
         shows=frozenset({Feature.USAGE}),
         question=Question('ask_user({"question": "What is your name?"})', value=CALL),
     ),
+    "ag-ui": Kind("ag-ui", partial(behind, "ag-ui", "/ag-ui/{agent}")),
     "openai-extended": Kind("openai-extended", partial(behind, "openai", "/v1"), callers=ONE_EACH),
     "a2a-sdk-0.3": Kind(
         "a2a-0.3",

@@ -15,6 +15,7 @@ import pytest
 from babelgate.canonical import Feature, TaskState
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
+from tests.pairs.ag_ui import AgUi
 from tests.pairs.agent_client import AgentClient
 from tests.pairs.aief import Aief
 from tests.pairs.caller import Caller, Content, Data, Feed, Frame, Question, TaskView
@@ -24,6 +25,7 @@ from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.mcp import Mcp
 from tests.pairs.openai import Chat, Responses
 from tests.pairs.runtime import Runtime
+from tests.pairs.vercel_ui import VercelUi
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -39,6 +41,8 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "openai": (Chat, Responses),
     "mcp": (Mcp,),
     "agent-client": (AgentClient,),
+    "vercel-ui": (VercelUi,),
+    "ag-ui": (AgUi,),
 }
 """Dialects of each protocol, which take turns."""
 

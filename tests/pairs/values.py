@@ -55,6 +55,8 @@ def _values_of(part: Wire) -> Iterator[tuple[Feature, Any]]:
         if "example.com" in url:
             media_types = [part[name] for name in _TYPES if name in part]
             yield Feature.FILE_URL, (url, media_types[0] if media_types else None)
+    if part.get("type") == "url" and "example.com" in str(part.get("value")):  # AG-UI
+        yield Feature.FILE_URL, (part["value"], part.get("mimeType"))
     refused = _refusal_of(part)
     if refused:
         yield Feature.REFUSAL, refused
@@ -86,8 +88,10 @@ def _refusal_of(part: Wire) -> str | None:
         return part["text"]
     if _marks(part).get("kind") == "refusal":
         return part["content"]["text"]
+    if part.get("providerMetadata", {}).get("babelgate", {}).get("refusal") and "text" in part:
+        return part["text"]
     if _gateway_member(part).get("kind") == "refusal":
-        return part.get("text", part.get("content"))
+        return part.get("text", part.get("content", part.get("delta")))
     refusal = part.get("refusal")
     return refusal if isinstance(refusal, str) else None
 
@@ -96,10 +100,14 @@ def _step_of(part: Wire) -> str | None:
     """Return the name of a step that starts."""
     if part.get("event_type") == "step_started":
         return part["payload"]["name"]
+    if part.get("type") == "STEP_STARTED":
+        return part["stepName"]
     if part.get("kind") == "step_started":
         return part["name"]
     if "step" in _marks(part) and _marks(part)["state"] == "started":
         return _marks(part)["name"]
+    if part.get("type") == "data-step" and part["data"]["state"] == "started":
+        return part["data"]["name"]
     return part["metadata"]["message"] if _gateway_member(part).get("kind") == "step" else None
 
 
@@ -114,6 +122,12 @@ def _pieces_of(part: Wire) -> Iterator[str]:
     if _marks(part).get("artifact", {}).get("name") == "pieces.txt":
         if "text" in part["content"]:
             yield part["content"]["text"]
+        return
+    if part.get("type") == "data-artifact":
+        part = {"artifact": part["data"]}
+    if part.get("activityType") == "babelgate.artifact":
+        yield from (each["value"]["text"] for each in part.get("patch", ()) if isinstance(each["value"], dict))
+        yield from (each["text"] for each in part.get("content", {}).get("parts", ()) if "text" in each)
         return
     artifact: Wire = part.get("payload", {}) if part.get("event_type") == "artifact_added" else part.get("artifact", {})  # pyright: ignore[reportUnknownMemberType]
     if not isinstance(artifact, dict) or artifact.get("name") != "pieces.txt":  # pyright: ignore[reportUnnecessaryIsInstance]

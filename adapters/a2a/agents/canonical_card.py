@@ -161,7 +161,8 @@ def signed_form(card: JsonObject) -> JsonObject:
 
 
 def payload_of(form: JsonObject) -> bytes:
-    """Return the bytes that the signatures of a card cover. `form` is the result of `signed_form`. Raises NotCanonical.
+    """Return the bytes that the signatures of a card cover. `form` is the result of `signed_form`. Raises NotCanonical
+    for a value that has no canonical JSON (RFC 8785).
 
     Empty values are left out, because a2a-sdk 1.3.0 and @a2a-js/sdk 1.3.0 do so, even for lists of scopes and for
     values in parameters.

@@ -37,7 +37,8 @@ def _sign(card: JsonObject, signer: PayloadSigner) -> JsonObject:
 
 
 async def verify_card(card: JsonObject, find_keys: FindKeys) -> JsonObject:
-    """Return the content of a card that is signed by one of the keys which the operator trusts. Raises UnverifiedCard.
+    """Return the content of a card that is signed by one of the keys which the operator trusts. Raises UnverifiedCard,
+    with the reason, if none of its signatures is valid.
 
     The result has no member that the signature does not cover. A URL of keys in the signature (`jku`) is never fetched.
     """

@@ -448,7 +448,7 @@ class _Listener:
 
     async def _find_end(self) -> Json | Exception:
         """Request the task, and return it if it has stopped. Return None if the stream may continue, and `_Unanswered`
-        after too many failed requests. Raises agent_invalid."""
+        after too many failed requests. Raises agent_invalid for a malformed task."""
         try:
             (task,) = await _get_task(self._reader, self._binding)
         except FaultError:
@@ -497,7 +497,8 @@ async def _read_card(
     """Return the agent's card and the interface to call, or None if the server has no card.
 
     The interface is None if the card may be that of another agent. With `trust`, the card is verified. Raises
-    agent_invalid, agent_unreachable, agent_timeout.
+    agent_invalid for a card that is malformed or fails its verification, and agent_unreachable or agent_timeout if the
+    server does not respond.
     """
     try:
         candidates = card_urls(url)
@@ -551,8 +552,8 @@ async def discover(
     """Return the agent that the card of an A2A server describes, in a list with one item (one card, one agent:
     specification 1.0, 4.4.1).
 
-    If there is no card and `card` is False, return an assumed agent. Raises agent_invalid, agent_unreachable,
-    agent_timeout.
+    If there is no card and `card` is False, return an assumed agent. Raises agent_invalid without a valid card, and
+    agent_unreachable or agent_timeout if the server does not respond.
     """
     agents = await _discover(url, http, headers, None)
     if card and not agents:
@@ -564,7 +565,7 @@ async def discover_signed(
     url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None, trust: CardTrust
 ) -> list[AgentInfo]:
     """Return the agent that the card of an A2A server describes, in a list with one item, after verifying the card.
-    Raises agent_invalid, agent_unreachable, agent_timeout."""
+    Raises agent_invalid without a valid card, and agent_unreachable or agent_timeout if the server does not respond."""
     agents = await _discover(url, http, headers, trust)
     if not agents:
         raise FaultError(FaultCode.AGENT_INVALID, "The server has no valid A2A agent card")

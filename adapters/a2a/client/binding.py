@@ -333,10 +333,10 @@ def _path(task_id: str) -> str:
 
 
 def _payload(value: Json) -> Json:
-    """Return a REST response or event. Raises the error if it contains one.
+    """Return the body of a REST response, or an event, unchanged. Raises the fault if it is an error.
 
-    The error is in `error` (specification 1.0, 11.6), or is a text in `message` (a2a-sdk 0.3.26), where a reply has an
-    object.
+    An error has a member `error` (specification 1.0, 11.6), or a `message` that is a text (a2a-sdk 0.3.26). The
+    `message` of a reply is an object.
     """
     if not isinstance(value, dict) or value.get("error") is not None or isinstance(value.get("message"), str):
         raise _decode_error_response(value)

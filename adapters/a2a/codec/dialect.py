@@ -414,37 +414,37 @@ class Dialect(ABC):
 
     @abstractmethod
     def decode_send(self, params: JsonObject) -> Send:
-        """Decode the params of a request that sends a message to an agent. Raises invalid."""
+        """Decode the params of a request that sends a message to an agent. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_get(self, params: JsonObject) -> Get:
-        """Decode a request for one task. Raises invalid."""
+        """Decode a request for one task. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_task_id(self, params: JsonObject) -> str:
-        """Decode a request that has only a task id, and return the id. Raises invalid."""
+        """Decode a request that has only a task id, and return the id. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_list(self, params: JsonObject) -> Listing:
-        """Decode a request for a list of tasks. Raises invalid."""
+        """Decode a request for a list of tasks. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_push(self, params: JsonObject) -> Push:
-        """Decode a push notification config. Raises invalid."""
+        """Decode a push notification config. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_push_name(self, params: JsonObject) -> PushName:
-        """Decode a request for one push notification config. Raises invalid."""
+        """Decode a request for one push notification config. Raises invalid for malformed params."""
         ...
 
     @abstractmethod
     def decode_push_list(self, params: JsonObject) -> PushListing:
-        """Decode a request for a task's push notification configs. Raises invalid."""
+        """Decode a request for a task's push notification configs. Raises invalid for malformed params."""
         ...
 
     @staticmethod

@@ -103,7 +103,8 @@ class Codec(Dialect):
         return decode_listing(validate(w.ListTasksRequest, params))
 
     def decode_push(self, params: JsonObject) -> Push:
-        """Decode a push notification config, which must name its task. Raises invalid."""
+        """Decode a push notification config, which must name its task. Raises invalid for a malformed config, and for
+        one without a task id."""
         request = validate(w.TaskPushNotificationConfig, params)
         # `TaskPushNotificationConfig.task_id` is required here. A config in a message has none.
         if not request.taskId:
@@ -122,7 +123,8 @@ class Codec(Dialect):
 
 
 def decode_listing(request: w.ListTasksRequest) -> Listing:
-    """Decode the filters and the page of a request for a list of tasks. Raises invalid."""
+    """Decode the filters and the page of a request for a list of tasks. Raises invalid for an unknown state or a
+    malformed time."""
     states: frozenset[TaskState] | None = None
     if request.status and request.status != "TASK_STATE_UNSPECIFIED":
         # a2a-sdk 1.3.0 ignores an unknown state. But without its filter the list would contain unrequested tasks.
@@ -157,7 +159,7 @@ def _history(length: int | None, field: str = "historyLength") -> int | None:
 
 
 def _micros(text: str) -> int:
-    """Return an ISO 8601 time in microseconds since 1970. Raises invalid."""
+    """Return an ISO 8601 time in microseconds since 1970. Raises invalid for any other text."""
     try:
         moment = datetime.fromisoformat(text)
         # `google.protobuf.Timestamp` ends with Z or an offset; without either it is read as UTC.

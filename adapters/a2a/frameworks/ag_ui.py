@@ -8,7 +8,7 @@ from babelgate.canonical.json import as_object, as_text
 
 
 def _read_tool(content: DecodedContent, part: DataPart) -> bool:
-    """Add a tool call, or its result, to the content. Return False if the part is neither."""
+    """Add the tool call or the tool result in a part to the content. Return False if the part has neither."""
     data = as_object(part.data)
     if data.get("type") == "tool-call" and as_text(data.get("id")) and as_text(data.get("name")):
         content.tools.append(ToolUse(data["id"], data["name"], value=data.get("arguments")))

@@ -180,6 +180,18 @@ def _is_within(branch: str, other: str) -> bool:
 
 
 def _as_key(value: Json) -> str:
-    """Return a JSON text that is the same for equal values, even in another order of members: a2a-sdk 1.3.0 does not
-    sort them."""
-    return dumps(value, sort_keys=True)
+    """Return a JSON text that is the same for equal values (`babelgate.canonical.json.is_equal`).
+
+    a2a-sdk 1.3.0 does not sort the members of an object. It also keeps data as a `google.protobuf.Struct`, whose
+    numbers are all floating-point, so that 1 may come again as 1.0.
+    """
+    return dumps(_with_integers(value), sort_keys=True)
+
+
+def _with_integers(value: Json) -> Json:
+    """Return a JSON value in which each floating-point number without a fraction is an integer."""
+    if isinstance(value, dict):
+        return {name: _with_integers(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_with_integers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

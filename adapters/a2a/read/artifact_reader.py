@@ -49,7 +49,7 @@ class ArtifactReader:
         self.output: Json = None
         """Structured output of the run. None until an artifact declares it."""
         self.trackers: dict[str, ArtifactTracker] = {}
-        """Trackers of the artifacts that were read, by artifact id."""
+        """State of each artifact that was read (`ArtifactTracker`), by artifact id."""
         self._run = run
         self._speech = speech
         self._questions = questions
@@ -62,7 +62,7 @@ class ArtifactReader:
         return {tracker.text for tracker in self.trackers.values()}
 
     def recall_message(self, event: MessageStarted, *, is_own: bool) -> ArtifactTracker | None:
-        """Return the tracker for a recorded message that was read from an artifact. Return None for any other message.
+        """Return the tracker of the artifact from which a recorded message was read. Return None for any other message.
         `is_own` is True for a message of this run: more text can be added only to such a message."""
         artifact_id = a2a_members(event.extra).get("artifactId")
         if artifact_id is None:

@@ -150,7 +150,8 @@ def _part(merged: MergedPart) -> Part:
 
 @dataclass(slots=True)
 class ArtifactTracker:
-    """State of reading one artifact: the parts that were read, and the message or file that they became."""
+    """State of reading one artifact, or an answer in the messages of a status: the parts that were read so far, and the
+    message or file that they became. Because of it, a repeated part is not read twice."""
 
     artifact_id: str
     """Id that the server has given to the artifact. Empty for an answer in the messages of the status."""
@@ -291,14 +292,15 @@ def is_file(artifact: w.Artifact, parts: Sequence[Part]) -> bool:
 
 
 def kind_of(artifact: w.Artifact) -> object:
-    """Return the kind (`answer`, `output`) that another gateway declares in the artifact's metadata. Return None if
-    there is none."""
+    """Return the kind of an artifact (`answer`, `output`) that another gateway declares in its metadata, in the member
+    `babelgate`. Return None if there is none."""
     members = (artifact.metadata or {}).get("babelgate")
     return cast("JsonObject", members).get("kind") if isinstance(members, dict) else None
 
 
 def metadata_of(artifact: w.Artifact) -> JsonObject:
-    """Return the metadata of an artifact without the entry of another gateway."""
+    """Return the metadata of an artifact without the member `babelgate`. Another gateway sends it to declare the
+    artifact's kind (`kind_of`), for example `{"kind": "answer"}`, so it is not the agent's."""
     return {name: value for name, value in (artifact.metadata or {}).items() if name != "babelgate"}
 
 

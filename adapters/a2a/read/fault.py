@@ -3,7 +3,8 @@
 from babelgate.adapters.a2a.codec.marks import error_of
 from babelgate.adapters.a2a.frameworks.framework import DecodedContent
 from babelgate.adapters.a2a.wire import replies as w
-from babelgate.canonical import BLAME, Fault, FaultCode
+from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.fault import RELAYED
 from babelgate.canonical.message import text_of
 from babelgate.canonical.value import JsonObject
 
@@ -20,7 +21,7 @@ def decode_fault(
     members: object = message_metadata.get("babelgate")
     named: object = members.get("fault") if isinstance(members, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     code = FaultCode.AGENT_FAILED
-    if isinstance(named, str) and named in BLAME and BLAME[FaultCode(named)] == "upstream":
+    if isinstance(named, str) and named in RELAYED:
         code = FaultCode(named)
     error_text, details = error_of(message_metadata, metadata)
     default = f"The agent {'refused the task' if rejected else 'failed'} and did not say why."

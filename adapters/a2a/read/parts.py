@@ -53,7 +53,8 @@ def decode_state(state: str | None) -> TaskState:
 
 
 def decode_reply(value: Json) -> w.Reply | None:
-    """Return the task, message or update in a reply. Return None for any other reply. Raises invalid."""
+    """Return the task, message or update in a reply. Return None for any other reply. Raises invalid for a malformed
+    one."""
     if not isinstance(value, dict):
         return None
     for name, model in _WRAPPERS.items():

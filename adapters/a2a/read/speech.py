@@ -24,8 +24,8 @@ class Speech:
         self._run = run
         self.draft = Draft()
         self.tracker: ArtifactTracker | None = None
-        """State of reading the answer; None before its first piece. Its message is open as long as more text can
-        follow."""
+        """Parts of the answer that were read so far, and the message that they became. None before the first piece of
+        the answer, and after an artifact has taken over the answer (`become_artifact`)."""
         self.citations: list[AnnotationPart] = []
         """Citations that arrived before the first piece of the answer."""
         self.has_grown = False
@@ -33,12 +33,12 @@ class Speech:
 
     @property
     def text(self) -> str | None:
-        """Text of the answer so far; None if it has not begun."""
+        """Text of the answer so far; None if it has not begun, or if an artifact has taken it over."""
         return None if self.tracker is None else self.tracker.text
 
     def recall_message(self, event: MessageStarted) -> ArtifactTracker | None:
-        """Return the tracker for a recorded message of this run that was read as an answer in the status. Return None
-        for any other message."""
+        """Restore the answer from a recorded message of this run that was read as the answer in a status. Return the
+        answer's tracker, or None for any other message."""
         if IN_STATUS not in event.extra and GROWING not in event.extra:
             return None
         self.tracker = ArtifactTracker("", file=False, message_id=event.message_id)
@@ -83,8 +83,12 @@ class Speech:
             self._run.lose("text", SAID_AGAIN)
 
     def become_artifact(self, artifact_id: str, decoded: DecodedContent) -> ArtifactTracker | None:
-        """Return the tracker of the answer if an artifact repeats the answer from its beginning; the artifact then
-        continues it. Return None for any other artifact."""
+        """Let an artifact take over the answer if the text of its content `decoded` begins with the whole answer so
+        far.
+
+        Return the answer's tracker, with which the artifact's parts continue the answer's message. Return None if the
+        artifact is something else, or if the server's framework does not repeat answers (`Habits.repeats_answer`).
+        """
         tracker = self.tracker
         text = text_of(tuple(decoded.parts))
         if (
@@ -98,14 +102,15 @@ class Speech:
         return tracker
 
     def cite(self, citations: Sequence[AnnotationPart]) -> None:
-        """Add citations to the answer. Keep them in `citations` if the answer has not begun."""
+        """Add citations to the open message of the answer. If the answer has not begun, store them in the attribute
+        `citations`; `end` adds them."""
         if self.tracker is not None:
             self.tracker.cite(citations, self._run.events)
         else:
             self.citations += citations
 
     def end(self, citations: Sequence[AnnotationPart]) -> None:
-        """Add the citations of the final status to the answer, and those that were kept in `citations`."""
+        """Add the citations of the final status to the answer, and those that arrived before it began."""
         if self.tracker is not None:
             self.tracker.cite([*self.citations, *citations], self._run.events)
 

@@ -102,8 +102,8 @@ def check_version(call: Call, version: str) -> None:
     """Check that the version which a caller requests agrees with the version of the method or path that it calls.
 
     Every minor version of a served major version is accepted. A request without a version means 0.3 (specification 1.0,
-    3.6.2). 0.3 has no error for a wrong version: there the request is invalid. Raises VERSION_NOT_SUPPORTED,
-    INVALID_REQUEST.
+    3.6.2). 0.3 has no error for a wrong version: there the request is invalid. Raises VERSION_NOT_SUPPORTED for another
+    version in 1.0, and INVALID_REQUEST in 0.3.
     """
     major = call.version.partition(".")[0]
     if version == "1.0" and major != "1":

@@ -317,7 +317,8 @@ async def _encode_task(call: Call, dialect: Dialect, task: Task, history_length:
 
 
 async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """Cancel a task, wait for its end, and return it. Raises TASK_NOT_FOUND, TASK_NOT_CANCELABLE."""
+    """Cancel a task, wait for its end, and return it. Raises TASK_NOT_FOUND for an unknown task, and
+    TASK_NOT_CANCELABLE for one that has ended."""
     task = await find_task(call, dialect.decode_task_id(params))
     try:
         task = await call.hub.cancel(call.principal, task.task_id)
@@ -398,8 +399,8 @@ async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
     """Return a stream that begins with the task, and continues with its updates.
 
     With the header `Babelgate-From` the stream first replays the events since that seq. This also works for a task that
-    has ended, to which a caller cannot subscribe otherwise (specification 1.0, 3.1.6). Raises TASK_NOT_FOUND,
-    UNSUPPORTED_OPERATION.
+    has ended, to which a caller cannot subscribe otherwise (specification 1.0, 3.1.6). Raises TASK_NOT_FOUND for an
+    unknown task, and UNSUPPORTED_OPERATION for one that has ended, without that header.
     """
     task = await find_task(call, dialect.decode_task_id(params))
     start = _start(call)

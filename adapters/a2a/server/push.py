@@ -21,7 +21,8 @@ MAX_ID = 256
 def make_webhook(call: Call, dialect: Dialect, push: Push, task_id: str | None = None) -> Webhook:
     """Return the webhook for a push notification config. `task_id` is None for a config that arrives with a message.
 
-    The webhook stores the dialect, so a client that registered in 0.3 always receives pushes of 0.3. Raises invalid.
+    The webhook stores the dialect, so a client that registered in 0.3 always receives pushes of 0.3. Raises invalid for
+    an id that is too long, or a token that is not printable ASCII.
     """
     for text in (push.token, push.credentials, *push.schemes):
         # These values are sent as HTTP headers.

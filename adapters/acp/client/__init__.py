@@ -253,8 +253,12 @@ class _Run(UpstreamRun):
                 await backoff.wait()
 
     async def _catch_up(self, run_id: str | None) -> Stage:
-        """Reconnect to a gateway that offers the Babelgate extension, and yield the rest of the run's events. `run_id`
-        is the id of a resumed run, or None for a new run."""
+        """Read the rest of the run after its stream broke, from a server that offers the Babelgate extension, and yield
+        its events in batches.
+
+        The run is the one that the server named in its response (`reader.run_id`). `run_id` only says which events
+        come first: it is the id of a run that an answer resumed, or None for a new run.
+        """
         if not self._has_begun:
             yield self._begin(run_id)
         reader = self._reader
@@ -348,7 +352,7 @@ class _Run(UpstreamRun):
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
     """Return the agents of an ACP server, from `GET /agents`. `upstream_name` returns the server's own names. Raises
-    agent_invalid."""
+    agent_invalid for a malformed list."""
     response = await HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT).get("/agents")
     try:
         return decode_agents(response)
@@ -387,5 +391,5 @@ def _after(events: list[Json], awaits: int) -> list[Json]:
 
 
 def _run(value: Json) -> w.Run:
-    """Return a server's response as a run object. Raises agent_invalid."""
+    """Return a server's response as a run object. Raises agent_invalid for a malformed one."""
     return decode_reply(w.Run, value)

@@ -96,7 +96,7 @@ def _utc(time: str | None) -> str | None:
 
 def decode_message(message: w.Message, *, agent: str | None = None) -> Message:
     """Return a wire message as a canonical message. Its name is None if its role names the called agent, `agent`.
-    Raises invalid."""
+    Raises invalid for a malformed part."""
     role, name = decode_role(message.role, agent)
     parts = tuple(decoded for index, part in enumerate(message.parts) for decoded in decode_part(part, index))
     extra = message_extra(message, *_TIMES)
@@ -168,7 +168,7 @@ def encode_questions(questions: Sequence[tuple[InterruptRaised, int]], view: Enc
 
 def decode_questions(await_request: JsonObject | None, *, agent: str | None = None) -> list[InterruptRaised]:
     """Return the questions in an `await_request`: all that another gateway lists, or otherwise the single one. Names in
-    their messages are None if they are that of the called agent, `agent`. Raises invalid."""
+    their messages are None if they are that of the called agent, `agent`. Raises invalid for a malformed message."""
     gateway_member = (await_request or {}).get(w.OWN)
     listed = cast("JsonObject", gateway_member).get("questions") if isinstance(gateway_member, dict) else None
     questions: list[InterruptRaised] = []
@@ -184,7 +184,7 @@ def decode_questions(await_request: JsonObject | None, *, agent: str | None = No
 
 def decode_question(await_request: JsonObject | None, *, agent: str | None = None) -> InterruptRaised:
     """Return the question in an `await_request`, or a general question if it contains no message. The name in its
-    message is None if it is that of the called agent, `agent`. Raises invalid."""
+    message is None if it is that of the called agent, `agent`. Raises invalid for a malformed message."""
     request = await_request or {}
     # components.schemas.AwaitRequest: any object; only the servers of the SDK always put a message into it.
     if not isinstance(request.get("message"), dict):
@@ -231,7 +231,7 @@ def decode_answer(await_resume: JsonObject) -> tuple[Json, Message]:
     """Return the caller's answer in an `await_resume`, as a value and as a message.
 
     The value is JSON if the message has one JSON part and no text, and otherwise the text of the message. The OpenAPI
-    document allows any object: one without a message is the value itself. Raises invalid.
+    document allows any object: one without a message is the value itself. Raises invalid for a malformed message.
     """
     if await_resume.get("type") == "message" or isinstance(await_resume.get("message"), dict):
         message = decode_message(validate(w.Message, await_resume.get("message")))

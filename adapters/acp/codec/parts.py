@@ -418,7 +418,8 @@ def _unless(media_type: str, default: str) -> str | None:
 
 
 def decode_base64(content: str) -> bytes:
-    """Return the bytes that a base64 text contains, with or without the line breaks of MIME. Raises invalid."""
+    """Return the bytes that a base64 text contains, with or without the line breaks of MIME. Raises invalid for any
+    other text."""
     try:
         # RFC 2045, section 6.8: lines of 76 characters.
         return b64decode(content.translate(_SPACE), validate=True)

@@ -31,7 +31,7 @@ _MESSAGE_ALONE: Final = "only the message of an await request is read"
 
 
 def decode_event(value: Json) -> w.Event:
-    """Return an event of the wire as a model. Raises invalid."""
+    """Return an event of the wire as a model. Raises invalid for a value without a type, or with malformed members."""
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(kind, str):
         raise FaultError(FaultCode.INVALID, "An event has no type.")

@@ -469,7 +469,7 @@ class Server(Handlers):
 
     async def _import_history(self, who: Caller, session: w.Session) -> tuple[Message, ...]:
         """Return those messages of a session descriptor that the gateway does not already have, fetched by their URLs.
-        Raises invalid."""
+        Raises invalid if there are too many, or one cannot be fetched."""
         if len(session.history) > MAX_HISTORY:
             raise FaultError(FaultCode.INVALID, f"session.history: more than {MAX_HISTORY} messages")
         known_urls: set[str] = set()
@@ -495,8 +495,8 @@ class Server(Handlers):
                 each.cancel()
 
     async def _import(self, who: Caller, url: str, budget: "_Budget") -> Message:
-        """Return the message at a URL of a session descriptor, from this gateway or from another server. Raises
-        invalid, too_large."""
+        """Return the message at a URL of a session descriptor, from this gateway or from another server. Raises invalid
+        if it cannot be fetched or is malformed, and too_large if it exceeds the rest of `budget`."""
         own_prefix = resource_url(who.base_url, "")
         if url.startswith(own_prefix):
             wire = await self._resource(who, url.removeprefix(own_prefix))
@@ -520,7 +520,7 @@ class _Budget:
         self._values = DEFAULT_VALUES
 
     def receive(self, size: int) -> None:
-        """Subtract a number of received bytes. Raises too_large."""
+        """Subtract a number of received bytes. Raises too_large if the budget is used up."""
         self._bytes -= size
         if self._bytes < 0:
             raise FaultError(
@@ -528,7 +528,8 @@ class _Budget:
             )
 
     async def parse_message(self, raw: bytes) -> Json:
-        """Parse the JSON of a message, and subtract the number of its values. Raises too_large, invalid."""
+        """Parse the JSON of a message, and subtract the number of its values. Raises too_large if the budget is used
+        up, and invalid for a text that is not JSON."""
         self._values -= count_values(raw, self._values)
         if self._values < 0:
             words = f"session.history: the messages hold more than {DEFAULT_VALUES} JSON values together"
@@ -580,6 +581,6 @@ def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeR
 
 def _number(request: AnyRequest, name: str, minimum: int, maximum: int | None = None) -> int | None:
     """Return the query parameter `name`, an integer from `minimum` to `maximum` (None: no maximum). Return None if it
-    is absent. Raises invalid."""
+    is absent. Raises invalid for any other text."""
     text = request.query_params.get(name)
     return None if text is None else read_integer(text, name, minimum, maximum)

@@ -333,7 +333,7 @@ class MessageEncoder:
         part, current = self._open.get(key), self._current
         if current is None or current.owner != message_id or message_id in self._progress:
             return None
-        if not isinstance(part, TextPart | RefusalPart):
+        if not isinstance(part, TextPart):  # each piece of a refusal has a mark
             return None
         self._held_text.pop(key, None)
         media_type = part.media_type or "text/plain"

@@ -95,7 +95,8 @@ class HttpClient(Calls):
 
 @asynccontextmanager
 async def _time_limit(deadline: float | None) -> AsyncGenerator[None]:
-    """Limit the block to a deadline on the event loop's clock; None is no limit. Raises agent_timeout."""
+    """Limit the block to a deadline on the event loop's clock; None is no limit. Raises agent_timeout at the
+    deadline."""
     bound = asyncio.timeout_at(deadline)
     try:
         async with bound:

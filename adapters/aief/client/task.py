@@ -73,8 +73,8 @@ class UpstreamTask:
         return created
 
     async def resume(self, task_id: str) -> None:
-        """Continue a task of an earlier run, and mark its present files as reported. Raises agent_unreachable,
-        agent_timeout."""
+        """Continue a task of an earlier run, and mark its present files as reported. Raises agent_unreachable or
+        agent_timeout if the server does not respond; any other failure means that it has no list of files."""
         self.id = task_id
         try:
             self._reported |= {artifact.artifact_id for artifact in await self._list_artifacts()}
@@ -113,7 +113,8 @@ class UpstreamTask:
         return await self._with_files(all_events)
 
     def _read(self, response: Json) -> StepEvents:
-        """Return the events of a response with a step. Raises agent_invalid, agent_failed."""
+        """Return the events of a response with a step. Raises agent_invalid for a malformed response, and agent_failed
+        if the step reports a failure."""
         with blaming_the_agent():
             return self._reader.read(response)
 
@@ -156,7 +157,8 @@ class UpstreamTask:
         return StepEvents(await with_files(events, self._file), (), ())
 
     async def _file(self, blob: str) -> bytes:
-        """Return the bytes of a file of another Babelgate by its hash. Raises too_large."""
+        """Return the bytes of a file of another Babelgate by its hash. Raises too_large if it exceeds the limit of one
+        file."""
         return await self._http.download(f"{self._path}/artifacts/{_segment(blob)}", self._file_limit, self._deadline)
 
     async def has_run_out(self) -> bool:
@@ -173,7 +175,7 @@ class UpstreamTask:
 
     async def fetch(self, artifact: w.Artifact) -> Sequence[Event]:
         """Download a file, and return it as an `ArtifactAdded`. Return nothing for a file that was reported, and a loss
-        for a file that cannot be read. Raises agent_timeout."""
+        for a file that cannot be read. Raises agent_timeout at the deadline of the run."""
         if artifact.artifact_id in self._reported or self._is_full:
             return ()
         self._reported.add(artifact.artifact_id)

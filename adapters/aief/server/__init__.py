@@ -163,7 +163,8 @@ class Server(Handlers):
     # Tasks
 
     async def create_task(self, request: AnyRequest) -> Response[Any]:
-        """Create a task, which starts no run. Raises invalid, not_found."""
+        """Create a task, which starts no run. Raises invalid for a malformed body, and not_found for an unknown
+        agent."""
         who = caller(request)
         agent = self._agent(who)
         body = await _body(request)
@@ -174,7 +175,7 @@ class Server(Handlers):
         return _json(view.task_with_steps(), headers)
 
     async def list_tasks(self, request: AnyRequest) -> Response[Any]:
-        """Return a page of the agent's tasks, newest first. Raises invalid."""
+        """Return a page of the agent's tasks, newest first. Raises invalid for wrong query parameters."""
         who = caller(request)
         agent = self._agent(who)
         page, size = _page_and_size(request)
@@ -232,7 +233,8 @@ class Server(Handlers):
     # Steps
 
     async def list_steps(self, request: AnyRequest) -> Response[Any]:
-        """Return a page of a task's steps. Raises invalid, not_found."""
+        """Return a page of a task's steps. Raises invalid for wrong query parameters, and not_found for an unknown
+        task."""
         page, size = _page_and_size(request)
         view, places, total = await self._page_of_steps(request, (page - 1) * size, size)
         shell = w.TaskStepsListResponse(steps=[], pagination=page_of(total, page, size))
@@ -316,7 +318,8 @@ class Server(Handlers):
         return page.envelope(EncodedList)
 
     async def execute_step(self, request: AnyRequest) -> Response[Any]:
-        """Execute the next step of a task, and return it when it is over. Raises invalid, not_found, conflict."""
+        """Execute the next step of a task, and return it when it is over. Raises invalid for a malformed body,
+        not_found for an unknown task, and conflict if another request changes the task at the same time."""
         body = await _body(request)
         activation = _Activation.of(request, body)
         who, thread_id, agent = self._resolve_request(request)
@@ -330,9 +333,9 @@ class Server(Handlers):
                     view = await self._wait_for_step(who, view, *unfinished)
                     if not view.is_over(*unfinished):
                         return await self._cut_short(who, view, *unfinished, activation)
-                cut_step, has_no_input = view.cut_step(), _has_no_input(body, activation)
-                if cut_step is not None and has_no_input:
-                    return await self._reveal(who, view, cut_step, body, activation)
+                unreturned, has_no_input = view.unreturned_step(), _has_no_input(body, activation)
+                if unreturned is not None and has_no_input:
+                    return await self._reveal(who, view, unreturned, body, activation)
                 next_step = view.next()
                 if next_step.reveal is not None:
                     run_id, _ = next_step.reveal
@@ -475,7 +478,8 @@ class Server(Handlers):
     # Artifacts
 
     async def list_artifacts(self, request: AnyRequest) -> Response[Any]:
-        """Return a page of a task's artifacts. Raises invalid, not_found."""
+        """Return a page of a task's artifacts. Raises invalid for wrong query parameters, and not_found for an unknown
+        task."""
         page, size = _page_and_size(request)
         view = await self._find(request)
         artifacts = view.current_artifacts()
@@ -489,7 +493,8 @@ class Server(Handlers):
         )
 
     async def upload_artifact(self, request: AnyRequest) -> Response[Any]:
-        """Store an uploaded file as an artifact of the task. Raises invalid, not_found, too_large."""
+        """Store an uploaded file as an artifact of the task. Raises invalid for a malformed form or key, not_found for
+        an unknown task, and too_large."""
         view = await self._find(request)
         key = decode_key(request.headers.get("idempotency-key"))
         raw = await read_bytes(request)
@@ -542,7 +547,8 @@ class _Activation:
     @classmethod
     def of(cls, request: AnyRequest, body: w.RequestBody | None = None) -> "_Activation | None":
         """Return the activation by a request, or None. It is activated by a header, or by its part in
-        `additional_input` of the body, which is removed from there. Raises invalid."""
+        `additional_input` of the body, which is removed from there. Raises invalid if the number in `START_HEADER` or
+        the part is malformed."""
         input_object = (body.additional_input if body is not None else None) or {}
         if URI in input_object:
             extension = decode_request(input_object.pop(URI))
@@ -556,8 +562,8 @@ class _Activation:
 
 
 async def _body(request: AnyRequest) -> w.RequestBody:
-    """Return the body of a request for a task or a step. A missing body counts as an empty one. Raises invalid,
-    too_large."""
+    """Return the body of a request for a task or a step. A missing body counts as an empty one. Raises invalid for a
+    malformed body, and too_large."""
     body = await read_json(request)
     # Accepted are no body at all (`curl -X POST …/steps`), JSON without a Content-Type (the JavaScript SDK 1.0.5
     # responds with 415), and a Content-Type without a body (agbenchmark 0.0.10).
@@ -628,15 +634,16 @@ def _not_found(what: str, wire_id: str) -> FaultError:
 
 
 def _page_and_size(request: AnyRequest) -> tuple[int, int]:
-    """Return the query parameters `current_page` and `page_size`, the latter limited to `_PAGE_MOST`. Raises
-    invalid."""
+    """Return the query parameters `current_page` and `page_size`, the latter limited to `_PAGE_MOST`. Raises invalid if
+    one is not a positive integer."""
     page, size = _number(request, "current_page", 1), _number(request, "page_size", PAGE_SIZE)
     # Larger sizes are not refused: OpenAPI v1 has a minimum page_size, but no maximum.
     return page, min(size, _PAGE_MOST)
 
 
 def _number(request: AnyRequest, name: str, default: int) -> int:
-    """Return the integer in the query parameter `name`, at least 1, or the default if it is missing. Raises invalid."""
+    """Return the integer in the query parameter `name`, at least 1, or the default if it is missing. Raises invalid for
+    any other text."""
     text = request.query_params.get(name)
     if text is None:
         return default

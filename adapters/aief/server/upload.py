@@ -37,7 +37,7 @@ class Upload:
 
 def decode_key(header: str | None) -> str | None:
     """Return the key in a header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header-07, section 2.1), with or
-    without quotes. Return None for None. Raises invalid."""
+    without quotes. Return None for None. Raises invalid for a key that is empty, too long or not printable ASCII."""
     key = None if header is None else header.strip().removeprefix('"').removesuffix('"')
     if key is not None and not (0 < len(key) <= _KEY and key.isascii() and key.isprintable()):
         raise _invalid(f"An Idempotency-Key has 1 to {_KEY} printable characters of ASCII.")
@@ -46,7 +46,7 @@ def decode_key(header: str | None) -> str | None:
 
 def decode_upload(content_type: str, raw: bytes) -> Upload:
     """Return the file in the body of a form. It may take long, so it runs in a thread, and releases the interpreter
-    lock regularly. Raises invalid."""
+    lock regularly. Raises invalid for a malformed form, and for one without a file."""
     header = Headers()
     header["content-type"] = content_type[:_TYPE_LENGTH]
     boundary = header.get_boundary()
@@ -73,7 +73,7 @@ def decode_upload(content_type: str, raw: bytes) -> Upload:
 
 
 def _segments(boundary: str, raw: bytes) -> list[tuple[MultipartSegment, bytes]]:
-    """Return the parts of a form, each with its content. Raises invalid."""
+    """Return the parts of a form, each with its content. Raises invalid for a malformed or incomplete body."""
     segments: list[tuple[MultipartSegment, bytes]] = []
     content: list[bytes] = []
     segment: MultipartSegment | None = None

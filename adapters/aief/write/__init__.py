@@ -1,1 +1,1 @@
-"""Records of a thread → the tasks and steps that AIEF callers receive."""
+"""Encoding of a thread's records as the tasks and steps that AIEF callers receive."""

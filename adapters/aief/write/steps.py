@@ -1,4 +1,5 @@
-"""Records of one run → AIEF steps. A run is one step, or several if its agent marks steps with `StepStarted` events."""
+"""Encoding of one run's records as AIEF steps. A run is one step, or several if its agent marks steps with
+`StepStarted` events."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar

@@ -1,4 +1,4 @@
-"""Records of a thread → the AIEF task of one agent: its steps, and what the next POST of a step does.
+"""Encoding of a thread's records as the AIEF task of one agent: its steps, and the effect of the next POST of a step.
 
 A step is a run, or one of several that its agent has marked. A step with the status `created` is not stored: it follows
 from the end of the earlier runs, and its id is derived from their ids.
@@ -236,10 +236,11 @@ class TaskView:
                 yield run, run_steps
 
     def _stepped_run_id(self) -> str | None:
-        """Return the id of the newest run that a POST of a step started, or None. Only this run may have steps that no
-        POST has requested yet."""
+        """Return the newest run that a POST of a step began or returned, or None. Only this run may have steps that are
+        not yet revealed."""
         for run_id, run_steps in reversed(self._run_steps.items()):
-            if "aief" in run_steps.created.extra and not self.fold.runs[run_id].removed:
+            is_stepped = "aief" in run_steps.created.extra or self._find_note(run_id)
+            if is_stepped and not self.fold.runs[run_id].removed:
                 return run_id
         return None
 
@@ -263,13 +264,20 @@ class TaskView:
         own_note: JsonObject = {"run_id": run_id, "steps": steps, **({"cut": True} if cut else {})}
         return {**stored, "revealed": {**(stored.get("revealed") or {}), self.agent: own_note}}
 
-    def cut_step(self) -> tuple[str, int] | None:
-        """Return the run id and the number of the step that was returned before it was over, if no POST has returned it
-        again since. Return None otherwise."""
+    def unreturned_step(self) -> tuple[str, int] | None:
+        """Return the run id and the number of the step whose end no POST has returned, or None.
+
+        This is the newest step if it was returned unfinished, or the step that continued it after an answer that was
+        no POST, such as an authorization by the user.
+        """
         run_id = self._stepped_run_id()
-        if run_id is None or not self._find_note(run_id).get("cut"):
+        if run_id is None:
             return None
-        return run_id, self.revealed_steps(run_id) - 1
+        if self._find_note(run_id).get("cut"):
+            return run_id, self.revealed_steps(run_id) - 1
+        of_task = self._runs[self.fold.runs[run_id].task_id]
+        later = [each for each in of_task[of_task.index(run_id) + 1 :] if not self.fold.runs[each].removed]
+        return (later[-1], 0) if later else None
 
     def is_over(self, run_id: str, number: int) -> bool:
         """Return True if a step, given by run id and number from 0, has ended."""
@@ -289,7 +297,12 @@ class TaskView:
         return None if self.is_over(run_id, number) else (run_id, number)
 
     def next(self) -> Next:
-        """Return what the next POST of a step does."""
+        """Return the effect of the next POST of a step. The first effect that is possible applies:
+
+        - return the next step that the last started run has already produced (`reveal`),
+        - answer the task that has waited longest for an answer (`answer`),
+        - start a run.
+        """
         stepped = self._stepped_run_id()
         if stepped is not None and self.revealed_steps(stepped) < len(self._run_steps[stepped].segments):
             return Next(reveal=(stepped, self.revealed_steps(stepped)))

@@ -17,7 +17,7 @@ NO_FILE: Final = LossNoted(
 
 async def with_files(events: Sequence[Event], fetch: Callable[[str], Awaitable[bytes]]) -> Sequence[Event]:
     """Return the events with the bytes of their files, which `fetch` downloads by hash. If a file is not available, a
-    `NO_FILE` loss precedes its event. Raises agent_unreachable, agent_timeout."""
+    `NO_FILE` loss precedes its event. Raises agent_unreachable or agent_timeout if the server does not respond."""
     filled: list[Event] = []
     for event in events:
         files: dict[str, bytes | None] = {}
@@ -31,8 +31,8 @@ async def with_files(events: Sequence[Event], fetch: Callable[[str], Awaitable[b
 
 
 async def _try(fetch: Callable[[str], Awaitable[bytes]], blob: str) -> bytes | None:
-    """Download the file with the hash `blob`. Return None if the server refuses or fails. Raises agent_unreachable,
-    agent_timeout."""
+    """Download the file with the hash `blob`. Return None if the server refuses or fails. Raises agent_unreachable or
+    agent_timeout if the server does not respond."""
     try:
         return await fetch(blob)
     except FaultError as error:

@@ -260,5 +260,5 @@ class Calls:
 
     async def json(self, response: httpx.Response, limit: int | None = None) -> Json:
         """Return the body of a response as JSON. `limit` is its maximum size in bytes; the default is `answer_limit`.
-        Raises agent_invalid."""
+        Raises agent_invalid for a body that is too large or not JSON."""
         return await read_answer(response, self.answer_limit if limit is None else limit)

@@ -21,7 +21,8 @@ async def catch_up(
     open_stage: Callable[[int], AsyncGenerator[Sequence[Event]]],
     has_stopped: Callable[[], bool],
 ) -> AsyncGenerator[Sequence[Event]]:
-    """Reconnect until the run has stopped, and yield its events: a stage of `babelgate.adapters.kit.client.driver`.
+    """Reconnect until the run has stopped, and yield its events in batches. The result is a `Stage` of
+    `babelgate.adapters.kit.client.driver`.
 
     `open_stage` opens one connection, which yields the events of the records after a seq. The connection ends with the
     stream, when a record is missing (`records.behind`), or when the run has stopped.

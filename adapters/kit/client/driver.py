@@ -45,7 +45,8 @@ class UpstreamRun(ABC):
         return False
 
     async def cancel(self) -> None:
-        """Ask the server to stop the run. Called only if `is_cancellable`. Raises FaultError."""
+        """Ask the server to stop the run. Called only if `is_cancellable`. Raises FaultError if the server refuses or
+        does not respond."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""HTTP status → fault code: one table for the clients of all protocols."""
+"""Fault code for each HTTP status: one table for the clients of all protocols."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,7 +7,7 @@ from babelgate.canonical import Fault, FaultCode
 
 _CODES: Final[Mapping[int, FaultCode]] = {
     408: FaultCode.AGENT_TIMEOUT,
-    429: FaultCode.AGENT_UNREACHABLE,
+    429: FaultCode.LIMITED,
     502: FaultCode.AGENT_UNREACHABLE,
     503: FaultCode.AGENT_UNREACHABLE,
     504: FaultCode.AGENT_TIMEOUT,
@@ -16,9 +16,9 @@ _CODES: Final[Mapping[int, FaultCode]] = {
 not fully process the request. The same request may succeed later or elsewhere. With any other status the server has
 responded, and the agent has failed."""
 
-UNAVAILABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
-"""Fault codes after which the same request may succeed later: the server did not respond, responded too late, or a
-proxy responded for it."""
+UNAVAILABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.LIMITED})
+"""Codes of faults after which the same request may succeed later. There was no response, it was too late, it came from
+a proxy, or the server accepts no more requests now."""
 
 
 def fault_code(status: int) -> FaultCode:
@@ -32,6 +32,6 @@ def is_retryable(fault: Fault) -> bool:
 
 
 def is_gone(fault: Fault) -> bool:
-    """Return True if the server does not answer at present, but may be back soon. Either there was no response, or it
-    came from a proxy in front of the server."""
-    return fault.code is FaultCode.AGENT_UNREACHABLE or fault.details.get("status") == 504
+    """Return True if the server may be back soon: there was no response, it came from a proxy before the server, or the
+    server accepts no more requests now."""
+    return fault.code in (FaultCode.AGENT_UNREACHABLE, FaultCode.LIMITED) or fault.details.get("status") == 504

@@ -12,18 +12,22 @@ import httpx
 EXTRA_CA: Final[ContextVar[Path | None]] = ContextVar("extra_ca", default=None)
 """File with CAs that are trusted in addition to those of the system, by the connections that are opened in this
 context. It may also be the certificate of a server itself."""
+ClientFiles = tuple[Path, Path | None]
+"""Files with a client certificate and with its private key, or with both in the first."""
+CLIENT_FILES: Final[ContextVar[ClientFiles | None]] = ContextVar("client_files", default=None)
+"""Client certificate of the connections that are opened in this context, unless an agent has another one."""
 _UNTRUSTED: Final = frozenset({2, 18, 19, 20, 21, 27})
 """Error codes of OpenSSL (`X509_V_ERR_…`) for a certificate that no trusted CA has signed."""
 _EXPIRED: Final = 10
 _NOT_YET: Final = 9
 _WRONG_NAME: Final = frozenset({62, 64})
 _REFUSED: Final = {
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "needs a client certificate: set tls.cert and tls.key",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "needs a client certificate: {identify}",
     "TLSV1_ALERT_UNKNOWN_CA": "does not trust the CA of the client certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "does not accept the client certificate",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "does not accept the client certificate: it has expired",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "does not accept the client certificate",
-    "SSLV3_ALERT_HANDSHAKE_FAILURE": "refuses the handshake: it may need a client certificate (tls.cert and tls.key)",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "refuses the handshake: it may need a client certificate: {identify}",
     "WRONG_VERSION_NUMBER": "does not speak TLS: its URL may begin with http://",
     "RECORD_LAYER_FAILURE": "does not speak TLS: its URL may begin with http://",
 }
@@ -50,20 +54,29 @@ class ClientTls:
         if self.ca is not None:
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if self.cert is not None:
-            context.load_cert_chain(self.cert, self.key, password=_refuse_passphrase)
+            load_client(context, (self.cert, self.key))
         return context
 
 
 def default_context() -> ssl.SSLContext:
-    """Return a TLS context that trusts the CAs in SSL_CERT_FILE or else those of the system, and those in `EXTRA_CA`.
-    Raises OSError if a file cannot be used."""
+    """Return a context that trusts the CAs of the system, or those of SSL_CERT_FILE, and `EXTRA_CA`. It has the client
+    certificate in `CLIENT_FILES`. Raises OSError if a file cannot be used."""
     context = httpx.create_ssl_context()
     extra = EXTRA_CA.get()
     if extra is not None:
         context.load_verify_locations(cafile=extra)
         # A certificate in the file is trusted even if it is not that of a CA.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    files = CLIENT_FILES.get()
+    if files is not None:
+        load_client(context, files)
     return context
+
+
+def load_client(context: ssl.SSLContext, files: ClientFiles) -> None:
+    """Load a client certificate into a context. Raises OSError if a file cannot be used, or the key has a
+    passphrase."""
+    context.load_cert_chain(*files, password=_refuse_passphrase)
 
 
 def _refuse_passphrase() -> str:
@@ -72,18 +85,23 @@ def _refuse_passphrase() -> str:
 
 
 def explain_failure(
-    error: BaseException, url: str, tls: ClientTls | None = None, *, remedy: str = "set tls.ca"
+    error: BaseException,
+    url: str,
+    tls: ClientTls | None = None,
+    *,
+    remedy: str = "set tls.ca",
+    identify: str = "set tls.cert and tls.key",
 ) -> str | None:
-    """Return why the TLS connection to a server failed, in one line that begins with `tls:`. Return None if the error
-    has another cause. The line names the URL and files, so it is for the operator. `remedy` tells the operator how to
-    trust another CA."""
+    """Return why the TLS to a server failed, in one line that begins with `tls:`. Return None if the error has another
+    cause. The line names the URL and files, so it is for the operator. `remedy` is how another CA can be trusted, and
+    `identify` how a client certificate can be presented."""
     failure = next((each for each in _causes(error) if _is_of_openssl(each)), None)
     if not isinstance(failure, ssl.SSLError):
         return None
     if not isinstance(failure, ssl.SSLCertVerificationError):
         reason = failure.reason or "unknown error"
         words = _REFUSED.get(reason) or f"cannot be reached: {reason.lower().replace('_', ' ')}"
-        return f"tls: {url} {words}"
+        return f"tls: {url} {words.format(identify=identify)}"
     code = failure.verify_code
     if code in _UNTRUSTED:
         signer = f"a CA of this system: {remedy}" if tls is None or tls.ca is None else f"a CA in {tls.ca}"

@@ -1,5 +1,8 @@
-"""Grouping of text deltas: consecutive records that only add text to the same part form a passage. Most of a long
-response consists of passages, whose frames differ in their text only. So streams encode a passage at once."""
+"""Coalescing of text deltas (batching): consecutive records that only add text to the same part form a passage.
+
+Most of a long response consists of passages, whose frames differ in their text only. So streams encode a passage at
+once.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice

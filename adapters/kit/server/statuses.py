@@ -1,4 +1,4 @@
-"""Fault code → HTTP status: the defaults of all protocols. A protocol documents where it differs, and why."""
+"""HTTP status for each fault code: the defaults of all protocols. A protocol documents where it differs, and why."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,5 +1,7 @@
-"""Completion of states for readers that may not have the earlier records of a run. If a state is stored as a difference
-to a revision that the reader does not have, the whole state is sent."""
+"""Delta decoding of states, for readers that may not have the earlier records of a run.
+
+If a state is stored as a difference to a revision that the reader does not have, the whole state is sent.
+"""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

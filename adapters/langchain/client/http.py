@@ -30,7 +30,8 @@ class HttpClient(Calls):
         return await self._request_json("POST", path, body)
 
     async def _request_json(self, method: str, path: str, body: Any = None) -> Json:
-        """Return the JSON of a response, or None if it has no body. Raises agent_invalid."""
+        """Return the JSON of a response, or None if it has no body. Raises agent_invalid for a body that is too large
+        or not JSON."""
         async with self.open_response(method, path, body, streams=False) as response:
             raw = await read_bytes(response, self.answer_limit)
         return None if not raw or raw.isspace() else await parse_whole(raw)

@@ -133,8 +133,8 @@ class UpstreamServer:
             status = status_of(error.fault)
             if error.fault.code is FaultCode.AGENT_UNREACHABLE and status is None:
                 raise
-            is_slow = error.fault.code is FaultCode.AGENT_TIMEOUT
-            if is_slow or (status is not None and status >= 500 and status not in NOT_THERE):
+            is_busy = error.fault.code in (FaultCode.AGENT_TIMEOUT, FaultCode.LIMITED)
+            if is_busy or (status is not None and status >= 500 and status not in NOT_THERE):
                 return  # the next run fetches them again
             schemas = {}
         # The schema of the input is missing if the server cannot describe the types of the graph.

@@ -1,1 +1,2 @@
-"""Values of LangGraph Platform and the Agent Protocol ↔ canonical: messages, content, states, questions."""
+"""Conversion between the values of LangGraph Platform and the Agent Protocol and canonical ones: messages, content,
+states, questions."""

@@ -1,4 +1,4 @@
-"""Values of the Agent Protocol's own dialect ↔ canonical.
+"""Conversion between values of the Agent Protocol's own dialect and canonical ones.
 
 A body is valid in both layouts of the protocol: that of the README, with the thread in the path, and that of OpenAPI
 0.1.6. The member `messages` is next to `values`, not in it.

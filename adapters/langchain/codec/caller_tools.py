@@ -1,4 +1,5 @@
-"""Tools of the caller ↔ LangGraph, which has no rule for them but three conventions.
+"""Conversion of the caller's tools, and of their calls, to and from LangGraph. It has no rule for them, but three
+conventions.
 
 A graph receives the tools in members of its input, if it has such members, and otherwise in its configuration. There
 are two ways in which a graph calls a tool:

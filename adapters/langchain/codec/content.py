@@ -1,5 +1,7 @@
-"""Parts ↔ the content blocks of a message, in the standard form of langchain-core 1. Older forms and the forms of model
-providers are decoded too. A block in an unknown form becomes a `DataPart`, and is encoded unchanged."""
+"""Conversion between parts and the content blocks of a message, in the standard form of langchain-core 1.
+
+Older forms and the forms of model providers are decoded too. A block in an unknown form becomes a `DataPart`, and is
+encoded unchanged."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as BinasciiError
@@ -77,7 +79,8 @@ def _invalid(message: str) -> FaultError:
 
 def decode_content(content: Json, calls: Iterable[str] = ()) -> list[Part]:
     """Return the parts in the content of a message. Blocks of calls whose id is in `calls` are skipped, because the
-    message repeats them in `tool_calls`. Raises invalid."""
+    message repeats them in `tool_calls`. Raises invalid if the content is neither a string nor a list of blocks, or a
+    block is malformed."""
     if content is None or content == "":
         return []
     if isinstance(content, str):
@@ -313,7 +316,7 @@ def _image_marks(block: JsonObject, kind: str) -> JsonObject:
 
 def _bytes(data: str) -> tuple[str | None, bytes]:
     """Decode base64, alone or in a `data:` URL. Return the media type in the URL, or None, and the bytes. Raises
-    invalid."""
+    invalid for any other text."""
     media_type: str | None = None
     if data.startswith("data:"):
         head, _, data = data.partition(",")

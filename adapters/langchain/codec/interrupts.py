@@ -1,4 +1,5 @@
-"""Interrupts of LangGraph ↔ questions. Questions of agents that are not graphs are shown as interrupts, too."""
+"""Conversion between the interrupts of LangGraph and questions. Questions of agents that are not graphs are shown as
+interrupts, too."""
 
 from collections.abc import Sequence
 from typing import Final

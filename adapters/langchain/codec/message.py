@@ -1,5 +1,5 @@
-"""LangChain messages ↔ canonical messages. Decodes every form that LangChain accepts as a message, and encodes
-LangChain's own dicts."""
+"""Conversion between LangChain messages and canonical messages. Decodes every form that LangChain accepts as a message,
+and encodes LangChain's own dicts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -100,7 +100,7 @@ def _unwrap_envelope(wire: JsonObject) -> JsonObject:
 
 def removed_id(value: Json) -> str | None:
     """Return the id in a remove message, which is that of the message to delete. Return None for any other message.
-    Raises invalid."""
+    Raises invalid for a remove message without an id."""
     if not isinstance(value, dict):
         return None
     wire = _unwrap_envelope(value)
@@ -112,7 +112,7 @@ def removed_id(value: Json) -> str | None:
 
 
 def decode_messages(value: Json) -> tuple[Message, ...]:
-    """Decode one message or a list of messages; None is an empty list. Raises invalid."""
+    """Decode one message or a list of messages; None is an empty list. Raises invalid for a malformed message."""
     if value is None:
         return ()
     return tuple(decode_message(each) for each in (value if isinstance(value, list) else [value]))
@@ -120,7 +120,7 @@ def decode_messages(value: Json) -> tuple[Message, ...]:
 
 def decode_message(wire: Json) -> Message:
     """Decode a message in any form that `convert_to_messages` (langchain-core 1.7.2, messages/utils.py) accepts. Raises
-    invalid."""
+    invalid for any other form."""
     if isinstance(wire, str):
         return Message(role="user", parts=tuple(decode_content(wire)))
     if isinstance(wire, list):
@@ -188,7 +188,7 @@ def _needs_mark(parts: Sequence[Part]) -> bool:
 
 def _identifier(value: Any, what: str) -> str | None:
     """Return a message's id or name as a string, or None if it is missing or empty. `what` names it in the error.
-    Raises invalid."""
+    Raises invalid if it is neither a string nor an integer."""
     if value is None or value == "":
         return None
     # langchain-core 1.7.2 takes numbers (messages/base.py, `coerce_numbers_to_str`).
@@ -212,7 +212,7 @@ def _decode_calls(wire: JsonObject, extra: JsonObject) -> list[ToolCallPart]:
 
 def _decode_call(call: Json) -> ToolCallPart:
     """Decode a tool call in LangChain's form or OpenAI's. langchain-core 1.7.2 accepts both (messages/utils.py). Raises
-    invalid."""
+    invalid for any other form."""
     wire = as_object(call)
     function = as_object(wire.get("function"))
     name = function.get("name") if function else wire.get("name")

@@ -1,5 +1,5 @@
-"""Inputs, states, threads and runs of LangGraph Platform ↔ canonical. Messages are in `message`, their content in
-`content`, streams in `write.run_frames`."""
+"""Conversion between inputs, states, threads and runs of LangGraph Platform and canonical ones. Messages are in
+`message`, their content in `content`, streams in `write.run_frames`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,7 +89,8 @@ def decode_input(value: Json) -> StateInput:
     """Decode the input of a run.
 
     A string is one message of the caller. A list of messages, or the member `messages` of an object, holds the
-    messages. All else is data. Only null means no input: an empty object is empty data. Raises invalid.
+    messages. All else is data. Only null means no input: an empty object is empty data. Raises invalid for a malformed
+    message.
     """
     if isinstance(value, str):
         return StateInput(messages=(decode_message(value),))
@@ -116,7 +117,8 @@ class Update:
 
 def decode_update(values: Json, message_ids: Iterable[str] = ()) -> Update:
     """Decode an update of a thread's state: an object or a list of objects, applied in order. `message_ids` are the ids
-    of the thread's messages; an update that removes all messages removes these. Raises invalid."""
+    of the thread's messages; an update that removes all messages removes these. Raises invalid for any other value, and
+    for a malformed message."""
     new_values: JsonObject = {}
     messages: dict[object, Message] = {}
     removed_ids: dict[str, None] = {}
@@ -139,7 +141,7 @@ def _apply_message(
     message: Json, messages: dict[object, Message], removed_ids: dict[str, None], thread_ids: Mapping[str, None]
 ) -> None:
     """Apply one message of an update to `messages` and `removed_ids`: add it or, for a remove message, remove the
-    message that it names. `thread_ids` are the ids of the thread's messages. Raises invalid."""
+    message that it names. `thread_ids` are the ids of the thread's messages. Raises invalid for a malformed message."""
     target_id = removed_id(message)
     # `RemoveMessage(id=REMOVE_ALL_MESSAGES)` of langgraph 1.2.
     if target_id == _REMOVE_ALL:

@@ -59,7 +59,7 @@ class StreamParameters:
 
 def parse_modes(value: Json, dialect: Dialect = "langgraph") -> tuple[str, ...]:
     """Return the stream modes in the member `stream_mode` of a request: one mode, or a list of them. None means
-    `values`. Raises invalid."""
+    `values`. Raises invalid for an unknown mode."""
     return _parse(value, _MODES[dialect], "values")
 
 
@@ -72,7 +72,7 @@ def has_events_mode(run_input: RunInput) -> bool:
 
 def parse_thread_modes(value: Json) -> tuple[str, ...]:
     """Return the stream modes in a request that follows a thread: one of `THREAD_MODES`, or a list of them. None means
-    `run_modes`. Raises invalid."""
+    `run_modes`. Raises invalid for an unknown mode."""
     return _parse(value, THREAD_MODES, "run_modes")
 
 

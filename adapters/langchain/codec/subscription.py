@@ -81,7 +81,8 @@ def get_member(params: Mapping[str, Any], name: str) -> Any:
 
 
 def parse_subscription(params: JsonObject) -> Subscription:
-    """Return the subscription in an `EventStreamRequest` or `SubscribeParams`. Raises invalid."""
+    """Return the subscription in an `EventStreamRequest` or `SubscribeParams`. Raises invalid for malformed members and
+    an unknown channel."""
     channels: Any = get_member(params, "channels")
     if not isinstance(channels, list) or not channels:
         # CDDL 0.0.13, section 5. The text is that of langgraph-api 0.16.7.

@@ -1,1 +1,1 @@
-"""Errors of LangGraph and the Agent Protocol ↔ faults."""
+"""Conversion between faults and the errors of LangGraph and the Agent Protocol: error responses, and errors of runs."""

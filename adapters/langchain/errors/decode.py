@@ -1,4 +1,4 @@
-"""Errors of an upstream server → faults: its error responses, and the errors of its runs."""
+"""Decoding of an upstream server's errors as faults: its error responses, and the errors of its runs."""
 
 import re
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from babelgate.adapters.kit.client.status import fault_code
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.langchain.errors.encode import error_name
 from babelgate.canonical import Fault, FaultCode, FaultError
-from babelgate.canonical.fault import BLAME
+from babelgate.canonical.fault import RELAYED
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _MAX_MESSAGE_LENGTH: Final = 10_000
 """Maximum length of a server's error message in a fault, in characters. Longer ones are cut. Chosen."""
 _CODES_BY_NAME: Final[Mapping[str, FaultCode]] = {
-    error_name(code): code for code in FaultCode if BLAME[code] == "upstream" and code is not FaultCode.AGENT_FAILED
+    error_name(code): code for code in RELAYED if code is not FaultCode.AGENT_FAILED
 }
 """Fault code by the error's name, such as `AgentUnreachableError`, for faults that another Babelgate reports."""
 

@@ -1,4 +1,4 @@
-"""Faults → errors, in both dialects: a status and a body, or the error of a failed run."""
+"""Encoding of faults as errors of both dialects: a status and a body, or the error of a failed run."""
 
 from collections.abc import Mapping
 from typing import Any, Final

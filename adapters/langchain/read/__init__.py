@@ -1,1 +1,1 @@
-"""Messages and streams of an upstream server → canonical events."""
+"""Decoding of an upstream server's messages and streams as canonical events."""

@@ -1,4 +1,4 @@
-"""Custom data that a server streams → `Custom` events. The progress and artifacts that another Babelgate sends as
+"""Decoding of a server's custom data as `Custom` events. The progress and artifacts that another Babelgate sends as
 custom data are restored."""
 
 from collections.abc import Sequence

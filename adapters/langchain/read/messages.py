@@ -1,4 +1,4 @@
-"""Messages of an upstream server → events. Messages arrive whole or in chunks, as LangChain sends them.
+"""Decoding of an upstream server's messages as events. Messages arrive whole or in chunks, as LangChain sends them.
 
 The messages of the agent's role are its answer. Results of tools, and other messages that nodes add to the
 conversation, are progress.
@@ -342,8 +342,8 @@ class MessageDecoder:
         return [*events, LossNoted(feature=Feature.CITATION, how=_NOT_CITED)] if others else events
 
     def _is_continued(self, message: _Open, kind: str, number: Any) -> bool:
-        """Return True if a piece of a kind continues the open part. `number` is the index of its content block, or
-        None."""
+        """Return True if a piece of text, reasoning or a refusal (`kind`) continues the open part of a message.
+        `number` is the index of the piece's content block, or None if the server sends none."""
         if message.open_part is None or message.open_part[0] != kind:
             return False
         return number is None or message.open_part[1] is None or message.open_part[1] == number

@@ -1,4 +1,4 @@
-"""Interrupts that a server reports during a run → `InterruptRaised` events at its end."""
+"""Decoding of the interrupts that a server reports during a run as `InterruptRaised` events at its end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,7 +112,7 @@ class QuestionReader:
         where = f" before {nodes}" if nodes else ""
         return InterruptRaised(
             interrupt_id=f"{BREAKPOINT}{run.checkpoint_id or run.run_id}",
-            message=Message.of(f"The graph was told to stop{where}. Any answer lets it go on."),
+            message=Message.of(f"The graph stops{where}, as configured. Any answer continues it."),
             value={"next": list(run.next)},
             node=run.next[0] if run.next else "",
             extra={"langchain": {"breakpoint": True}},

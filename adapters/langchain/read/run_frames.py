@@ -1,4 +1,4 @@
-"""Frames of a run's stream from another server → events: states, steps, messages and questions.
+"""Decoding of the frames of a run's stream on another server as events: states, steps, messages and questions.
 
 LangGraph's agents have a state. Each of its checkpoints becomes a revision of the thread, under the server's own id.
 Streams of the Agent Protocol contain no checkpoints: the answer is in the streamed messages, or else in the last

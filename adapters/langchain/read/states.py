@@ -1,4 +1,4 @@
-"""Values and checkpoints in a run's frames → revisions of its thread."""
+"""Decoding of the values and checkpoints in a run's frames as revisions of its thread."""
 
 from collections.abc import Sequence
 

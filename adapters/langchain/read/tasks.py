@@ -1,4 +1,4 @@
-"""Tasks of a graph in a run's frames → steps, and the calls of an agent's own tools."""
+"""Decoding of a graph's tasks in a run's frames as steps, and as calls of an agent's own tools."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -133,7 +133,8 @@ class AssistantHandlers(Handlers):
     # LangGraph's
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Create an assistant of an agent. Raises invalid, not_found, conflict, too_large."""
+        """Create an assistant of an agent. Raises invalid for a malformed body, not_found for an unknown graph,
+        conflict if the id is taken, and too_large."""
         body = await read_body(request, w.AssistantCreate)
         info = next((agent for agent in self._visible_agents(request) if agent.name == body.graph_id), None)
         if info is None:
@@ -165,7 +166,8 @@ class AssistantHandlers(Handlers):
         return answer(_encode_assistant(assistant))
 
     async def change(self, request: AnyRequest) -> Response[Any]:
-        """Create the next version of the assistant in the path. Raises invalid, not_found, too_large."""
+        """Create the next version of the assistant in the path. Raises invalid for a malformed body, not_found for an
+        unknown assistant or graph, and too_large."""
         current = await self._path_assistant(request)
         body = await read_body(request, w.AssistantPatch)
         if body.graph_id is not None and self._find(request, body.graph_id) is None:
@@ -189,7 +191,8 @@ class AssistantHandlers(Handlers):
         return answer(_encode_assistant(changed))
 
     async def use_version(self, request: AnyRequest) -> Response[Any]:
-        """Make an existing version the current one of the assistant in the path. Raises invalid, not_found."""
+        """Make an existing version the current one of the assistant in the path. Raises invalid for a malformed body,
+        and not_found for an unknown assistant or version."""
         current = await self._path_assistant(request)
         body = await read_body(request, w.Latest)
         if not await self._hub.assistants.versions(principal_of(request), current.assistant_id) and body.version == 1:
@@ -378,8 +381,8 @@ def _page(items: Sequence[JsonObject], search: w.Page) -> Response[Any]:
 
 
 def _depth(text: str) -> int | bool:
-    """Return the query parameter `xray` as a boolean, or as the number of levels of subgraphs to expand. Raises
-    invalid."""
+    """Return the query parameter `xray` as a boolean, or as the number of levels of subgraphs to expand. Raises invalid
+    for any other text."""
     if text in _FLAGS:
         return _FLAGS[text]
     if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):

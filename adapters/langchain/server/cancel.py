@@ -43,7 +43,7 @@ class CancelHandlers(Handlers):
 
     async def cancel(self, request: AnyRequest) -> Response[Any]:
         """Cancel the run in the path. With `action=rollback`, also remove it from its thread; with `wait`, respond when
-        it has ended. Raises invalid, not_found."""
+        it has ended. Raises invalid for wrong query parameters, and not_found for an unknown run."""
         principal = principal_of(request)
         is_platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
         is_waiting, rollback = flag(request, "wait"), _rollback(request, strict=not is_platform)

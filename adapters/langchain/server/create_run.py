@@ -117,8 +117,8 @@ class PreparedRun:
     """New input for the agent, or one set of answers for each task that the request answers."""
 
     async def start(self) -> Started:
-        """Commit the run, and return it with the hub's receipt. Raises conflict, not_found, not_awaiting, invalid,
-        queue_full."""
+        """Commit the run, and return it with the hub's receipt. Raises the faults of the hub's `submit` and `answer`,
+        and conflict if the question has been answered or its run has ended."""
         if isinstance(self.ask, tuple):
             if len(self.ask) > 1:  # questions of several tasks: all of the answers, or none
                 for answers in self.ask:
@@ -142,7 +142,8 @@ class PreparedRun:
 
 async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: str | None = None) -> PreparedRun:
     """Return the validated run of a request. `thread_id` is the thread in the path, or None for a route without one.
-    Raises invalid, unsupported, not_found, conflict."""
+    Raises invalid for a malformed body, unsupported for an option that the agent does not have, not_found for an
+    unknown assistant, thread or checkpoint, and conflict for an answer to a closed question."""
     return await prepare_for(hub, caller(connection), dialect_of(connection), body, thread_id)
 
 
@@ -152,8 +153,9 @@ async def prepare_for(
     """Return the validated run of a body. `thread_id` is the thread in the path; None means the thread in the body, or
     a new one.
 
-    `base` is the dialect of the path. `run_id` is the id of the new run; None lets the hub choose it. Raises invalid,
-    unsupported, not_found, conflict.
+    `base` is the dialect of the path. `run_id` is the id of the new run; None lets the hub choose it. Raises invalid
+    for a malformed body, unsupported for an option that the agent does not have, not_found for an unknown assistant,
+    thread or checkpoint, and conflict for an answer to a closed question.
     """
     extended = URI in (body.metadata or {})
     body, extension = _read_extension(body)
@@ -205,7 +207,7 @@ async def prepare_for(
 
 def _read_extension(body: RunCreate) -> tuple[RunCreate, Request]:
     """Split a request into the members of LangGraph, and the part for the Babelgate extension, which is in its
-    metadata. Raises invalid."""
+    metadata. Raises invalid if that part is malformed."""
     metadata = dict(body.metadata or {})
     extension = decode_request(metadata.pop(URI, None))
     return body.model_copy(update={"metadata": metadata}) if body.metadata and URI in body.metadata else body, extension
@@ -330,7 +332,8 @@ def _is_without_input(body: RunCreate) -> bool:
 
 async def _submission(common: _Common, checkpoint: str | None, resume: Json = None) -> Submission:
     """Return the submission of a new input. The run starts from `checkpoint`; None means the newest one. `resume` is an
-    answer for a question that the graph will ask again during this run. Raises invalid, unsupported."""
+    answer for a question that the graph will ask again during this run. Raises invalid for options that contradict each
+    other or the thread, and unsupported for `on_completion: delete` where it has no effect."""
     body, thread_id = common.body, common.thread_id
     decoded = state.decode_input(body.input)
     messages = decoded.messages
@@ -400,8 +403,8 @@ async def _breakpoints(common: _Common) -> Sequence[str]:
 
 
 async def _check_questions(common: _Common, thread_id: str) -> None:
-    """Refuse a request without an input on a thread that waits for an answer. The hub does not check this. Raises
-    invalid."""
+    """Check that a thread does not wait for an answer, for a request without an input. The hub does not check this.
+    Raises invalid if it does."""
     if pending := await open_questions(common.hub, common.principal, thread_id):
         raise FaultError(
             FaultCode.INVALID,
@@ -486,8 +489,8 @@ async def _resume_answers(common: _Common, command: JsonObject, checkpoint: str 
 
 
 async def _check_names(common: _Common, thread_id: str, questions: Sequence[Interrupt], value: Json) -> None:
-    """Refuse an object that names questions by id which are not open. Otherwise an answer that is sent twice would
-    answer the next question. Raises conflict."""
+    """Check that all questions that an object names by id are open. Otherwise an answer that is sent twice would answer
+    the next question. Raises conflict if one is not."""
     is_open = {question.interrupt_id for question in questions}
     if not isinstance(value, dict) or not value or value.keys() <= is_open or len(value) > _MAX_NAMES:
         return

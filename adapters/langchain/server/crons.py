@@ -97,7 +97,8 @@ class CronHandlers(Handlers):
         self._hub = hub
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Create a cron. Raises invalid, not_found, too_large, queue_full."""
+        """Create a cron. Raises invalid for a malformed body, not_found for an unknown thread or assistant, too_large,
+        and queue_full for too many crons."""
         principal = principal_of(request)
         thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
         body = await read_body(request, w.CronCreate)
@@ -134,7 +135,8 @@ class CronHandlers(Handlers):
         return cron
 
     async def change(self, request: AnyRequest) -> Response[Any]:
-        """Change the cron in the path. Raises invalid, not_found, too_large."""
+        """Change the cron in the path. Raises invalid for a malformed or empty body, not_found for an unknown cron, and
+        too_large."""
         current = await self._path_cron(request)
         body = await read_body(request, w.CronPatch)
         _check(body)
@@ -156,7 +158,7 @@ class CronHandlers(Handlers):
         return answer(_encode(cron, principal_of(request).owner))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Delete the cron in the path. Raises invalid, not_found."""
+        """Delete the cron in the path. Raises invalid for an id that is not a UUID, and not_found."""
         cron_id = path_id(request, "cron")
         if not await self._hub.crons.delete(principal_of(request), cron_id):
             raise FaultError(FaultCode.NOT_FOUND, f"Cron with ID {cron_id} not found")

@@ -187,8 +187,9 @@ class Commands:
     # Reading
 
     async def _tree(self, params: JsonObject) -> tuple[JsonObject, int]:
-        """Return the tree of a run's namespaces, with their statuses, and 0. It is computed from the records of the
-        run; the history before it has the questions that are still open. Raises Refused."""
+        """Return the tree of a run's namespaces with their statuses, and 0, because the command adds no events to the
+        thread. The tree is computed from the records of the run; the history before it has the questions that are still
+        open. Raises Refused for an unknown run."""
         run = await self._run_to_show(get_member(params, "run_id"))
         previous = await self._hub.reads.last_begun(self._principal, self._thread_id, ended_before=run.last_seq)
         begins = max(run.first_seq - 1, 0 if previous is None else previous.last_seq)
@@ -252,7 +253,7 @@ class Commands:
 
     async def _fork(self, params: JsonObject) -> tuple[JsonObject, int]:
         """Start a run from a checkpoint, with the agent of the thread's last run. Return the result and the number of
-        the event before the run. Raises Refused."""
+        the event before the run. Raises Refused for an unknown checkpoint, and on a thread without runs."""
         checkpoint: Any = get_member(params, "checkpoint_id")
         history = await read_history(self._hub, self._principal, self._thread_id)
         if not isinstance(checkpoint, str) or history.get(checkpoint) is None:
@@ -271,7 +272,7 @@ def _no_event(*_: object) -> bool:
 
 def _entries(params: JsonObject) -> list[JsonObject]:
     """Return the answers in the parameters of `input.respond`: the list `responses`, or the parameters themselves if
-    there is only one. Raises Refused."""
+    there is only one. Raises Refused if `responses` is not a list of objects."""
     many: Any = params.get("responses")
     if many is None:
         return [params]

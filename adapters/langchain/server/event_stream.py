@@ -60,7 +60,7 @@ class EventHandlers(Handlers):
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
         """Respond with the thread's events as Server-Sent Events. The body of the request is the subscription. Raises
-        invalid."""
+        invalid for a malformed subscription."""
         view, body = _view(request), await read_json(request)
         try:
             # langgraph-api 0.16.7 responds with 400 here, and with 422 elsewhere.
@@ -94,7 +94,8 @@ class EventHandlers(Handlers):
                         yield piece
 
     async def command(self, request: AnyRequest) -> Response[Any]:
-        """Execute the command in the body, and return its response. Raises invalid, too_large."""
+        """Execute the command in the body, and return its response. Raises invalid for a body that is not JSON, and
+        too_large."""
         body = await read_json(request)
         commands = Commands(self._hub, request, path_id(request, "thread"))
         try:

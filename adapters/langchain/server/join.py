@@ -67,7 +67,7 @@ class JoinHandlers(Handlers):
 
     async def wait(self, request: AnyRequest) -> Response[Any]:
         """Wait for the end of a run, and return the Agent Protocol's result, because LangGraph has no such path. Raises
-        not_found, invalid."""
+        not_found for an unknown run, and invalid for an id that is not a UUID."""
         return await self._join_run(request, await find_path_run(self._hub, request), "agent-protocol", "wait")
 
     async def _join_run(self, request: AnyRequest, run: Run, dialect: Dialect, below: str) -> Response[Any]:
@@ -89,7 +89,8 @@ class JoinHandlers(Handlers):
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
         """Respond with a run's stream. Its modes are those in the query, or else those with which the run was created.
-        In LangGraph's dialect, an unknown run is an event `error`. Raises not_found, invalid."""
+        In LangGraph's dialect, an unknown run is an event `error`. Raises not_found for an unknown run, and invalid for
+        wrong query parameters."""
         principal = principal_of(request)
         cancels = _cancels(request)
         try:
@@ -133,7 +134,8 @@ class JoinHandlers(Handlers):
         )
 
     async def stream_thread(self, request: AnyRequest) -> Response[Any]:
-        """Respond with a stream that follows a thread from run to run. Raises invalid, not_found."""
+        """Respond with a stream that follows a thread from run to run. Raises invalid for an unknown mode or a wrong
+        `last-event-id`, and not_found for an unknown thread."""
         principal, thread_id = principal_of(request), path_id(request, "thread")
         # The parameter's documented name, and the one that langgraph-sdk 0.4.14 sends.
         modes = parse_thread_modes([*words(request, "stream_modes"), *words(request, "stream_mode")])

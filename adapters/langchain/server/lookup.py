@@ -60,7 +60,7 @@ async def find_assistant(
     hub: Hub, principal: Principal, text: str, dialect: Dialect = "langgraph"
 ) -> tuple[AgentInfo, Assistant | None]:
     """Return an agent by its name, or by the UUID of one of its assistants. Also return the assistant if the owner has
-    created or changed it, else None. Raises not_found, invalid."""
+    created or changed it, else None. Raises the faults of `find_agent`."""
     assistant_id_ = str(UUID(text)) if is_uuid(text) else assistant_id(text)
     assistant = await hub.assistants.get(principal, assistant_id_)
     return find_agent(hub, principal, text if assistant is None else assistant.agent, dialect), assistant
@@ -79,7 +79,8 @@ async def find_run(hub: Hub, principal: Principal, run_id: str, thread_id: str |
 
 
 async def find_path_run(hub: Hub, request: AnyRequest) -> Run:
-    """Return the run in the path of a request. Raises not_found, invalid."""
+    """Return the run in the path of a request. Raises not_found for an unknown run, and invalid for an id that is not a
+    UUID."""
     run_id = path_id(request, "run")
     thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
     return await find_run(hub, principal_of(request), run_id, thread_id)

@@ -43,7 +43,7 @@ def path_id(connection: Connection, what: str) -> str:
 
 def number(request: AnyRequest, name: str, default: int, least: int, most: int | None = None) -> int:
     """Return an integer query parameter between `least` and `most` (None: no maximum), or `default` if it is missing.
-    Raises invalid."""
+    Raises invalid for any other text."""
     text = request.query_params.get(name)
     return default if text is None else read_integer(text, name, least, most)
 
@@ -76,13 +76,14 @@ def check_selection(names: Iterable[str], allowed: frozenset[str], what: str) ->
 
 
 async def read_body(request: AnyRequest, model: type[M]) -> M:
-    """Return the JSON body of a request, validated as a model. Raises invalid, too_large."""
+    """Return the JSON body of a request, validated as a model. Raises invalid for a body that is not JSON or violates
+    the model, and too_large."""
     return validate(model, await read_json(request))
 
 
 async def read_optional_body(request: AnyRequest, model: type[M]) -> M:
-    """Return the JSON body of a request, validated as a model. A missing body counts as an empty object. Raises
-    invalid, too_large."""
+    """Return the JSON body of a request, validated as a model. A missing body counts as an empty object. Raises invalid
+    for a body that is not JSON or violates the model, and too_large."""
     body = await read_json(request)
     return validate(model, {} if body is ABSENT else body)
 

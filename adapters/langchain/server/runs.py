@@ -172,7 +172,8 @@ class RunHandlers(Handlers):
         return body
 
     async def list_runs(self, request: AnyRequest) -> Response[Any]:
-        """Return a page of the runs on the thread in the path, newest first. Raises invalid, not_found."""
+        """Return a page of the runs on the thread in the path, newest first. Raises invalid for wrong query parameters,
+        and not_found for an unknown thread."""
         principal, thread_id = principal_of(request), path_id(request, "thread")
         limit, offset = number(request, "limit", 10, 1, MAX_PAGE), number(request, "offset", 0, 0)
         names = check_selection(words(request, "select"), _FIELDS, "select")

@@ -105,8 +105,8 @@ class StateHandlers(Handlers):
         return answer(select_members(body, names), headers={"Babelgate-Thread": thread_id})
 
     async def update(self, request: AnyRequest) -> Response[Any]:
-        """Change the thread's state, and return the checkpoint of the new revision. Raises invalid, not_found,
-        conflict."""
+        """Change the thread's state, and return the checkpoint of the new revision. Raises invalid for a malformed
+        body, not_found for an unknown thread or checkpoint, and conflict if a run is active."""
         principal, thread_id = principal_of(request), path_id(request, "thread")
         body = await read_body(request, StateUpdate)
         history = await read_history(self._hub, principal, thread_id)
@@ -203,7 +203,7 @@ async def _encode_history(
 
 def decode_update(thread: Thread, history: StateHistory, body: StateUpdate) -> HubStateUpdate:
     """Return the hub's form of a state change that a caller requests. It changes the revision that `body` names, or the
-    newest one. Raises invalid, not_found."""
+    newest one. Raises invalid for malformed values, and not_found for an unknown checkpoint."""
     checkpoint_id = checkpoint_of(body.checkpoint, body.checkpoint_id)
     base = history.head if checkpoint_id is None else _revision(history, checkpoint_id)
     messages: list[Any] = codec.encode_values(base).get("messages") or []
@@ -281,7 +281,7 @@ def _ns(checkpoint: Checkpoint | None) -> tuple[str, ...]:
 
 def _before(value: str | JsonObject | None) -> str | None:
     """Return the checkpoint id in the member `before`, which is an id, a checkpoint or a config; None stays None.
-    Raises invalid."""
+    Raises invalid for a value without an id."""
     if isinstance(value, dict):
         inner = value.get("configurable")
         checkpoint: JsonObject = inner if isinstance(inner, dict) else value  # pyright: ignore[reportUnknownVariableType]

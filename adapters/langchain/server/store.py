@@ -52,7 +52,7 @@ class StoreHandlers(Handlers):
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         """Return the item that the query names. An item that does not exist is null, or not_found in the Agent
-        Protocol. Raises invalid, not_found."""
+        Protocol. Raises invalid for a wrong namespace or a missing key."""
         key = request.query_params.get("key")
         if not key:
             raise FaultError(FaultCode.INVALID, "key: required query parameter")
@@ -66,8 +66,8 @@ class StoreHandlers(Handlers):
         return answer(None if item is None else _encode(item))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Delete an item. An item that does not exist is an error only in the Agent Protocol. Raises invalid, and
-        not_found."""
+        """Delete an item. An item that does not exist is an error only in the Agent Protocol. Raises invalid for a
+        malformed body, and there not_found for an item that does not exist."""
         body = await read_body(request, w.Delete)
         existed = await self._hub.store.delete(principal_of(request), tuple(body.namespace or ()), body.key)
         # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 204, even if there was no item.
@@ -76,7 +76,7 @@ class StoreHandlers(Handlers):
         return empty_answer(204)
 
     async def get_at(self, request: AnyRequest) -> Response[Any]:
-        """Return the item in the path. Raises invalid, not_found."""
+        """Return the item in the path. Raises invalid for a wrong namespace or key, and not_found."""
         return answer(_encode(await self._item_at(request)))
 
     async def _item_at(self, request: AnyRequest) -> Item:
@@ -86,13 +86,14 @@ class StoreHandlers(Handlers):
         return item
 
     async def put_at(self, request: AnyRequest) -> Response[Any]:
-        """Store the body as the value of the item in the path. Raises invalid, too_large."""
+        """Store the body as the value of the item in the path. Raises invalid for a body that is not an object, and
+        too_large."""
         body = await read_body(request, w.Value)
         await self._hub.store.put(principal_of(request), _labels(request), request.path_params["key"], body.root)
         return answer(_encode(await self._item_at(request)))
 
     async def delete_at(self, request: AnyRequest) -> Response[Any]:
-        """Delete the item in the path. Raises invalid, not_found."""
+        """Delete the item in the path. Raises invalid for a wrong namespace or key, and not_found."""
         if not await self._hub.store.delete(principal_of(request), _labels(request), request.path_params["key"]):
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return empty_answer(204)

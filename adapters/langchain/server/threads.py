@@ -132,7 +132,8 @@ class ThreadHandlers(Handlers):
         return state.encode_thread(view, history)
 
     async def change(self, request: AnyRequest) -> Response[Any]:
-        """Change the thread in the path, and return it. Raises invalid, unsupported, not_found, conflict.
+        """Change the thread in the path, and return it. Raises invalid for a malformed body, unsupported for values
+        that the agent cannot take, not_found for an unknown thread or checkpoint, and conflict if a run is active.
 
         Values or messages create a new revision; a checkpoint names the revision that it changes. The metadata are
         merged with those of the thread. The Agent Protocol: a checkpoint is "ignored for metadata-only patches".
@@ -164,7 +165,7 @@ class ThreadHandlers(Handlers):
         await self._hub.update_state(principal, hub_update)
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Delete the thread in the path. Raises invalid, not_found."""
+        """Delete the thread in the path. Raises invalid for an id that is not a UUID, and not_found."""
         thread_id = path_id(request, "thread")
         try:
             await self._hub.delete_thread(principal_of(request), thread_id)
@@ -173,7 +174,8 @@ class ThreadHandlers(Handlers):
         return empty_answer(204)
 
     async def copy(self, request: AnyRequest) -> Response[Any]:
-        """Copy the thread in the path, and return the copy. Raises invalid, not_found."""
+        """Copy the thread in the path, and return the copy. Raises invalid for an id that is not a UUID, and
+        not_found."""
         thread_id = path_id(request, "thread")
         try:
             thread = await self._hub.copy_thread(principal_of(request), thread_id)
@@ -183,8 +185,8 @@ class ThreadHandlers(Handlers):
 
     async def prune(self, request: AnyRequest) -> Response[Any]:
         """Delete threads or, with the strategy `keep_latest`, all but their newest state. Return the number of threads
-        changed. As in langgraph-api 0.16.7, threads that do not exist or have an active run are skipped. Raises
-        invalid."""
+        changed. As in langgraph-api 0.16.7, threads that do not exist or have an active run are skipped. Raises invalid
+        for a malformed body."""
         body = await read_body(request, ThreadsPrune)
         prune = self._hub.delete_thread if body.strategy == "delete" else self._hub.prune_thread
         pruned = 0
@@ -355,8 +357,8 @@ def _supersteps(body: ThreadCreate) -> list[StateUpdate]:
 
 
 def _path(text: str) -> Sequence[str | int]:
-    """Parse a path such as `values.messages[-1].content` into `["values", "messages", -1, "content"]`. Raises
-    invalid."""
+    """Parse a path such as `values.messages[-1].content` into `["values", "messages", -1, "content"]`. Raises invalid
+    for any other text."""
     steps: list[str | int] = []
     position = 0
     while position < len(text):

@@ -1,1 +1,1 @@
-"""Records → what callers receive: frames of streams, message chunks, content blocks, webhooks."""
+"""Encoding of records for callers: frames of streams, message chunks, content blocks, webhooks."""

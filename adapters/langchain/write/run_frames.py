@@ -1,4 +1,4 @@
-"""Records → the frames of a stream, which follows a run or a thread.
+"""Encoding of records as the frames of a stream, which follows a run or a thread.
 
 Each record has the same numbered frames for all modes, but only frames of the requested modes are encoded. So the id of
 a frame does not depend on the requested modes, and a mode that is not requested costs nothing.

@@ -1,4 +1,4 @@
-"""Records → the events of a thread, run after run, in the Agent Protocol's event streaming (CDDL 0.0.13).
+"""Encoding of records as the events of a thread, run after run, in the Agent Protocol's event streaming (CDDL 0.0.13).
 
 Events have the form that LangGraph Platform sends. Names are in snake_case in its dialect, and in camelCase, as in the
 CDDL, in that of the Agent Protocol.

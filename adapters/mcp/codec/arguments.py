@@ -1,4 +1,4 @@
-"""Arguments of a tool call → input of an agent's run."""
+"""Decoding of a tool call's arguments as the input of an agent's run."""
 
 from base64 import b64decode
 from binascii import Error as BinasciiError
@@ -14,7 +14,8 @@ THREAD = "thread_id"
 
 
 def decode_arguments(arguments: JsonObject) -> RunInput:
-    """Return the run input for arguments in the gateway's schema: message, data and files. Raises invalid."""
+    """Return the run input for arguments in the gateway's schema: message, data and files. Raises invalid for arguments
+    that violate the schema, and for empty ones."""
     decoded = validate(w.Arguments, arguments)
     parts: list[Part] = [TextPart(text=decoded.message)] if decoded.message else []
     if decoded.data is not None:
@@ -32,7 +33,8 @@ def decode_data(arguments: JsonObject) -> RunInput:
 
 
 def thread_of(arguments: Mapping[str, object]) -> str | None:
-    """Return the argument `thread_id`, or None if the caller names no thread. Raises invalid."""
+    """Return the argument `thread_id`, or None if the caller names no thread. Raises invalid if it is not a string of 1
+    to 256 characters."""
     thread = arguments.get(THREAD)
     if thread is None:
         return None
@@ -42,7 +44,8 @@ def thread_of(arguments: Mapping[str, object]) -> str | None:
 
 
 def _decode_file(file: w.File, where: str) -> FilePart:
-    """Return a file of the arguments as a file part. `where` names it in errors. Raises invalid."""
+    """Return a file of the arguments as a file part. `where` names it in errors. Raises invalid for data that is not
+    base64, and for a file with both data and a URI, or neither."""
     media_type = file.mime_type or "application/octet-stream"
     if (file.data is None) == (file.uri is None):
         raise FaultError(FaultCode.INVALID, f"{where}: It must have either data or uri.")

@@ -1,7 +1,7 @@
-"""Session ids that every process can verify without stored sessions. An id consists of a random part and a digest
-(SHA-256, without a key) of that part and the subject, which is the caller who opened the session.
+"""Stateless session ids with a checksum (SHA-256, without a key). A session is the scope of its client's request ids.
+Every process can verify that a session id belongs to a subject: the caller who opened the session.
 
-Request ids are unique only within a session, so a cancel names its call by the session id and the request id.
+The id also holds the only capability that matters without state: whether the client opens pages.
 """
 
 from hashlib import sha256
@@ -11,25 +11,32 @@ from uuid import uuid4
 SESSION: Final = "mcp-session-id"
 """Name of the header that holds the session id."""
 _LENGTH: Final = 32
-"""Length of the random part, and also of the digest, in characters."""
+"""Length of the random part, and of the checksum, in characters."""
+_PAGES: Final = "p"
+"""Last character of the id of a client that opens pages."""
 
 
-def make_session_id(subject: str) -> str:
-    """Return a new session id that is valid for a subject only."""
-    random = uuid4().hex
-    return random + _digest(random, subject)
+def make_session_id(subject: str, *, has_pages: bool = False) -> str:
+    """Return a new session id for a subject. `has_pages` is true if the client opens pages in its user's browser."""
+    random, mark = uuid4().hex, _PAGES if has_pages else ""
+    return random + _digest(random, subject, mark) + mark
 
 
 def is_stateless(session_id: str) -> bool:
-    """Return True if the id has the length of one from `make_session_id`. Session ids of the SDK are shorter."""
-    return len(session_id) == 2 * _LENGTH
+    """Return True if the id has the form of a stateless one. Session ids of the SDK are shorter."""
+    return len(session_id.removesuffix(_PAGES)) == 2 * _LENGTH
 
 
 def is_session_of(session_id: str, subject: str) -> bool:
-    """Return True if `make_session_id` created the id for this subject."""
-    random, digest = session_id[:_LENGTH], session_id[_LENGTH:]
-    return is_stateless(session_id) and digest == _digest(random, subject)
+    """Return True if the session belongs to the subject."""
+    random, digest, mark = session_id[:_LENGTH], session_id[_LENGTH : 2 * _LENGTH], session_id[2 * _LENGTH :]
+    return is_stateless(session_id) and digest == _digest(random, subject, mark)
 
 
-def _digest(random: str, subject: str) -> str:
-    return sha256(f"{random} {subject}".encode("utf-8", "surrogatepass")).hexdigest()[:_LENGTH]
+def has_pages(session_id: str) -> bool:
+    """Return True if the session's client opens pages. The id must be valid."""
+    return is_stateless(session_id) and session_id.endswith(_PAGES)
+
+
+def _digest(random: str, subject: str, mark: str) -> str:
+    return sha256(f"{random} {subject}{mark and f' {mark}'}".encode("utf-8", "surrogatepass")).hexdigest()[:_LENGTH]

@@ -28,6 +28,7 @@ from babelgate.adapters.mcp.codec.questions import (
     decode_form,
     decode_response,
     encode_request,
+    form_text,
     method_of,
     page_of,
 )
@@ -63,6 +64,8 @@ _HOLD: Final = 1.0
 """Seconds for which a call is awaited before it becomes a task. A response to `tasks/get` is delayed by the same time
 while the task is running. Chosen, not measured."""
 _NO_RUN: Final = "No run waits for an answer under that id."
+_WITH_PAGES: Final = "2025-11-25"
+"""The only version with the error -32042 (NEXT/changelog)."""
 
 
 class Peer(Protocol):
@@ -104,7 +107,7 @@ class Peer(Protocol):
 
     @property
     def extras(self) -> Request:
-        """The call's part for the Babelgate extension; empty if it has none. Raises invalid."""
+        """The call's part for the Babelgate extension; empty if it has none. Raises invalid if it is malformed."""
         ...
 
     async def progress(self, words: str) -> None:
@@ -142,6 +145,15 @@ class MissingCapability(Exception):
         self.capabilities = capabilities
 
 
+class PagesRequired(Exception):
+    """Raised if the user must open pages before the client repeats the call (SPEC/client/elicitation, URL Elicitation
+    Required Error)."""
+
+    def __init__(self, questions: Sequence[Question]) -> None:
+        super().__init__(" ".join(form_text(each) for each in questions))
+        self.pages: list[JsonObject] = [encode_request(each, has_id=True)["params"] for each in questions]
+
+
 class ToolCalls:
     """Implementation of the tools and tasks for all callers, independent of the SDK."""
 
@@ -167,8 +179,9 @@ class ToolCalls:
         """Return the result of a tool call. Faults of the run are results with `isError`. `retry` has the state and
         answers of a repeated call; None for a first call.
 
-        Raises not_found for an unknown tool, or if the state names no task of this owner. Raises invalid if the state
-        was changed, forbidden if the token needs more scopes, and MissingCapability.
+        Raises not_found if there is no such tool, or if the state belongs to another owner or to no task. Raises
+        invalid if the state was changed, MissingCapability and PagesRequired. Raises forbidden if a token needs more
+        scopes.
         """
         tools = self._tools(who)
         is_resume = name == resume_name(tools)
@@ -200,9 +213,22 @@ class ToolCalls:
         if peer.is_polling:
             submission = replace(submission, ephemeral=False)
         receipt = await accept(self._hub, who.principal, self._hub.submit(who.principal, submission))
-        return await self._conclude(
-            who, tool, _writer(receipt.task, receipt.task.first_seq - 1, receipt.run_id, peer), peer
-        )
+        writer = _writer(receipt.task, receipt.task.first_seq - 1, receipt.run_id, peer)
+        result = await self._conclude(who, tool, writer, peer)
+        if writer.is_paused and not writer.has_output and _can_open_pages(peer, writer.questions):
+            await self._refuse_for_pages(who, writer, receipt.run_id)
+        return result
+
+    async def _refuse_for_pages(self, who: Caller, writer: ResultWriter, run_id: str) -> None:
+        """Cancel a run that waits until its user has opened pages, because the client will repeat the call. The agent
+        has not begun. Then raise PagesRequired with the pages. Do nothing if the caller may not cancel runs."""
+        try:
+            await self._hub.cancel(who.principal, writer.task.task_id)
+        except FaultError:
+            return
+        with suppress(FaultError):  # otherwise the thread has the message twice
+            await self._hub.remove_run(who.principal, run_id)
+        raise PagesRequired(writer.questions)
 
     async def _conclude(self, who: Caller, tool: AgentTool, writer: ResultWriter, peer: Peer) -> JsonObject:
         """Wait for the run of `writer`, and return the result of the call. If the client polls and the run takes longer
@@ -375,7 +401,8 @@ class ToolCalls:
 
     async def _resume(self, who: Caller, resume: w.Resume, peer: Peer) -> JsonObject:
         """Return the result of a call of the tool that answers questions: that of the run that continues. Raises
-        invalid, not_found, not_awaiting, task_ended."""
+        invalid for answers that match no open question or violate its schema, not_found for an unknown run, and
+        not_awaiting or task_ended if the run does not wait."""
         peer.extras.start.check_absent()
         task = await self._find(who, decode_run_id(resume.run_id))
         tool = self._tools(who).get(task.agent)
@@ -481,7 +508,8 @@ class ToolCalls:
 
     async def answer_task(self, who: Caller, task_id: str, responses: Mapping[str, Any]) -> None:
         """Submit responses to questions of a task, by question id. Those that are invalid or match no open question are
-        ignored. Raises not_found, invalid, not_awaiting, task_ended."""
+        ignored. Raises not_found for an unknown task, and not_awaiting or task_ended if another caller answers
+        first."""
         task = await self._task(who, task_id)
         forms = _match_answers(await self._hub.reads.open_interrupts(who.principal, task.task_id), responses)
         if forms:
@@ -557,6 +585,12 @@ async def _send_text(writer: ResultWriter, peer: Peer) -> None:
 def _can_answer(peer: Peer, questions: Sequence[Question]) -> bool:
     """Return True if the client has the capabilities to answer all questions."""
     return all(peer.can_answer(method_of(each)) for each in questions)
+
+
+def _can_open_pages(peer: Peer, questions: Sequence[Question]) -> bool:
+    """Return True if all questions are pages, and the caller opens them before it repeats the call."""
+    can_be_refused = peer.version == _WITH_PAGES and not peer.can_be_asked and not peer.can_repeat_call
+    return can_be_refused and peer.can_answer(PAGE) and all(method_of(each) == PAGE for each in questions)
 
 
 class _DisconnectCallback:

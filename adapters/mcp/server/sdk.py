@@ -26,10 +26,17 @@ from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.server.tracing import note_failure
 from babelgate.adapters.kit.tracing import note_hops
 from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM, PAGE
-from babelgate.adapters.mcp.codec.session_id import SESSION
+from babelgate.adapters.mcp.codec.session_id import SESSION, has_pages
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
 from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
-from babelgate.adapters.mcp.server.calls import CHALLENGE, DISCONNECT, MissingCapability, Retry, ToolCalls
+from babelgate.adapters.mcp.server.calls import (
+    CHALLENGE,
+    DISCONNECT,
+    MissingCapability,
+    PagesRequired,
+    Retry,
+    ToolCalls,
+)
 from babelgate.adapters.mcp.wire import RECORDS
 from babelgate.canonical import Fault, FaultError, Hub
 from babelgate.canonical.value import JsonObject
@@ -176,6 +183,8 @@ def _server(calls: ToolCalls) -> Server[Any]:
         except MissingCapability as error:
             data: JsonObject = {"requiredCapabilities": error.capabilities}
             raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), data) from error
+        except PagesRequired as error:
+            raise MCPError(types.URL_ELICITATION_REQUIRED, str(error), {"elicitations": error.pages}) from error
         except MCPError:
             raise
         except Exception as error:
@@ -302,7 +311,9 @@ class _Peer:
 
     def can_answer(self, method: str) -> bool:
         capabilities = self._ctx.session.client_capabilities
-        declared = None if capabilities is None else getattr(capabilities, CAPABILITIES[method])
+        if capabilities is None:  # a stateless session, or none
+            return method == PAGE and has_pages(_session_id(self._ctx) or "")
+        declared = getattr(capabilities, CAPABILITIES[method])
         if declared is None or method not in (FORM, PAGE):
             return declared is not None
         return declared.url is not None if method == PAGE else declared.form is not None or declared.url is None

@@ -74,7 +74,8 @@ class TransportHandlers(Handlers):
         """Callbacks of the active calls in stateless sessions, so that a notification can cancel a call."""
 
     async def post(self, request: AnyRequest) -> Response[Any]:
-        """Serve one JSON-RPC message: a request, a notification or a response. Raises too_large."""
+        """Serve one JSON-RPC message: a request, a notification or a response. Raises too_large for a body that exceeds
+        the limits; other faults are JSON-RPC errors."""
         raw = await read_bytes(request)
         try:
             value = await parse(raw, most_values(request))
@@ -105,7 +106,9 @@ class TransportHandlers(Handlers):
             return _SdkResponse(await self._load(), raw, calls=self._open, call=key, challenge=challenge)
         opens = message.method == "initialize"
         needs_session = opens and not has_siblings(request) and _can_be_asked(message.params or {})
-        session = make_session_id(subject) if opens and not needs_session else None
+        session = None
+        if opens and not needs_session:
+            session = make_session_id(subject, has_pages=_has_pages(message.params or {}))
         in_session = needs_session or session_id is not None
         return _SdkResponse(await self._load(), raw, in_session=in_session, new_session=session, challenge=challenge)
 
@@ -148,7 +151,7 @@ def _refuse(fault: Fault, code: int | None) -> Response[Any]:
 
 
 def _check(value: Any) -> w.Envelope:
-    """Return the parsed body as one JSON-RPC message. Raises invalid."""
+    """Return the parsed body as one JSON-RPC message. Raises invalid for any other value, such as a batch."""
     if not isinstance(value, dict):
         raise FaultError(FaultCode.INVALID, "The body must be one JSON-RPC message, an object.")
     message = validate(w.Envelope, cast("JsonObject", value))
@@ -182,14 +185,22 @@ def _trace(request: AnyRequest, method: str, message: Any) -> None:
 
 
 def _can_be_asked(params: Mapping[str, Any]) -> bool:
-    """Return True if the client's `initialize` declares forms (SPEC/client/elicitation, Capabilities) or sampling, so
-    that it needs a stored session. Clients that declare only roots are much more frequent, and get none."""
-    capabilities: Any = params.get("capabilities")
-    declared = cast("JsonObject", capabilities) if isinstance(capabilities, dict) else {}
-    forms: Any = declared.get("elicitation")
+    """Return True if a client supports forms (SPEC/client/elicitation, Capabilities) or sampling. Many more clients
+    support only roots; these get no session."""
+    declared = _object(params.get("capabilities"))
+    forms = declared.get("elicitation")
     return isinstance(declared.get("sampling"), dict) or (
         isinstance(forms, dict) and ("form" in forms or "url" not in forms)
     )
+
+
+def _has_pages(params: Mapping[str, Any]) -> bool:
+    """Return True if a client opens pages (SPEC/client/elicitation, Capabilities)."""
+    return isinstance(_object(_object(params.get("capabilities")).get("elicitation")).get("url"), dict)
+
+
+def _object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 class _SdkResponse(Response[bytes]):

@@ -366,8 +366,9 @@ class _Run(UpstreamRun):
 
     @property
     def _config(self) -> JsonObject:
-        """Configuration of the caller for the API's own members. If the Babelgate extension is active, members that its
-        part of the request carries are left out."""
+        """Configuration of the run as the caller sent it, for example `{"temperature": 0, "tools": […]}`, from which
+        the request's members are encoded. If the Babelgate extension is active, `tools` and `configurable` are left
+        out, because the request member `babelgate` carries them."""
         config = self._call.config
         if not self._server.extended:
             return config

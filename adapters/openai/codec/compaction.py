@@ -28,7 +28,7 @@ _SUM: Final = 16
 
 
 def encode_compaction(items: Sequence[JsonObject]) -> JsonObject:
-    """Return a compaction item that contains the given items. Raises too_large."""
+    """Return a compaction item that contains the given items. Raises too_large if they have too many bytes."""
     raw = to_json(items)
     packed = _sum(raw) + zlib.compress(raw)
     content = _MARK + b64encode(packed).decode()
@@ -56,7 +56,7 @@ def expand_items(items: Sequence[Any], *, most: int, values: int) -> list[Any]:
     """Return the items of an input, with each compaction replaced by the items inside it.
 
     `most` and `values` limit all compactions together, in bytes of JSON and in number of JSON values, because a short
-    text can expand a thousandfold. Raises invalid, too_large.
+    text can expand a thousandfold. Raises invalid for a malformed compaction, and too_large beyond these limits.
     """
     expanded: list[Any] = []
     for number, item in enumerate(items):

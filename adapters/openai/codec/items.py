@@ -70,7 +70,8 @@ class ItemConversation:
 
     @classmethod
     def of(cls, request_input: str | Sequence[w.Item] | None, *, same: bool = False) -> "ItemConversation":
-        """Split the input of a request into history, new items, and answers to questions. Raises invalid.
+        """Split the input of a request into history, new items, and answers to questions. Raises invalid for a
+        malformed item, and for an output whose call is not in the input.
 
         If an input without new items ends with an assistant's message, the last items of the assistant count as new:
         the agent is to continue them. `same`: the agent's own server speaks the Responses API, so that items it knows
@@ -185,7 +186,8 @@ def _check(item: w.Item, where: str, *, same: bool) -> None:
 
 
 def decode_items(items: Sequence[w.Item], where: str = "input", *, same: bool = False) -> tuple[Message, ...]:
-    """Return the items of an input as messages. `where` names the field in errors. Raises invalid, unsupported.
+    """Return the items of an input as messages. `where` names the field in errors. Raises invalid for a malformed item,
+    and unsupported for one that the gateway cannot pass to the agent.
 
     `same`: the agent's own server speaks the Responses API, so the messages also keep members without a canonical form,
     in `extra`.
@@ -289,7 +291,7 @@ def _decode_call(item: w.Item, kind: str) -> ToolCallPart:
 
 def decode_item_answer(answer: ItemAnswer, schema: JsonObject | None) -> tuple[Json, Message]:
     """Return the value of an answer for the agent, and a message that shows it to readers of other protocols. `schema`
-    is the JSON Schema of the question's answers, or None. Raises invalid."""
+    is the JSON Schema of the question's answers, or None. Raises invalid for a malformed answer."""
     item = answer.item
     extra = {"openai": {"type": item.type, "call_id": answer.call_id}}
     if item.type == "mcp_approval_response":

@@ -73,7 +73,7 @@ class ChatConversation:
 
     @classmethod
     def of(cls, messages: Sequence[w.ChatMessage]) -> "ChatConversation":
-        """Split a conversation into history and new messages. Raises invalid.
+        """Split a conversation into history and new messages. Raises invalid for a malformed message.
 
         If it ends with messages of the assistant that call no tool, these count as new: the agent is to continue them.
         """
@@ -186,7 +186,8 @@ def _encode_part(part: Part) -> JsonObject | None:
 
 
 def decode_messages(messages: Sequence[w.ChatMessage]) -> tuple[Message, ...]:
-    """Return messages of a chat completion request as canonical messages. Raises invalid, unsupported."""
+    """Return messages of a chat completion request as canonical messages. Raises invalid for a malformed message, and
+    unsupported for content that the gateway cannot pass to the agent."""
     return tuple(_decode_message(each, f"messages.{number}") for number, each in enumerate(messages))
 
 
@@ -273,7 +274,8 @@ def _decode_part(part: w.Part, where: str) -> Part:
 
 
 def decode_audio(audio: JsonObject, where: str) -> FilePart:
-    """Return the audio of a content part as a file part. `where` names the field in errors. Raises invalid."""
+    """Return the audio of a content part as a file part. `where` names the field in errors. Raises invalid for another
+    format than wav and mp3, or data that is not base64."""
     kind: object = audio.get("format")
     if not isinstance(kind, str) or kind not in _AUDIO or not isinstance(audio.get("data"), str):
         refuse(where, "It must have data, and the format wav or mp3.")
@@ -283,7 +285,7 @@ def decode_audio(audio: JsonObject, where: str) -> FilePart:
 
 def decode_file(file: JsonObject, where: str) -> Part:
     """Return the file of a content part as a file part. A JSON file without a name becomes a `DataPart`. `where` names
-    the field in errors. Raises invalid, unsupported."""
+    the field in errors. Raises invalid for a malformed file, and unsupported for a `file_id`."""
     if file.get("file_id") is not None:
         # The gateway stores the files of threads and runs only: callers cannot upload a file and get its id.
         raise FaultError(FaultCode.UNSUPPORTED, f"{where}.file_id: give the file's bytes as file_data.")
@@ -304,7 +306,7 @@ def decode_file(file: JsonObject, where: str) -> Part:
 
 def decode_url(url: str, name: str | None, media_type: str, where: str) -> FilePart:
     """Return a file part for a URL. A `data:` URL (RFC 2397) is decoded to bytes, any other URL is kept. `name` and
-    `media_type` are used if the URL has none. Raises invalid."""
+    `media_type` are used if the URL has none. Raises invalid for a malformed `data:` URL."""
     if url[:5].lower() != "data:":
         return FilePart(name=name, media_type=media_type, url=url)
     decoded = decode_data_url(url)

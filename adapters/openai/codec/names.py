@@ -21,13 +21,16 @@ Responses 2026-04-24)."""
 
 
 def api_extra(version: str, members: JsonObject | None = None) -> Extra:
-    """Return the `extra` of a run's input whose configuration uses the names of one API. `version` names that API, and
-    `members` are stored in addition."""
+    """Return the `extra` of a run's input whose `config` has request parameters as one of OpenAI's APIs names them.
+
+    `version` is that API: `CHAT_VERSION` or `RESPONSES_VERSION`. `members` are stored in addition.
+    """
     return {"openai": {_API: version, **(members or {})}}
 
 
 def is_of_api(extra: Extra, version: str) -> bool:
-    """Return True if the configuration of a run's input uses the names of the API `version`."""
+    """Return True if a run's input came from the API `version`, `CHAT_VERSION` or `RESPONSES_VERSION`, so that its
+    `config` has that API's parameters. `extra` is that of the input (`api_extra`)."""
     members: JsonObject = extra.get("openai") or {}
     return members.get(_API) == version
 

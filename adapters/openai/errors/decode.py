@@ -5,6 +5,7 @@ from typing import Final
 from pydantic_core import to_json
 
 from babelgate.adapters.kit.client.status import fault_code
+from babelgate.adapters.openai.wire import QUOTA
 from babelgate.adapters.openai.wire import answers as w
 from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.value import JsonObject
@@ -14,7 +15,8 @@ _MOST_BYTES: Final = 64_000
 defines are stored. Chosen."""
 
 _CODES: Final = {
-    "rate_limit_exceeded": FaultCode.AGENT_UNREACHABLE,
+    "rate_limit_exceeded": FaultCode.LIMITED,
+    QUOTA: FaultCode.LIMITED,
     "server_error": FaultCode.AGENT_UNREACHABLE,
     "overloaded_error": FaultCode.AGENT_UNREACHABLE,
 }
@@ -29,7 +31,7 @@ def decode_error(error: w.Error | str | None) -> Fault:
         return Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
     code = _CODES.get(str(error.code), FaultCode.AGENT_FAILED)
     # The server itself works: it answered, and reported the failure.
-    details: JsonObject = {"openai": _members_of(error), "status": 200}
+    details: JsonObject = {"openai": _members_of(error), "status": 200, **_limit_of(error)}
     return Fault(code=code, message=error.message or "The agent failed.", details=details)
 
 
@@ -40,7 +42,7 @@ def decode_error_response(status: int, error: w.Error | str | None) -> Fault:
         error = w.Error(message=error)
     prefix = f"The agent's server answered {status}"
     members = _members_of(error) if error is not None else {}
-    details: JsonObject = {"openai": members}
+    details: JsonObject = {"openai": members, **_limit_of(error)}
     if status in (401, 403):
         words = "is not authenticated" if status == 401 else "is not authorized"
         members = {name: value for name, value in members.items() if name in ("type", "param", "code")}
@@ -50,6 +52,11 @@ def decode_error_response(status: int, error: w.Error | str | None) -> Fault:
     code = FaultCode.AGENT_UNREACHABLE if status == 500 else fault_code(status)
     message = f"{prefix}: {error.message}" if error is not None and error.message else prefix
     return Fault(code=code, message=message, details=details)
+
+
+def _limit_of(error: w.Error | None) -> JsonObject:
+    """Return the detail `limit` of a fault if the server reports a used up quota, after which a retry does not help."""
+    return {"limit": "budget"} if error is not None and error.code == QUOTA else {}
 
 
 def _members_of(error: w.Error) -> JsonObject:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.openai.wire import QUOTA
 from babelgate.adapters.openai.wire import replies as w
 from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.fault import DISABLED
@@ -39,9 +40,6 @@ _ERRORS: Final[Mapping[FaultCode, tuple[int, str, str | None]]] = {
 }
 """HTTP status, `type` and `code` of the error by fault code."""
 
-_QUOTA: Final = "insufficient_quota"
-"""`type` and `code` of OpenAI's error for an exhausted budget, whose status is 429 like that of rate limits
-(platform.openai.com/docs/guides/error-codes)."""
 _RETRYABLE: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.LIMITED, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
 """Faults after which clients may retry. For all others, the header `x-should-retry: false` stops official clients.
 
@@ -61,7 +59,7 @@ def encode_fault(fault: Fault) -> tuple[int, w.Error, dict[str, str]]:
         return _encode_upstream_error(fault, upstream_error)
     status, kind, code = _ERRORS[fault.code]
     if fault.is_lasting_limit:
-        kind = code = _QUOTA
+        kind = code = QUOTA
     errors: Any = fault.details.get("errors")
     param = errors[0]["field"] or None if errors else None
     error_code: object = upstream_error.get("code")
@@ -80,7 +78,7 @@ def _encode_upstream_error(fault: Fault, upstream_error: JsonObject) -> tuple[in
     if isinstance(upstream_status, int) and 400 <= upstream_status < 600:
         status = upstream_status
     error = w.Error.model_validate({**upstream_error, "type": upstream_error.get("type") or kind})
-    return status, error, _headers(fault, can_retry=status in _RETRYABLE_STATUSES)
+    return status, error, _headers(fault, can_retry=status in _RETRYABLE_STATUSES and not fault.is_lasting_limit)
 
 
 def _headers(fault: Fault, *, can_retry: bool) -> dict[str, str]:

@@ -62,7 +62,8 @@ async def collect_answers(
     """Return the values of the caller's answers by question id, and the messages that show them. `answers` are the
     results of calls of one task.
 
-    `decode` converts one answer, given the JSON Schema of its question. Raises not_awaiting, invalid.
+    `decode` converts one answer, given the JSON Schema of its question. Raises not_awaiting for a call whose question
+    is not open, and invalid for a malformed answer.
     """
     values: dict[str, Json] = {}
     messages: list[Message] = []

@@ -77,8 +77,9 @@ class ChatCompletions(Handlers):
         self._hub = hub
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Start or resume a run, and respond with its completion, whole or streamed. Raises invalid, unsupported,
-        not_found, not_awaiting."""
+        """Start or resume a run, and respond with its completion, whole or streamed. Raises invalid for a malformed
+        body, unsupported for an option that the gateway does not have, not_found for an unknown model, and not_awaiting
+        for an answer to a closed question."""
         who = caller(request)
         body = validate(w.ChatCreate, await read_json(request))
         # SPEC/chat/completion_create_params.py, n: "How many chat completion choices to generate".
@@ -128,7 +129,7 @@ class ChatCompletions(Handlers):
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, *, in_words: bool
     ) -> _Begun:
         """Start a run with the new messages, or answer a question with them. If `in_words`, the caller sees questions
-        as text, so that user messages may be an answer. Raises invalid, not_found, not_awaiting."""
+        as text, so that user messages may be an answer. Raises the faults of the hub's `submit` and `answer`."""
         sent = SentMessages(
             partial(decode_messages, conversation.before), partial(decode_messages, conversation.new_messages)
         )
@@ -151,7 +152,7 @@ class ChatCompletions(Handlers):
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, sent: SentMessages, place: _Place, members: JsonObject
     ) -> _Begun:
         """Start a run with the new messages on the thread `place`. `members` are stored in the run's input, for later
-        requests of the conversation. Raises invalid."""
+        requests of the conversation. Raises the faults of the hub's `submit`."""
         extension = decode_request(body.babelgate)
         thread_id, alias, is_known = place
         # SPEC/chat/completion_create_params.py, store: a completion is stored only on request.

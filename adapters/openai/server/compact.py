@@ -44,8 +44,8 @@ class Compact(Handlers):
         self._references = ItemReferences(hub)
 
     async def compact(self, request: AnyRequest) -> Response[Any]:
-        """Return a compaction of the request's input and of the conversation that it continues. Raises invalid,
-        not_found, too_large."""
+        """Return a compaction of the request's input and of the conversation that it continues. Raises invalid for a
+        malformed body, not_found for an unknown model, and too_large."""
         who = caller(request)
         raw_body = await self._references.expand(who.principal, await read_expanded(request))
         body = decode_request_of_model(w.ResponseCompact, raw_body)
@@ -92,8 +92,8 @@ class Compact(Handlers):
 
 
 async def read_expanded(request: AnyRequest) -> object:
-    """Return the JSON body of a request, with the compactions in its `input` replaced by their items. Raises invalid,
-    too_large.
+    """Return the JSON body of a request, with the compactions in its `input` replaced by their items. Raises invalid
+    for a body that is not JSON or a malformed compaction, and too_large.
 
     The expanded items count towards the limits of a body.
     """
@@ -101,7 +101,8 @@ async def read_expanded(request: AnyRequest) -> object:
 
 
 async def expand_body(raw_body: object, connection: ASGIConnection[Any, Any, Any, Any]) -> object:
-    """Return a parsed body, with the compactions in its `input` replaced by their items. Raises invalid, too_large."""
+    """Return a parsed body, with the compactions in its `input` replaced by their items. Raises invalid for a malformed
+    compaction, and too_large beyond the limits of a body."""
     items = cast("JsonObject", raw_body).get("input") if isinstance(raw_body, dict) else None
     if not isinstance(items, list) or not any(map(is_compaction, cast("list[Any]", items))):
         return cast("object", raw_body)

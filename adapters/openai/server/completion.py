@@ -25,8 +25,11 @@ _STOPPING = Fault(code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting
 
 
 class Completion:
-    """One reading of a run as a chat completion. `schema`: JSON Schema that the caller demanded of the answer.
-    `extended`: the caller activated the Babelgate extension."""
+    """Reader of one run's records that shows them as a chat completion, whole or as a stream.
+
+    - `schema`: JSON Schema that the caller demanded of the answer, or None.
+    - `extended`: True if the caller activated the Babelgate extension.
+    """
 
     def __init__(
         self,

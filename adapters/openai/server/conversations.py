@@ -34,7 +34,8 @@ class Conversations(Handlers):
         self._pages = ItemPages(hub)
 
     async def create_conversation(self, request: AnyRequest) -> Response[Any]:
-        """Create a conversation, with its first items. Raises invalid, unsupported."""
+        """Create a conversation, with its first items. Raises invalid for a malformed body, and unsupported for items
+        that the gateway cannot store."""
         who = caller(request)
         raw_body = await read_json(request)
         body = validate(w.ConversationCreate, {} if raw_body is ABSENT else raw_body)
@@ -52,7 +53,8 @@ class Conversations(Handlers):
         return await find_conversation(self._hub, who.principal, request.path_params["conversation_id"])
 
     async def change_conversation(self, request: AnyRequest) -> Response[Any]:
-        """Replace the metadata of a conversation. Raises not_found, invalid."""
+        """Replace the metadata of a conversation. Raises not_found for an unknown conversation, and invalid for a
+        malformed body."""
         who = caller(request)
         thread = await self._find(who, request)
         body = validate(w.MetadataUpdate, await read_json(request))
@@ -72,7 +74,8 @@ class Conversations(Handlers):
     # Items
 
     async def list_items(self, request: AnyRequest) -> Response[Any]:
-        """Return a page of a conversation's items. Raises not_found, invalid."""
+        """Return a page of a conversation's items. Raises not_found for an unknown conversation, and invalid for wrong
+        query parameters."""
         who = caller(request)
         thread = await self._find(who, request)
         return json_response(await self._pages.read(who.principal, thread.thread_id, request.query_params))
@@ -99,7 +102,8 @@ class Conversations(Handlers):
         return json_response(page_of(added, {"order": "asc", "limit": "100"}))
 
     async def get_item(self, request: AnyRequest) -> Response[Any]:
-        """Return one item of a conversation. Raises not_found, too_large."""
+        """Return one item of a conversation. Raises not_found for an unknown conversation or item, and too_large if the
+        conversation has too many items."""
         who = caller(request)
         return json_response((await self._find_item(who, await self._find(who, request), request)).item)
 

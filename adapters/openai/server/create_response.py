@@ -122,7 +122,8 @@ class CreateResponse(Handlers):
 
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Start or resume a run, and respond with it as a response: whole, streamed, or unfinished if it is in the
-        background. Raises invalid, unsupported, not_found, not_awaiting."""
+        background. Raises invalid for a malformed body, unsupported for an option that the gateway does not have,
+        not_found for an unknown model or conversation, and not_awaiting for an answer to a closed question."""
         raw_body, extended = await read_expanded(request), is_activated(request)
         begun = await self.begin(
             caller(request), raw_body, extended=extended, by_calls=can_receive_question_calls(request)
@@ -152,8 +153,9 @@ class CreateResponse(Handlers):
         """Start or resume the run that a request asks for.
 
         `extended`: the caller has activated the Babelgate extension. `by_calls`: the caller accepts calls of
-        `ask_caller` without declaring this tool. `unstored_ids` and `previous_id` are passed to `check`. Raises
-        invalid, unsupported, not_found, not_awaiting.
+        `ask_caller` without declaring this tool. `unstored_ids` and `previous_id` are passed to `check`. Raises invalid
+        for a malformed body, unsupported for an option that the gateway does not have, not_found for an unknown model
+        or conversation, and not_awaiting for an answer to a closed question.
         """
         raw_body = await self._references.expand(
             who.principal, raw_body, keeps=self._is_passed_on(who.principal, raw_body)
@@ -170,7 +172,8 @@ class CreateResponse(Handlers):
     async def check(
         self, who: Caller, raw_body: object, *, unstored_ids: Container[str] = (), previous_id: str | None = None
     ) -> CheckedRequest:
-        """Validate a parsed body, and look up what it names. Raises invalid, not_found.
+        """Validate a parsed body, and look up what it names. Raises invalid for a malformed body or an unknown previous
+        response, and not_found for an unknown model or conversation.
 
         `unstored_ids`: ids of unstored responses that this caller may continue. `previous_id`: id to show as
         `previous_response_id`, if it differs from the response that is continued.
@@ -211,7 +214,8 @@ class CreateResponse(Handlers):
     # Runs
 
     async def _run(self, checked: CheckedRequest) -> Receipt:
-        """Start a run with the new items, or answer questions with them. Raises invalid, not_found, not_awaiting."""
+        """Start a run with the new items, or answer questions with them. Raises the faults of the hub's `submit` and
+        `answer`."""
         if checked.conversation.answers:
             return await self._answer(checked)
         question = await self._find_question(checked) if checked.in_words else None
@@ -220,7 +224,7 @@ class CreateResponse(Handlers):
         return await self._submit(checked)
 
     async def _submit(self, checked: CheckedRequest) -> Receipt:
-        """Start a run with the new items. Raises invalid."""
+        """Start a run with the new items. Raises the faults of the hub's `submit`."""
         conversation = checked.conversation
         if not conversation.others:
             words = "The input ends with a call or reasoning. Add" if conversation.before else "There is no input. Give"

@@ -31,8 +31,8 @@ class ItemPages:
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def read(self, principal: Principal, thread_id: str, query: Mapping[str, str]) -> JsonObject:
-        """Return a page of items as JSON. `query` has the parameters `limit`, `order` and `after`. Raises not_found,
-        invalid."""
+        """Return a page of items as JSON. `query` has the parameters `limit`, `order` and `after`. Raises not_found for
+        an unknown thread, and invalid for wrong query parameters."""
         async with self._gate:
             return await self._read_page(principal, thread_id, query)
 

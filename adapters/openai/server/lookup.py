@@ -83,7 +83,7 @@ async def find_previous(
     hub: Hub, principal: Principal, response_id: str, unstored_ids: Container[str] = ()
 ) -> FoundRun:
     """Return the run whose response a request continues. `unstored_ids` are ids of unstored responses that this caller
-    may continue. Raises invalid."""
+    may continue. Raises invalid if there is no such response, or if it was not stored."""
     words = f"Previous response with id {response_id[:100]!r} not found."
     lost = FaultError(
         FaultCode.INVALID,
@@ -99,7 +99,8 @@ async def find_previous(
 
 
 def decode_request_of_model(model: type[M], raw_body: Any) -> M:
-    """Return a parsed body validated as a request with a member `model`. Raises invalid."""
+    """Return a parsed body validated as a request with a member `model`. Raises invalid for a missing `model`, and for
+    other malformed members."""
     if isinstance(raw_body, dict) and "model" not in raw_body:
         words = "Missing required parameter: 'model'."
         errors: list[Mapping[str, str]] = [{"field": "model", "description": words}]

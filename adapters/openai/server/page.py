@@ -14,7 +14,8 @@ _MOST_ITEMS: Final = 100
 
 
 def limit_of(text: str | None) -> int:
-    """Return the page size in the query parameter `limit`, or the default for None. Raises invalid."""
+    """Return the page size in the query parameter `limit`, or the default for None. Raises invalid for any other
+    text."""
     if text is None:
         return _PAGE
     if (limit := parse_integer(text, 5, 1, _MOST_ITEMS)) is None:
@@ -24,7 +25,7 @@ def limit_of(text: str | None) -> int:
 
 def page_of(items: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:
     """Return one page of `items`, which are oldest first. The page is newest first unless `order` is `asc`. Raises
-    invalid."""
+    invalid for wrong query parameters, such as an `after` that no item has as its id."""
     limit, descending = limit_of(query.get("limit")), is_descending(query.get("order"))
     ordered = list(items)[::-1] if descending else list(items)
     after = query.get("after")
@@ -37,7 +38,8 @@ def page_of(items: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject
 
 
 def is_descending(order: str | None) -> bool:
-    """Return True if the query parameter `order` means newest first, which is the default. Raises invalid."""
+    """Return True if the query parameter `order` means newest first, which is the default. Raises invalid for any other
+    text than `asc` and `desc`."""
     if order not in (None, "asc", "desc"):
         refuse("order", "It must be asc or desc.")
     return order != "asc"

@@ -195,7 +195,7 @@ class _Talk:
 
     async def _join(self, raw_message: JsonObject, size: int) -> JsonObject:
         """Return the message's body. If it continues a prewarmed input, put that input before the message's own. Raises
-        invalid, too_large."""
+        invalid for a malformed message, and too_large if both inputs together exceed the limits of one."""
         body = {name: value for name, value in raw_message.items() if name not in w.ENVELOPE}
         prewarmed = self._inputs.get(body.get("previous_response_id"))
         if prewarmed is None:
@@ -243,7 +243,8 @@ class _Talk:
 
     async def _prepare(self, body: JsonObject, whole: object, previous: str | None, lane: JsonObject) -> None:
         """Store a prewarmed input (`generate: false`), and send the events of an empty response. `previous` is the id
-        of the response that it continues, or None. Raises invalid, not_found, too_large."""
+        of the response that it continues, or None. Raises invalid for a malformed body, not_found for an unknown model,
+        and too_large if the connection's memory cannot hold the input."""
         checked = await self._create.check(self._who, whole, unstored_ids=self._memory, previous_id=previous)
         response_id = encode_id(RESPONSE, str(uuid4()))
         members = {name: body.get(name) for name in ("previous_response_id", "conversation")}

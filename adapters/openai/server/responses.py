@@ -31,8 +31,8 @@ class Responses(Handlers):
         self._hub = hub
 
     async def get_response(self, request: AnyRequest) -> Response[Any]:
-        """Return the response in the path, or its stream after the event number `starting_after`. Raises not_found,
-        invalid."""
+        """Return the response in the path, or its stream after the event number `starting_after`. Raises not_found for
+        an unknown response, and invalid for wrong query parameters."""
         who = caller(request)
         query = request.query_params
         streams = query.get("stream", "false").lower()
@@ -98,7 +98,8 @@ class Responses(Handlers):
         return json_response(members)
 
     async def list_input_items(self, request: AnyRequest) -> Response[Any]:
-        """Return a page of the response's input items. Raises not_found, invalid."""
+        """Return a page of the response's input items. Raises not_found for an unknown response, and invalid for wrong
+        query parameters."""
         who = caller(request)
         found = await self._find(who, request)
         items = encode_inputs(await read_inputs(self._hub, who.principal, found.run))

@@ -1,4 +1,4 @@
-"""Memory of a WebSocket connection: unstored responses and prewarmed inputs (`generate: false`), which only this
+"""Per-connection cache of a WebSocket: unstored responses and prewarmed inputs (`generate: false`), which only this
 connection can continue."""
 
 from asyncio import Task, TaskGroup
@@ -106,8 +106,8 @@ class SocketInputs:
         return self._inputs.get(response_id) if response_id in self._ids else None
 
     def put(self, response_id: str, raw_input: bytes) -> None:
-        """Store the JSON of an input. If the WebSocket has more than `_INPUTS`, drop the oldest one. Raises
-        too_large."""
+        """Store the JSON of an input. If the WebSocket has more than `_INPUTS`, drop the oldest one. Raises too_large
+        for an input that does not fit into the memory at all."""
         self._inputs.put(response_id, raw_input)
         self._ids[response_id] = None
         if len(self._ids) > _INPUTS:

@@ -55,7 +55,8 @@ class StoredCompletions(Handlers):
         return completion
 
     async def list_messages(self, request: AnyRequest) -> Response[Any]:
-        """Return a page of the completion's input messages. Raises not_found, invalid."""
+        """Return a page of the completion's input messages. Raises not_found for an unknown completion, and invalid for
+        wrong query parameters."""
         who = caller(request)
         run, task = await self._find(who, request)
         messages = encode_messages(await read_inputs(self._hub, who.principal, run))
@@ -64,7 +65,8 @@ class StoredCompletions(Handlers):
         return json_response(page_of(messages, query), run_headers(task, run.run_id))
 
     async def list_completions(self, request: AnyRequest) -> Response[Any]:
-        """Return a page of completions, newest first. Raises invalid, unsupported."""
+        """Return a page of completions, newest first. Raises invalid for wrong query parameters, and unsupported for
+        `order=asc`."""
         who = caller(request)
         query = request.query_params
         limit = limit_of(query.get("limit"))
@@ -116,7 +118,8 @@ class StoredCompletions(Handlers):
             yield to_json({**completion.body(), "metadata": _metadata(run)})
 
     async def change_completion(self, request: AnyRequest) -> Response[Any]:
-        """Replace the metadata of the completion in the path. Raises not_found, invalid, too_large."""
+        """Replace the metadata of the completion in the path. Raises not_found for an unknown completion, invalid for a
+        malformed body, and too_large for the metadata."""
         who = caller(request)
         run, task = await self._find(who, request)
         # resources/chat/completions/completions.py, update: replaces all metadata.

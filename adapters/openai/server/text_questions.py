@@ -60,7 +60,7 @@ class SentMessages:
 
     @cached_property
     def new_messages(self) -> Sequence[Message]:
-        """Messages after the history."""
+        """Messages of the request that are new to the gateway: those after the history."""
         return self._decode_news()
 
     def stored_members(self) -> JsonObject:

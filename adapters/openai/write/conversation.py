@@ -110,7 +110,8 @@ class ConversationWriter:
         self._blocks += [input_block, _Block(record.seq, event.run_id, writer=writer)]
 
     def items(self, turns: Container[int] | None = None) -> list[ConversationItem]:
-        """Return the items of the turns with these seqs, or of all turns if `turns` is None. Raises too_large."""
+        """Return the items of the turns with these seqs, or of all turns if `turns` is None. Raises too_large if there
+        are more than `_MOST_ITEMS`."""
         items: list[ConversationItem] = []
         for each in self._items(turns):
             items.append(each)

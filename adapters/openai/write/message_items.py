@@ -58,7 +58,7 @@ class _Message:
 
 
 class MessageItemWriter:
-    """Writer of the output items for one run's messages. Calls in messages are passed to `calls`."""
+    """Writer of the output items for one run's messages. The tool calls in messages are passed to a CallItemWriter."""
 
     __slots__ = ("_calls", "_items", "_losses", "_messages", "tracker")
 

@@ -112,7 +112,7 @@ class Server(Handlers):
     # Threads
 
     async def create_thread(self, request: AnyRequest) -> Response[Any]:
-        """Create a thread. Raises invalid, conflict."""
+        """Create a thread. Raises invalid for a malformed body, and conflict if the id is taken."""
         who = caller(request)
         content = await read_json(request)
         body = validate(w.ThreadCreate, {} if content is ABSENT else content)
@@ -149,8 +149,9 @@ class Server(Handlers):
     # Runs
 
     async def create_run(self, request: AnyRequest) -> Response[Any]:
-        """Start a run, and return it when it has stopped, or at once with `background`. Raises invalid, not_found,
-        conflict."""
+        """Start a run, and return it when it has stopped, or at once with `background`. Raises invalid for a malformed
+        body, not_found for an unknown agent or thread, and conflict if the thread is busy and the strategy is to
+        reject."""
         who = caller(request)
         body = validate(w.RunCreate, await read_json(request))
         receipt = await self._submit(who, request, body)
@@ -159,7 +160,8 @@ class Server(Handlers):
         )
 
     async def stream_run(self, request: AnyRequest) -> Response[Any]:
-        """Start a run, and respond with the stream of its events. Raises invalid, not_found, conflict."""
+        """Start a run, and respond with the stream of its events. Raises invalid for a malformed body, not_found for an
+        unknown agent or thread, and conflict if the thread is busy and the strategy is to reject."""
         who = caller(request)
         body = validate(w.RunCreate, await read_json(request))
         if body.background:
@@ -167,8 +169,9 @@ class Server(Handlers):
         return self._stream(who, await self._submit(who, request, body), cancels=body.on_completion == "delete")
 
     async def _submit(self, who: Caller, request: AnyRequest, body: w.RunCreate) -> Receipt:
-        """Submit the run that a body describes, on the thread in the path or on a new one. Raises invalid, not_found,
-        conflict."""
+        """Submit the run that a body describes, on the thread in the path or on a new one. Raises invalid for a
+        malformed body, not_found for an unknown agent or thread, and conflict if the thread is busy and the strategy is
+        to reject."""
         agent = self._agent(who, body.assistant_id)
         thread_id = _path_id(request, "thread_id") if "thread_id" in request.path_params else None
         if thread_id is not None and body.on_completion == "delete":
@@ -235,7 +238,7 @@ class Server(Handlers):
         disconnects cancels the run.
 
         Status 202 means that it has not stopped: it is in the background, or the gateway is shutting down. Raises
-        shutting_down.
+        shutting_down if the gateway stops before the run has begun.
         """
         who = caller(request)
         log = RunLog(self._hub, who.principal, receipt.thread_id, receipt.run_id, receipt.seq)
@@ -264,14 +267,15 @@ class Server(Handlers):
 
     async def follow_run(self, request: AnyRequest) -> Response[Any]:
         """Respond with the stream of a run's events: all of them, or those after the header `Last-Event-ID`. Raises
-        invalid, not_found."""
+        invalid for a malformed header, and not_found for an unknown run."""
         who = caller(request)
         run = await self._find_run(who, request)
         log = RunLog.of(self._hub, who.principal, run)
         return _event_stream(log.frames(_last_event_id(request)), run_headers(await self._task(who, run), run.run_id))
 
     async def cancel_run(self, request: AnyRequest) -> Response[Any]:
-        """Cancel the run in the path, and the task that it belongs to. Raises not_found, task_ended."""
+        """Cancel the run in the path, with its task, and return the run with status 202. The run may still be stopping.
+        Raises not_found for an unknown run, and task_ended if it has ended."""
         who = caller(request)
         run = await self._find_run(who, request)
         waits = run.status is RunStatus.PAUSED and await self._questions(who, run)
@@ -341,8 +345,9 @@ class Server(Handlers):
     # Answers
 
     async def resume(self, request: AnyRequest) -> Response[Any]:
-        """Answer or decline questions of a thread, and return the run that continues. Raises invalid, not_found,
-        not_awaiting."""
+        """Answer or decline questions of a thread, and return the run that continues. Raises invalid for a malformed
+        body or a value that violates its question's schema, not_found for an unknown thread or task, and not_awaiting
+        if no run of the thread waits."""
         who = caller(request)
         thread_id = _path_id(request, "thread_id")
         body = validate(w.Resume, await read_json(request))
@@ -368,7 +373,8 @@ class Server(Handlers):
 
     async def _find_waiting_task(self, who: Caller, thread_id: str, body: w.Resume) -> str:
         """Return the id of the task that a request answers: the one it names, or the only one that waits on the thread.
-        Raises invalid, not_found, not_awaiting."""
+        Raises invalid if several tasks wait and none is named, not_found for an unknown task, and not_awaiting if none
+        waits."""
         await self._hub.reads.thread(who.principal, thread_id)
         task_id = None if body.task_id is None else _uuid(body.task_id, "task_id")
         if body.run_id is not None:
@@ -400,19 +406,20 @@ def _event_stream(frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> R
 
 
 def _last_event_id(request: AnyRequest) -> int:
-    """Return the event id in the header `Last-Event-ID`, or 0 without it. Raises invalid."""
+    """Return the event id in the header `Last-Event-ID`, or 0 without it. Raises invalid for any other text."""
     if (number := parse_integer(request.headers.get("last-event-id", "").strip() or "0", 15)) is None:
         raise FaultError(FaultCode.INVALID, "Last-Event-ID: It must be the id of an event.")
     return number
 
 
 def _path_id(request: AnyRequest, name: str) -> str:
-    """Return the UUID in the path parameter `name`. Raises invalid."""
+    """Return the UUID in the path parameter `name`. Raises invalid for any other text."""
     return _uuid(request.path_params[name], name)
 
 
 def _uuid(text: str, name: str) -> str:
-    """Return a UUID in lower case with dashes. `name` is its parameter in the error. Raises invalid."""
+    """Return a UUID in lower case with dashes. `name` is its parameter in the error. Raises invalid for any other
+    text."""
     if not is_uuid(text):
         _refuse(name, "It must be a UUID.")
     return str(UUID(text))

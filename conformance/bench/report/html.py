@@ -108,7 +108,8 @@ def _tokens(agent: AgentFigures) -> str:
     """Return the number of tokens that an agent used, as text. If not all attempts reported tokens, add how many
     did."""
     reported, attempts = agent.all.told_usage, agent.all.attempts
-    return words.tokens(agent.all) + ("" if reported == attempts else f" (told by {reported} of {attempts})")
+    note = "" if reported == attempts else f" (reported by {reported} of {attempts} attempts)"
+    return words.tokens(agent.all) + note
 
 
 def _baseline(baseline: Baseline) -> Iterator[str]:

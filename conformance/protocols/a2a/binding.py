@@ -1,8 +1,8 @@
-"""Interface for calling an agent by one binding (JSON-RPC or REST) of one revision (0.3 or 1.0). Operations, parameters
-and results have the form of A2A 1.0, so that a probe of what both revisions require is written once.
+"""Interface for calling an agent by one binding (JSON-RPC or REST) of one protocol version (0.3 or 1.0). Operations,
+parameters and results have the form of A2A 1.0, so that a probe of what both versions require is written once.
 
-The messages on the wire have the form of the revision. They are recorded and validated against its schemas before they
-are translated.
+The messages on the wire have the form of the protocol version. They are recorded and validated against its schemas
+before they are translated.
 """
 
 from collections.abc import Callable, Mapping
@@ -112,7 +112,8 @@ class A2aEventStream:
 
     async def next(self, bound: float | None = None) -> Any:
         """Return the next event as a StreamResponse, or None at the end of the stream. `bound` is the maximum wait in
-        seconds; None is the timeout of the request. Raises Unanswered."""
+        seconds; None is the timeout of the request. Raises Unanswered if the time is used up or the connection
+        breaks."""
         frame = await self.stream.next(bound)
         return None if frame is None else self._payload(frame)
 
@@ -125,7 +126,7 @@ class Binding(Protocol):
 
     @property
     def is_first_generation(self) -> bool:
-        """True if the revision is 0.3, False if it is 1.0."""
+        """True if the protocol version is 0.3, False if it is 1.0."""
         ...
 
     @property

@@ -52,8 +52,8 @@ async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -
 
 
 def why_not_spoken(card: Any, transports: Iterable[Any], interface: str) -> str:
-    """Return why no interface in the card can be judged. `transports` are the bindings of the revision's interfaces in
-    the card, and `interface` describes what was looked for."""
+    """Return why no interface in the card can be judged. `transports` are the bindings of the protocol version's
+    interfaces in the card, and `interface` describes what was looked for."""
     if card is None:
         return "there is no agent card"
     return f"the card offers GRPC alone, and {UNJUDGED}" if "GRPC" in transports else f"the card names no {interface}"

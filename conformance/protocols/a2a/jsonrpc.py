@@ -12,17 +12,19 @@ from babelgate.conformance.wire.jsonrpc import JsonRpc
 
 
 @dataclass(frozen=True, slots=True)
-class RevisionConversion:
-    """Functions that convert between the form of one revision on the wire and the form of A2A 1.0 that probes use."""
+class VersionConversion:
+    """Functions that convert between the form of one protocol version on the wire and the form of A2A 1.0 that probes
+    use."""
 
     is_first_generation: bool
     method: Callable[[str], str]
     """Function from an operation, such as `GetTask`, to the name of its JSON-RPC method."""
     params: Callable[[str, Mapping[str, Any]], dict[str, Any]]
     """Function from an operation and its parameters in the form of 1.0 to the parameters in the form of the
-    revision."""
+    protocol version."""
     result: Callable[[str, Any], Any]
-    """Function from an operation and its result in the form of the revision to the result in the form of 1.0."""
+    """Function from an operation and its result in the form of the protocol version to the result in the form of
+    1.0."""
     event: Callable[[Any], Any]
     """Function from the result in an event of a stream to the StreamResponse of 1.0; its result is None for an invalid
     event."""
@@ -31,7 +33,7 @@ class RevisionConversion:
 class JsonRpcBinding:
     name = "JSONRPC"
 
-    def __init__(self, wire: Wire, url: str, dialect: RevisionConversion, headers: Mapping[str, str]) -> None:
+    def __init__(self, wire: Wire, url: str, dialect: VersionConversion, headers: Mapping[str, str]) -> None:
         self.wire = wire
         self.url = url
         self.dialect = dialect

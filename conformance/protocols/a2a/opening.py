@@ -9,27 +9,27 @@ from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
 from babelgate.conformance.protocols.a2a.agent import A2aTarget
 from babelgate.conformance.protocols.a2a.binding import Binding
 from babelgate.conformance.protocols.a2a.discovery import UNJUDGED, CardDiscovery, find_card, why_not_spoken
-from babelgate.conformance.protocols.a2a.jsonrpc import JsonRpcBinding, RevisionConversion
+from babelgate.conformance.protocols.a2a.jsonrpc import JsonRpcBinding, VersionConversion
 from babelgate.conformance.protocols.a2a.rest import RestBinding
 from babelgate.conformance.verdict import Prerequisite
 from babelgate.conformance.wire.http import Wire
 
 
-class A2aRevision(ABC):
-    """Reader of the agent cards of one revision, which detects the agent and creates its bindings."""
+class A2aVersion(ABC):
+    """Reader of the agent cards of one protocol version, which detects the agent and creates its bindings."""
 
     version: ClassVar[str]
     """Value of the header `A2A-Version` in the request for the card."""
     interface: ClassVar[str]
     """Description of the interfaces that the card should declare, for the message about a card without one: `interface
     of version 1.x`."""
-    dialect: ClassVar[RevisionConversion]
+    dialect: ClassVar[VersionConversion]
     rest: ClassVar[type[RestBinding]]
 
     @abstractmethod
     def interfaces(self, card: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the URL and the binding name of each interface in the card that belongs to the revision. Both are as
-        received, so they may be invalid."""
+        """Yield the URL and the binding name of each interface in the card that belongs to the protocol version. Both
+        are as received, so they may be invalid."""
 
     @abstractmethod
     def capabilities(self, card: Any) -> Mapping[str, bool]:
@@ -42,12 +42,12 @@ class A2aRevision(ABC):
 
     def version_note(self, card: Any) -> str:
         """Return a note about the version in the card, which the report appends to the evidence that the agent speaks
-        the revision. Empty if there is none."""
+        the protocol version. Empty if there is none."""
         return ""
 
     async def open(self, wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[A2aTarget]:
         """Find the agent by the card at a URL, as `ProbeSuite.open` requires. If `is_requested`, the user named this
-        revision, so the agent is judged even if its card does not declare it. Otherwise raises NotSpoken."""
+        protocol version, so the agent is judged even if its card does not declare it. Otherwise raises NotSpoken."""
         agent = await self._find_agent(wire, url)
         card = agent.card
         transports = [name for _, name in self.interfaces(card)]
@@ -79,7 +79,8 @@ class A2aRevision(ABC):
         return agent
 
     def every_binding(self, wire: Wire, found: CardDiscovery) -> Iterator[Binding]:
-        """Yield the JSON-RPC and REST bindings of the revision that the card declares, in the order of the card."""
+        """Yield the JSON-RPC and REST bindings of the protocol version that the card declares, in the order of the
+        card."""
         headers = self.headers(found.card)
         for where, name in self.interfaces(found.card):
             if not isinstance(where, str):

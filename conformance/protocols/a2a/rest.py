@@ -51,8 +51,8 @@ class RestBinding(ABC):
 
     @abstractmethod
     def body(self, operation: str, params: Mapping[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
-        """Return the body of a POST, in the form of the revision. `rest` are the parameters that are not in the
-        path."""
+        """Return the JSON body of the POST request for an operation, in the form of this version of A2A (0.3 or 1.0).
+        `params` are all parameters of the operation, and `rest` those that the path does not contain."""
 
     @abstractmethod
     def result(self, operation: str) -> str | None:

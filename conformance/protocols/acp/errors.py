@@ -167,7 +167,7 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
 
 async def _create_invalid(ctx: Ctx, *, part: Any = None, **members: Any) -> None:
     """Create a run whose body has the members `members`, and check that it is refused; a value of None removes the
-    member. `part` is the only part of the input message, if it is not None. Raises Failed."""
+    member. `part` is the only part of the input message, if it is not None. Raises Failed if it is accepted."""
     await ctx.once(run_behaviour, "plain")
     if part is not None:
         members["input"] = [{"role": "user", "parts": [part]}]

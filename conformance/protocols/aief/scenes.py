@@ -42,8 +42,8 @@ INPUT: Final = {"input": "Hello", "additional_input": {"deep": {"list": [1, None
 
 
 async def create_task(ctx: Ctx) -> Exchange:
-    """Create a task whose request has every member that the protocol defines, and return the exchange. Raises
-    Failed."""
+    """Create a task whose request has every member that the protocol defines, and return the exchange. Raises Failed if
+    the server does not create it."""
     exchange = await ctx.target.create_task({**INPUT, "input": ctx.triggers["plain"].text})
     check(exchange.status == 200, "a task is created with status 200", exchange.status, exchange)
     check(isinstance(dig(exchange.json, "task_id"), str), "the task has a task_id", exchange.json, exchange)
@@ -52,7 +52,7 @@ async def create_task(ctx: Ctx) -> Exchange:
 
 async def new_task(agent: AiefTarget, text: str) -> str:
     """Create a task with this input and return its id. Each call creates another one, for probes that change the task.
-    Raises Failed."""
+    Raises Failed if the server does not create it."""
     exchange = await agent.create_task({"input": text})
     task_id = dig(exchange.json, "task_id")
     check(exchange.status == 200 and isinstance(task_id, str), "a task is created", exchange.json, exchange)
@@ -67,7 +67,8 @@ async def execute(agent: AiefTarget, task_id: str, text: str | None, bound: floa
 
 
 async def execute_step(ctx: Ctx) -> Executed:
-    """Create a task and execute its first step, with the trigger `plain`. Return the step. Raises Failed."""
+    """Create a task and execute its first step, with the trigger `plain`. Return the step. Raises Failed if the server
+    refuses a request."""
     agent = await agent_for(ctx, "plain")
     text = ctx.triggers["plain"].text
     return await execute(agent, await new_task(agent, text), text)
@@ -75,7 +76,7 @@ async def execute_step(ctx: Ctx) -> Executed:
 
 async def play_task(ctx: Ctx, behaviour: str) -> ExecutedTask:
     """Create a task that triggers a behaviour, execute steps up to its last one, and return all of them. Only the first
-    step has an input. Raises Failed."""
+    step has an input. Raises Failed if the server refuses a request."""
     agent = await agent_for(ctx, behaviour)
     text = ctx.triggers[behaviour].text
     task_id = await new_task(agent, text)
@@ -91,7 +92,8 @@ async def play_task(ctx: Ctx, behaviour: str) -> ExecutedTask:
 
 
 async def play_to_end(ctx: Ctx) -> Executed:
-    """Create a task, execute steps up to its last one, and return the step that was executed last. Raises Failed."""
+    """Create a task, execute steps up to its last one, and return the step that was executed last. Raises Failed if the
+    server refuses a request."""
     agent = await agent_for(ctx, "plain")
     text = ctx.triggers["plain"].text
     task_id = await new_task(agent, text)
@@ -114,7 +116,8 @@ async def play_past_end(ctx: Ctx) -> Executed:
 
 
 async def upload_file(ctx: Ctx) -> StoredArtifact:
-    """Upload a file that contains every byte value to a new task, and return the artifact. Raises Failed."""
+    """Upload a file that contains every byte value to a new task, and return the artifact. Raises Failed if the server
+    refuses the file."""
     content = bytes(range(256)) + b"\r\n--not the boundary--\r\n"
     task_id = await new_task(ctx.target, "Hello")
     exchange = await ctx.target.upload(task_id, content, "bytes.bin", "data/raw")

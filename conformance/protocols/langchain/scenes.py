@@ -57,7 +57,7 @@ class LangChainStream:
 
 
 async def create_thread(ctx: Ctx) -> CreatedThread:
-    """Create a thread with metadata, and return it. Raises Failed."""
+    """Create a thread with metadata, and return it. Raises Failed if the server does not create it."""
     mark = uuid4().hex
     body = {"metadata": {MARK: mark, "deep": {"list": [1, None, "ä"]}}}
     exchange = await ctx.target.ask("POST", "/threads", body, sends="ThreadCreate.request", receives="Thread")
@@ -101,7 +101,7 @@ for. By behaviour."""
 
 
 async def _check_behaviour(ctx: Ctx, behaviour: str, thread_id: str, exchange: Exchange) -> None:
-    """Check that a run or its thread shows a behaviour. Raises NotShown.
+    """Check that a run or its thread shows a behaviour. Raises NotShown if neither does.
 
     `exchange` is the stream of the run, or the response of a request that waited for its end.
     """
@@ -121,7 +121,7 @@ async def _check_behaviour(ctx: Ctx, behaviour: str, thread_id: str, exchange: E
 
 async def run_in_background(ctx: Ctx, layout: Layout) -> Background:
     """Create a run with a request that does not wait, and then wait for its end. Return all three exchanges. Raises
-    Failed."""
+    Failed if the server refuses one of them."""
     server, mark = ctx.target, uuid4().hex
     thread_id = await server.new_thread()
     body = server.body(trigger_for(ctx, "plain"), metadata={MARK: mark})

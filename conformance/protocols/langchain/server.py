@@ -151,7 +151,7 @@ class LangChainTarget:
     # Threads
 
     async def new_thread(self, **fields: Any) -> str:
-        """Create a thread and return its id. Raises Failed."""
+        """Create a thread and return its id. Raises Failed if the server does not create it."""
         exchange = await self.ask("POST", "/threads", fields, sends="ThreadCreate.request", receives="Thread")
         thread_id = dig(exchange.json, "thread_id")
         check(exchange.status == 200 and isinstance(thread_id, str), "a thread is created", exchange.status, exchange)
@@ -166,8 +166,8 @@ class LangChainTarget:
         )
 
     async def history(self, thread_id: str, **query: Any) -> list[Any]:
-        """Return the states of a thread in the order of the server's response, at most 100 by default. Raises
-        Failed."""
+        """Return the states of a thread in the order of the server's response, at most 100 by default. Raises Failed if
+        the response is no list of states."""
         path = _path("threads", thread_id, "history")
         exchange = await self.ask("GET", path, receives="ThreadStates", query={"limit": 100, **query})
         states = exchange.json

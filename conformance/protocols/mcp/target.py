@@ -57,7 +57,7 @@ class McpReply:
 
 class McpSession:
     IDLE: ClassVar = "ping"
-    """Method that every server of the revision answers and that has no effect."""
+    """Method that every server of the protocol version answers and that has no effect."""
     RECEIVES: ClassVar[Mapping[int, str]] = {200: "JsonRpcMessage"}
 
     def __init__(self, wire: Wire, url: str, id: str | None, version: str, ids: "itertools.count[int]") -> None:
@@ -75,7 +75,7 @@ class McpSession:
 
     async def ask(self, method: str, params: Any = None, *, is_valid: bool = True, **options: Any) -> McpReply:
         """Send a request and return the messages up to its response. With `is_valid=False`, the request is
-        intentionally invalid, and is not validated. Raises Unanswered."""
+        intentionally invalid, and is not validated. Raises Unanswered if no complete response arrives in time."""
         body = request(options.pop("id", None) or next(self.ids), method, params)
         return await self.post(body, schema=f"{method}.request".replace("/", ".") if is_valid else None, **options)
 

@@ -74,7 +74,7 @@ async def unknown_cursor_is_refused(ctx: Ctx) -> None:
 
 def _check_schema(schema: dict[str, Any]) -> None:
     """Check that a tool's schema is a valid JSON Schema: of draft-07 if it names that, else of 2020-12, the default of
-    the revision. Raises Failed."""
+    the protocol version. Raises Failed if it is not."""
     dialect = Draft7Validator if "draft-07" in str(schema.get("$schema")) else Draft202012Validator
     try:
         dialect.check_schema(schema)

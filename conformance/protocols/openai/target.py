@@ -37,8 +37,8 @@ class OpenAiTarget:
     ) -> None:
         """Create a client.
 
-        `names` are the schema definitions of a request, an answer and an event. `ask` is a function from a text to the
-        members of a request that sends it, without the model.
+        `names` are the schema definitions of a request, a response and an event. `ask` returns the members of a request
+        with a user's text, except `model`.
         """
         self.wire = wire
         self.base = base
@@ -162,9 +162,10 @@ def events_of(exchange: Exchange) -> list[Any]:
 
 
 def check_answered(exchange: Exchange) -> None:
-    """Check that a request for data in a JSON Schema has the status 200. Raises Failed.
+    """Check that a request for data in a JSON Schema has the status 200.
 
-    Raises NotShown for an error with an error object, because a model may report that it cannot follow a schema.
+    Raises NotShown for an error with an error object, because a model may report that it cannot follow a schema. Raises
+    Failed for any other status.
     """
     is_refusal = (exchange.status or 0) >= 400 and isinstance(dig(exchange.json, "error"), dict)
     check_shown(not is_refusal, "data", f"was refused with {exchange.status}")

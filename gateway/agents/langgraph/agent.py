@@ -343,7 +343,7 @@ class Graph:
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
         """Return the nodes and edges of the graph, or None if it cannot be drawn. `depth` is the number of subgraph
-        levels to include. Raises agent_failed."""
+        levels to include. Raises agent_failed if the agent's code fails."""
         try:
             async with self._make_for_reading() as inspected:
                 drawn: Any = (await inspected.graph.aget_graph(xray=depth)).to_json()
@@ -360,7 +360,7 @@ class Graph:
         """Return the schemas of the subgraphs by namespace, or None if the graph cannot list them.
 
         `namespace` selects one subgraph, and None all. With `recurse`, subgraphs of subgraphs are included. Raises
-        agent_failed.
+        agent_failed if the agent's code fails.
         """
         try:
             async with self._make_for_reading() as inspected:

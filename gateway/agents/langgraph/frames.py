@@ -75,7 +75,7 @@ class ResumedRun:
     """Comparison of the log of an interrupted run with the checkpoint from which its graph continues."""
 
     void: tuple[str, ...]
-    """Ids of the messages of interrupted LangGraph tasks, which the graph runs again."""
+    """Ids of the messages that interrupted LangGraph tasks have sent. The graph runs these tasks again."""
     recorded: set[str]
     """Ids of the checkpoints and messages that the log has already and that stay valid."""
     unrecorded: Sequence[AIMessage] = ()

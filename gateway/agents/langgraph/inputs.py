@@ -130,7 +130,8 @@ def command_of(call: Invocation) -> JsonObject:
 
 
 def _target(value: Any) -> Any:
-    """Return a target of `goto`: the name of a node, or a `Send` for `{node, input}`. Raises invalid."""
+    """Return a target of `goto`: the name of a node, or a `Send` for `{node, input}`. Raises invalid for any other
+    value."""
     target = as_object(value)
     if isinstance(value, str):
         return value

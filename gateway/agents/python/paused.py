@@ -43,7 +43,8 @@ class PausedGenerators(Generic[Call]):
         self._set_timer()
 
     def take(self, owner: str, task_id: str) -> Call | None:
-        """Remove the call of a task and return it, or None if it is not in the cache. The caller has to close it."""
+        """Remove the paused call of a task from the cache and return it. Return None if the cache has none. The code
+        that takes the call must close it (`Call.close`)."""
         parked = self._calls.pop((owner, task_id), None)
         return None if parked is None else parked[1]
 

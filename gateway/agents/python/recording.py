@@ -101,7 +101,8 @@ def _collect_files(values: Iterable[object], files: dict[str, bytes]) -> None:
 
 
 def read_recording(path: Path) -> Recording:
-    """Read a recording from a file. Raises RecordingError."""
+    """Read a recording from a file. Raises RecordingError if the file cannot be read, is no recording, or was written
+    by a newer version."""
     try:
         data = msgspec.json.decode(path.read_bytes())
     except OSError as error:

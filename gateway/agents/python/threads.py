@@ -34,7 +34,7 @@ class _Job:
         """Wait until the function has returned. If the caller is cancelled meanwhile, CancelledError is raised after
         that.
 
-        If the gateway stops (`DETACH`), CancelledError is raised at once. Raises CancelledError.
+        If the gateway stops (`DETACH`), CancelledError is raised at once.
         """
         cancelled: asyncio.CancelledError | None = None
         while not self.over:

@@ -117,7 +117,8 @@ class _Copy:
         self._remaining = MAX_VALUES
 
     def of(self, value: object, depth: int) -> Json:
-        """Return a value as JSON. `depth` is its nesting level. Raises agent_invalid."""
+        """Return a value as JSON. `depth` is its nesting level. Raises agent_invalid for a value that JSON cannot
+        represent, or that is nested too deeply."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -173,7 +174,7 @@ class YieldEncoder:
         self._step: str | None = None
 
     def encode(self, item: object) -> Sequence[Event]:
-        """Return the events of one yielded item. Raises agent_invalid.
+        """Return the events of one yielded item. Raises agent_invalid for an item that has no canonical form.
 
         Before a question, the open message, steps and tool calls are closed.
         """
@@ -186,7 +187,8 @@ class YieldEncoder:
         return self._token(item)
 
     def answer(self, value: object) -> list[Event]:
-        """Return the events of the value that the agent returned. Raises agent_invalid.
+        """Return the events of the value that the agent returned. Raises agent_invalid for a value that JSON cannot
+        represent.
 
         A text becomes a message. Other JSON becomes a message and the structured output.
         """

@@ -6,7 +6,8 @@ import base64
 import json
 import math
 import ssl
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import quote_plus
@@ -22,6 +23,15 @@ _MAX_BODY: Final = 256 * 1024
 """Maximum size of a response, in bytes. Chosen: tokens with many groups have tens of KiB."""
 _MAX_TOKEN: Final = 64 * 1024
 """Maximum length of a token, in characters: the limit of common servers on one header."""
+_KINDS: Final = {
+    "client_credentials": "client",
+    "urn:ietf:params:oauth:grant-type:token-exchange": "exchange",
+    "authorization_code": "consent",
+    "refresh_token": "refresh",
+}
+"""Names of grants in metrics."""
+NoteFetch = Callable[[str, str, float], None]
+"""Receiver of reports: (kind of the grant, outcome, seconds), as `GatewayObserver.note_token_fetched` names them."""
 _TEXT_LENGTH: Final = 200
 """Maximum length of a provider's description of an error, in characters."""
 
@@ -54,7 +64,9 @@ class ProviderUnavailable(Exception):
 class TokenEndpoint:
     """Token endpoint of one provider, with the gateway as its client."""
 
-    def __init__(self, url: str, client_id: str, client_secret: str) -> None:
+    def __init__(self, url: str, client_id: str, client_secret: str, note: NoteFetch | None = None) -> None:
+        """Create the endpoint. `note` receives a report of each request."""
+        self._note = note
         self._url = url
         self._client_id, self._secret = client_id, client_secret
         self._tls: ssl.SSLContext | None = None
@@ -66,7 +78,24 @@ class TokenEndpoint:
         return self._url, self._client_id, self._secret
 
     async def request(self, form: Mapping[str, str]) -> IssuedToken:
-        """Return the token that the provider issues for a form. Raises TokenRefused, ProviderUnavailable."""
+        """Return the token that the provider issues for a form. Raises TokenRefused if the provider refuses, and
+        ProviderUnavailable if it does not respond."""
+        began, outcome = time.monotonic(), "cancelled"
+        try:
+            issued = await self._request(form)
+            outcome = "issued"
+        except TokenRefused:
+            outcome = "refused"
+            raise
+        except ProviderUnavailable:
+            outcome = "unavailable"
+            raise
+        finally:
+            if self._note is not None:
+                self._note(_KINDS[form["grant_type"]], outcome, time.monotonic() - began)
+        return issued
+
+    async def _request(self, form: Mapping[str, str]) -> IssuedToken:
         try:
             async with asyncio.timeout(TIMEOUT):
                 status, body = await self._post(form)

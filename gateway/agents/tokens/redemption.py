@@ -4,12 +4,14 @@ import base64
 import json
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.tokens.endpoint import ProviderUnavailable, TokenEndpoint, TokenRefused
 from babelgate.gateway.agents.tokens.source import keep_granted
+from babelgate.gateway.observe import GatewayObserver
 from babelgate.gateway.settings.agent_auth import TokenExchange
 from babelgate.gateway.storage.agent_tokens import GrantedTokens
 
@@ -17,13 +19,19 @@ log = logging.getLogger("babelgate.tokens")
 
 
 async def redeem(
-    agent: str, settings: TokenExchange, form: Mapping[str, str], check: Callable[[JsonObject], None]
+    observer: GatewayObserver,
+    agent: str,
+    settings: TokenExchange,
+    form: Mapping[str, str],
+    check: Callable[[JsonObject], None],
 ) -> GrantedTokens:
-    """Return the tokens for a code. `check` gets the claims of the identity token, which are empty without one.
+    """Return the tokens for a code, and report the fetch. `check` gets the claims of the identity token, which are
+    empty without one.
 
     Raises unavailable if the provider does not answer, forbidden if it refuses, and the faults of `check`.
     """
-    endpoint = TokenEndpoint(settings.token_url, settings.client_id, settings.client_secret.get_secret_value())
+    note, secret = partial(observer.note_token_fetched, agent), settings.client_secret.get_secret_value()
+    endpoint = TokenEndpoint(settings.token_url, settings.client_id, secret, note)
     try:
         issued = await endpoint.request(form)
     except TokenRefused as error:

@@ -20,7 +20,13 @@ from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.principal import has_credential
 from babelgate.gateway.agents.tokens.cache import MARGIN, TokenCache
-from babelgate.gateway.agents.tokens.endpoint import IssuedToken, ProviderUnavailable, TokenEndpoint, TokenRefused
+from babelgate.gateway.agents.tokens.endpoint import (
+    IssuedToken,
+    NoteFetch,
+    ProviderUnavailable,
+    TokenEndpoint,
+    TokenRefused,
+)
 from babelgate.gateway.run_caller import RUN_CALLER, DelegatingCaller
 from babelgate.gateway.settings.agent_auth import ClientCredentials, TokenExchange
 from babelgate.gateway.storage.agent_tokens import AgentTokenStore, GrantedTokens
@@ -49,15 +55,16 @@ class AgentTokens:
         agent: str,
         settings: ClientCredentials | TokenExchange,
         cache: TokenCache | None = None,
+        note: NoteFetch | None = None,
     ) -> None:
-        """Create the source. `agent` is the agent's name, for logs and faults."""
+        """Create the source. `agent` is the agent's name, for logs and faults. `note` receives reports of fetches."""
         self._agent = agent
         self._settings = settings
         self._cache = cache or TokenCache()
         self._refused: deque[str] = deque(maxlen=_MAX_REFUSED)
         """Tokens that the agent's server has recently refused."""
         self._endpoint = TokenEndpoint(
-            settings.token_url, settings.client_id, settings.client_secret.get_secret_value()
+            settings.token_url, settings.client_id, settings.client_secret.get_secret_value(), note
         )
 
     async def get(self) -> str:
@@ -151,7 +158,8 @@ class AgentTokens:
     # Tokens to which the user has agreed
 
     async def _find_granted(self, settings: TokenExchange, caller: DelegatingCaller) -> str | None:
-        """Return a token that the caller has granted by consent, or None. Raises ProviderUnavailable."""
+        """Return a token that the caller has granted by consent, or None. Raises ProviderUnavailable if the provider
+        does not respond."""
         store: AgentTokenStore | None = caller.store
         if settings.consent is None or store is None or not has_credential(caller.subject):
             return None
@@ -165,7 +173,7 @@ class AgentTokens:
         """Return the token that a user has granted by consent, from the database. Refresh it if it has expired or the
         server has refused it.
 
-        Raises _NothingGranted, ProviderUnavailable.
+        Raises _NothingGranted if there is no usable token, and ProviderUnavailable if the provider does not respond.
         """
         tokens = await store.read(subject, self._agent, settings.purpose)
         if tokens is None:
@@ -191,14 +199,14 @@ class AgentTokens:
         return issued
 
     async def _own_token(self, target: Mapping[str, str]) -> str:
-        """Return a token of the gateway itself, by its client credentials (RFC 6749, 4.4). Raises TokenRefused,
-        ProviderUnavailable."""
+        """Return a token of the gateway itself, by its client credentials (RFC 6749, 4.4). Raises TokenRefused if the
+        provider refuses, and ProviderUnavailable if it does not respond."""
         form = {"grant_type": "client_credentials", **target, **_optional(scope=self._settings.scope)}
         return await self._fetch(form)
 
     async def _exchange(self, settings: TokenExchange, caller: DelegatingCaller, token: str) -> str:
         """Return a token for the agent's server that the provider issues in exchange for the caller's `token` (RFC
-        8693). Raises TokenRefused, ProviderUnavailable."""
+        8693). Raises TokenRefused if the provider refuses, and ProviderUnavailable if it does not respond."""
         form = {
             "grant_type": _EXCHANGE,
             "subject_token": token,
@@ -262,11 +270,13 @@ class DiscoveryTokens:
         self._tokens = tokens
 
     async def get(self) -> str | None:
-        """Return a token of the gateway itself, or None if the provider issues none to it. Raises agent_unreachable."""
+        """Return a token of the gateway itself, or None if the provider issues none to it. Raises agent_unreachable if
+        the provider cannot be reached."""
         return await self._tokens.get_own()
 
     async def replace(self, refused: str) -> str | None:
-        """Return a new token instead of one that the agent's server has refused, or None. Raises agent_unreachable."""
+        """Return a new token instead of one that the agent's server has refused, or None. Raises agent_unreachable if
+        the provider cannot be reached."""
         self._tokens.forget(refused)
         return await self._tokens.get_own()
 

@@ -255,7 +255,8 @@ class Reader:
     def begin(self) -> tuple[LineStart, Begin] | None:
         """Return the position of the next section and its first line, or None at the end of the export.
 
-        The previous section must have been read to its end. Raises TransferError."""
+        The previous section must have been read to its end. Raises TransferError for content that is no valid
+        export."""
         self._file.seek(self._place.offset)
         line, _ = self._read(self._place)
         if isinstance(line, End):

@@ -123,7 +123,8 @@ class Checked:
 
 
 def check_section(reader: Reader, begin: LineStart, blobs: Blobs) -> Checked:
-    """Check a whole section, put its files into the store, and return the collected facts. Raises TransferError."""
+    """Check a whole section, put its files into the store, and return the collected facts. Raises TransferError for
+    content that is no valid export."""
     checked = Checked()
     with tempfile.TemporaryFile() as spool, closing(reader.section(begin)) as lines:
         files = _Files(blobs, checked, spool)
@@ -454,7 +455,8 @@ def _columns(line: msgspec.Struct) -> dict[str, Any]:
 
 
 def restore_owner(tx: Transaction, reader: Reader, begin: LineStart, owner: str) -> RestoredOwner:
-    """Write the checked store items, assistants and crons of an owner in the current transaction. Raises invalid."""
+    """Write the checked store items, assistants and crons of an owner in the current transaction. Raises invalid if
+    they do not conform to the export's format."""
     done = RestoredOwner()
     try:
         with closing(reader.section(begin)) as lines:

@@ -77,9 +77,11 @@ def test_rest_error_of_0_3_has_the_sdks_type() -> None:
 
 
 @pytest.mark.parametrize("code", [FaultCode.LIMITED, FaultCode.QUEUE_FULL])
-def test_a_limit_of_another_gateway_is_temporary(code: FaultCode) -> None:
-    fault = Fault(code=code, message="The next in 3 seconds.", details={"retry_after": 3})
+@pytest.mark.parametrize("limit", ["rate", "budget", "chain"])
+def test_a_limit_of_another_gateway_is_a_limit(code: FaultCode, limit: str) -> None:
+    fault = Fault(code=code, message="The next in 3 seconds.", details={"retry_after": 3, "limit": limit})
     for answer, status in (({"error": error_object(fault, "1.0")}, 200), (rest_error(fault), 429)):
         read = decode_error(answer, status).fault
-        assert (read.code, read.details["retry_after"]) == (FaultCode.AGENT_UNREACHABLE, 3)
+        assert (read.code, read.details["retry_after"]) == (FaultCode.LIMITED, 3)
+        assert read.is_lasting_limit is fault.is_lasting_limit
         assert "The next in 3 seconds." in read.message

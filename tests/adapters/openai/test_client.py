@@ -550,7 +550,7 @@ def error(message: str, **more: Any) -> Any:
         (403, FaultCode.AGENT_FAILED),
         (408, FaultCode.AGENT_TIMEOUT),
         (422, FaultCode.AGENT_FAILED),
-        (429, FaultCode.AGENT_UNREACHABLE),
+        (429, FaultCode.LIMITED),
         (500, FaultCode.AGENT_UNREACHABLE),
         (503, FaultCode.AGENT_UNREACHABLE),
         (302, FaultCode.AGENT_FAILED),

@@ -98,7 +98,7 @@ def test_plots_show_rates_intervals_times_tokens_and_cost(report: Report) -> Non
     assert "Success rate by agent in the category files" in titles
     assert "one: 0/1 (0–79 %)" in titles
     assert "one: 2.00 s, p95 2.90 s" in titles
-    assert "one: 15 (told by 1 of 2)" in titles
+    assert "one: 15 (reported by 1 of 2 attempts)" in titles
     assert "one: $0.2500" in titles
     assert not any(title.startswith("other: $") for title in titles), "an unknown cost is not zero"
 

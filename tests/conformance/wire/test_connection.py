@@ -106,6 +106,6 @@ async def test_certificates_of_the_environment_are_trusted(tmp_path: Path, monke
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    trusted = judge_tls._open.__wrapped__(None)  # pyright: ignore[reportPrivateUsage]
+    trusted = judge_tls._open.__wrapped__(None, None)  # pyright: ignore[reportPrivateUsage]
     async with answering(ANSWER, tls) as (port, _), client(trusted) as http:
         assert (await http.get(f"https://localhost:{port}/")).text == "hi"

@@ -120,7 +120,11 @@ async def test_pages_and_filters_select_records(tmp_path: Path) -> None:
         assert len(await records(gateway, action="key.")) == 3
         assert len(await records(gateway, subject="key:ops", since="2020-01-01", until="2100-01-01")) == 3
         assert await records(gateway, until="2020-01-01T00:00:00Z") == []
-        for query, words in (("color=red", "There is no parameter 'color'"), ("since=soon", "since: expected a date")):
+        for query, words in (
+            ("color=red", "There is no parameter 'color'"),
+            ("since=soon", "since: expected a date"),
+            ("subject=key:ops&subject=key:bob", "subject: expected one value, got 2"),
+        ):
             refused = await gateway.http.get(f"/admin/audit?{query}", headers=OPS)
             assert (refused.status_code, words in refused.text) == (400, True), refused.text
 

@@ -8,6 +8,7 @@ import pytest
 
 from babelgate.canonical import Event, Invocation
 from babelgate.canonical.event import RunEnded
+from babelgate.gateway.storage.spend import read_ratios
 from tests.gateway.admin.administering import ALICE, OPS, administered, two_nodes
 from tests.running import Running
 
@@ -27,8 +28,15 @@ async def responses(gateway: Running) -> int:
     return response.status_code
 
 
+async def ratios(gateway: Running) -> dict[str, float]:
+    """Return the used part of each budget, as the metric shows it."""
+    limits = gateway.hub.budgets.list_ratio_limits()
+    return dict(zip(limits, await gateway.hub.journal.query(read_ratios, limits.values()), strict=True))
+
+
 async def test_an_operator_sees_and_raises_a_budget(tmp_path: Path) -> None:
     async with administered(tmp_path, {"planner": planner}, budgets=BUDGETS) as gateway:
+        assert await ratios(gateway) == {"month": 0}
         assert [await responses(gateway) for _ in range(3)] == [200, 200, 429]
         month, talk = (await gateway.http.get("/admin/budgets", headers=OPS)).json()["budgets"]
         assert month["scopes"] == [
@@ -46,6 +54,7 @@ async def test_an_operator_sees_and_raises_a_budget(tmp_path: Path) -> None:
         path = "/admin/budgets/month/raise"
         raised = await gateway.http.post(path, json={"scope": "key:alice", "cost": 1.5}, headers=OPS)
         assert raised.json()["allowed"] == {"cost": 4.5}
+        assert await ratios(gateway) == {"month": pytest.approx(3 / 4.5)}
         assert [await responses(gateway) for _ in range(2)] == [200, 429]
         (record,) = (await gateway.http.get("/admin/audit?action=budget.raise", headers=OPS)).json()["records"]
         assert record["actor"]["subject"] == "key:ops" and "month|key:alice" in record["reason"]
@@ -72,4 +81,5 @@ async def test_nodes_share_a_budget_and_its_raise(tmp_path: Path, postgres_url: 
         assert [await responses(node) for node in (first, second, first, second, first)] == [200] * 4 + [429]
         body = {"scope": "alice", "runs": 1}
         assert (await second.http.post("/admin/budgets/few/raise", json=body, headers=OPS)).status_code == 200
+        assert await ratios(first) == {"few": 0.8}
         assert [await responses(first), await responses(second)] == [200, 429]

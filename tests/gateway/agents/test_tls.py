@@ -9,12 +9,13 @@ import yaml
 
 from babelgate.adapters import UPSTREAMS
 from babelgate.canonical import FaultError
-from babelgate.gateway.admin.agent_specs import check_spec
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.admin.agent_specs import check_spec, resolve_spec
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.http.connection import protocol_options
 from babelgate.gateway.http.tls import ServerTls
-from babelgate.gateway.settings.administration import AdminSettings
 from babelgate.gateway.settings.load import load
+from babelgate.gateway.settings.model import Settings
 from tests.authority import Authority, Pair, serving_options
 from tests.opened import opened
 from tests.serving import serving
@@ -71,7 +72,24 @@ async def test_each_protocol_uses_the_files_of_its_agent(tmp_path: Path) -> None
                 back.hub.close_readers()
 
 
-async def test_the_administration_api_names_no_files() -> None:
-    admin = AdminSettings(agents=True)
-    with pytest.raises(FaultError, match="tls: it names files of the gateway's machine"):
-        await check_spec({"url": "https://127.0.0.1:9", "tls": {"ca": "/etc/ssl/ca.pem"}}, admin)
+async def test_the_administration_api_names_listed_files_only(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    client = authority.issue("client", "front.example.com")
+    files = tls_of(authority, client)
+    networks = ("127.0.0.0/8",)
+    spec: JsonObject = {"url": "https://127.0.0.1:9", "tls": files}
+    for missing in files:
+        listed = [path for name, path in files.items() if name != missing]
+        admin = {"agents": True, "agent_networks": networks, "agent_tls_files": listed}
+        with pytest.raises(FaultError, match=rf"tls\.{missing}: this file is not in admin\.agent_tls_files"):
+            await check_spec(spec, Settings.model_validate({"admin": admin}))
+    admin = {"agents": True, "agent_networks": networks, "agent_tls_files": [*files.values()]}
+    settings = Settings.model_validate({"admin": admin})
+    await check_spec(spec, settings)
+    before = resolve_spec(spec, settings.admin)
+    assert before == resolve_spec(spec, settings.admin)
+    authority.issue("client", "front.example.com")
+    assert before != resolve_spec(spec, settings.admin), "a reload sees the changed files"
+    client.key.write_text("no key")
+    with pytest.raises(FaultError, match=r"tls\.key: "):
+        await check_spec(spec, settings)

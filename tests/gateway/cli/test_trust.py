@@ -1,4 +1,5 @@
-"""Tests of `--ca` and SSL_CERT_FILE: commands that call a gateway with a certificate of a private CA."""
+"""Tests of `--ca`, SSL_CERT_FILE and `--client-cert`: commands that call a gateway with a certificate of a private CA,
+and one that requires client certificates."""
 
 import json
 import ssl
@@ -34,6 +35,29 @@ def gateway(authority: Authority) -> Generator[Served]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def strict(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
+    """A gateway that requires client certificates, and no key."""
+    folder = tmp_path_factory.mktemp("strict")
+    files = {**authority.issue("strict", "127.0.0.1")._asdict(), "client_ca": authority.path}
+    tls = {"client": "required", **{name: str(path) for name, path in files.items()}}
+    access = [{"who": "user:mtls:client.example.com", "allow": "*"}]
+    (folder / "babelgate.yaml").write_text(yaml.safe_dump({"tls": tls, "access": access}))
+    with served(folder) as running:
+        yield running
+
+
+def presented(authority: Authority) -> list[str]:
+    """Return the options with a client certificate."""
+    pair = authority.issue("client", "client.example.com")
+    return ["--ca", str(authority.path), "--client-cert", str(pair.cert), "--client-key", str(pair.key)]
+
+
+def without_key(arguments: list[str]) -> list[str]:
+    """Return the arguments of a command without the API key and its option."""
+    return [each for each in arguments if KEY not in each and each not in ("--key", "--header")]
+
+
 def commands(url: str) -> dict[str, list[str]]:
     """Return a call of each command that calls servers."""
     agent, header = f"{url}/agent/echo", ["--header", f"X-Api-Key: {KEY}"]
@@ -65,6 +89,37 @@ def test_each_command_trusts_the_file(tmp_path: Path, authority: Authority, gate
         assert done.returncode in ((0, 3) if name == "check" else (0, 1) if name in ("across", "bench") else (0,)), done
         assert "no server answers" not in done.stderr and "CERTIFICATE" not in done.stderr
         assert "readyz.json" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in commands("") if name != "run"])
+def test_each_command_presents_its_certificate(tmp_path: Path, authority: Authority, strict: Served, name: str) -> None:
+    arguments = without_key(commands(strict.url)[name])
+    done = babelgate(tmp_path, *arguments, *presented(authority))
+    assert done.returncode in ((0, 3) if name == "check" else (0, 1) if name in ("across", "bench") else (0,)), done
+    assert "readyz.json" not in done.stderr
+    if name in ("check", "across", "bench"):
+        assert "API key" not in done.stdout + done.stderr, "the gateway knows the caller by the certificate"
+
+
+def test_run_presents_a_certificate_and_says_if_it_must(tmp_path: Path, authority: Authority, strict: Served) -> None:
+    arguments, options = without_key(commands(strict.url)["run"]), presented(authority)
+    assert babelgate(tmp_path, *arguments, *options).stdout.strip() == "Hi"
+    whole = tmp_path / "whole.pem"
+    whole.write_bytes(Path(options[3]).read_bytes() + Path(options[5]).read_bytes())
+    assert babelgate(tmp_path, *arguments, *options[:2], "--client-cert", str(whole)).stdout.strip() == "Hi"
+    without = babelgate(tmp_path, *arguments, *options[:2])
+    words = f"tls: {strict.url} ends each connection: it may need a client certificate: give --client-cert"
+    assert without.stderr == f"babelgate: {words}\n"
+    other = authority.issue("other", "other.example.com")
+    for wrong, reason in (
+        (["--client-key", options[5]], "--client-key needs --client-cert"),
+        (["--client-cert", "none"], "--client-cert none: it cannot be read: No such file or directory"),
+        (["--client-cert", options[3]], f"--client-cert {options[3]}: its certificate and its key do not fit"),
+        ([*options[2:4], "--client-key", str(other.key)], f"--client-cert {options[3]}: its certificate and its key"),
+    ):
+        done = babelgate(tmp_path, *arguments, *wrong)
+        assert (done.returncode, done.stderr.startswith(f"babelgate: {reason}")) == (2, True), done.stderr
 
 
 def test_run_names_the_reason_and_the_option(tmp_path: Path, gateway: Served) -> None:

@@ -117,6 +117,8 @@ async def test_another_owner_does_not_find_a_thread(console: Shown) -> None:
     for query, words in (
         ({"status": "done"}, "status"),
         ({"meta": "x"}, "meta: expected key:value"),
+        ({"meta": ["user:7", "user:8"]}, "meta: expected each key once, got 'user' twice"),
+        ({"status": ["idle", "busy"]}, "status: expected one value, got 2"),
         ({"all": 1}, "all"),
     ):
         assert words in await console.refuse(400, "threads", **query)

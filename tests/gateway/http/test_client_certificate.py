@@ -12,10 +12,12 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from babelgate.gateway.http.client_certificate import name_of
+from babelgate.canonical import Principal
+from babelgate.gateway.http.client_certificate import CertificateGroups, name_of
 from babelgate.gateway.http.connection import protocol_options
 from babelgate.gateway.http.tls import ServerTls
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.tls import TlsSettings
 from tests.authority import Authority, Pair, serving_options
 from tests.opened import Opened, opened
 from tests.serving import serving
@@ -46,10 +48,12 @@ class Secure:
 
 
 @asynccontextmanager
-async def secure(folder: Path, authority: Authority, mode: str, **settings: Any) -> AsyncGenerator[Secure]:
-    """Serve a gateway in this process with TLS and client certificates of the authority."""
+async def secure(
+    folder: Path, authority: Authority, mode: str, groups: Mapping[str, list[str]] = {}, **settings: Any
+) -> AsyncGenerator[Secure]:
+    """Serve a gateway in this process with TLS and client certificates of the authority, whose callers have groups."""
     server = authority.issue("server", "127.0.0.1")
-    tls = {**server._asdict(), "client_ca": authority.path, "client": mode}
+    tls = {**server._asdict(), "client_ca": authority.path, "client": mode, "client_groups": groups}
     async with opened(folder, tls=tls, **settings) as gateway:
         assert gateway.settings.tls is not None
         context = ServerTls(gateway.settings.tls).context
@@ -130,6 +134,47 @@ async def test_rules_apply_to_the_name_of_the_certificate(tmp_path: Path, author
             assert (await http.post("/acp/runs", json={**body, "agent_name": "echo"})).status_code == 200
         async with gateway.client(authority.issue("bob", "bob.example.com")) as http:
             assert (await http.get("/acp/agents")).json()["agents"] == []
+
+
+@pytest.mark.parametrize(
+    ("names", "is_member"),
+    [
+        ([SPIFFE], True),
+        (["spiffe://example.org/*"], True),
+        (["*/planner"], True),
+        (["spiffe://example.org/agent"], False),
+        (["spiffe://example-org/*"], False),
+        (["spiffe://example.org/[a]*"], False),
+        ([], False),
+    ],
+)
+def test_a_group_lists_the_names_of_certificates(tmp_path: Path, names: list[str], is_member: bool) -> None:
+    tls = TlsSettings(
+        cert=tmp_path, key=tmp_path, client_ca=tmp_path, client="optional", client_groups={"a": tuple(names)}
+    )
+    principal = Principal(subject=f"user:mtls:{SPIFFE}", owner=f"mtls:{SPIFFE}")
+    assert CertificateGroups(tls).add_to(principal).groups == (frozenset({"a"}) if is_member else frozenset())
+
+
+async def test_rules_apply_to_groups_of_certificates(tmp_path: Path, authority: Authority) -> None:
+    planner, bob = authority.issue_for_uris("planner", SPIFFE), authority.issue("bob", "bob.example.com")
+    rules = [{"who": "group:agents", "allow": ["discover", "run", "read"]}]
+    groups = {"agents": ["spiffe://example.org/agent/*"]}
+    async with (
+        secure(tmp_path, authority, "optional", access=rules, groups=groups) as gateway,
+        gateway.client(planner) as http,
+        gateway.client(bob) as other,
+    ):
+        assert (await http.get("/acp/agents")).json()["agents"] != []
+        assert (await other.get("/acp/agents")).json()["agents"] == []
+        settings = gateway.gateway.settings
+        values = settings.model_dump()
+        values["tls"]["client_groups"] = {"agents": ["bob.example.com"]}
+        changed = Settings.model_validate({**values, "agents": settings.agents})
+        report = await gateway.gateway.generations.apply(changed)
+        assert report.applied == ("tls.client_groups",)
+        assert (await http.get("/acp/agents")).json()["agents"] == []
+        assert (await other.get("/acp/agents")).json()["agents"] != []
 
 
 async def test_websockets_have_the_certificate_too(tmp_path: Path, authority: Authority) -> None:

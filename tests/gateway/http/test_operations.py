@@ -36,6 +36,7 @@ REQUESTS: list[tuple[str, str, Any, tuple[str, str, int, bool]]] = [
     ("POST", "/a2a/echo", call("SendStreamingMessage", A2A), ("a2a", "SendStreamingMessage", 200, True)),
     ("POST", "/a2a/echo", call("Whatever", {}), ("a2a", "call", 200, False)),
     ("POST", "/mcp", call("tools/list", {}), ("mcp", "tools/list", 200, True)),
+    ("POST", "/vercel-ui/echo", {"prompt": "hi"}, ("vercel-ui", "send_messages", 200, True)),
 ]
 
 

@@ -91,7 +91,7 @@ async def test_a_budget_of_a_month_refuses_and_begins_again(hubs: HubFactory) ->
     fault = (await refusal(hub)).fault
     assert (fault.code, fault.message) == (
         FaultCode.LIMITED,
-        "The budget month of planner is used up (6.00 of 6.00 EUR); it begins anew on 2026-12-01.",
+        "The budget month of planner is used up (6.00 of 6.00 EUR); its next period begins on 2026-12-01.",
     )
     assert fault.details == {
         "limit": "budget",
@@ -145,7 +145,7 @@ async def test_a_budget_of_runs_is_exact(hubs: HubFactory) -> None:
     receipts = [await submit(hub, "planner") for _ in range(2)]
     message = (await refusal(hub)).fault.message
     assert message == (
-        f"The budget few of {OWNER} is used up (2 of 2 runs); it does not begin anew until an operator raises it."
+        f"The budget few of {OWNER} is used up (2 of 2 runs); it has no next period, so an operator has to raise it."
     )
     for receipt in receipts:
         await ends(hub, receipt)

@@ -85,6 +85,19 @@ async def test_a_refusal_names_the_limit_and_the_next_time(
     assert fault.details["limit"] == "rate" and fault.details["retry_after"] >= 1
 
 
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [({"runs": 3}, 3), ({"runs": 60, "burst": 2}, 2), ({"runs": 2, "burst": 5}, 5)],
+)
+async def test_a_refusal_reports_the_runs_that_may_start_at_once(rule: dict[str, Any], expected: int) -> None:
+    rates = limiter(Now(), {"per": "key", **rule})
+    assert await grants(rates, expected) == expected
+    with pytest.raises(FaultError, match="may start") as raised:
+        await rates.take(CI, "planner")
+    details = raised.value.fault.details
+    assert (details["used"], details["allowed"]) == (expected, expected)
+
+
 async def test_a_refusal_by_one_rule_charges_no_other() -> None:
     now = Now()
     rates = limiter(now, {"per": "key", "runs": 10}, {"per": "agent", "agent": "planner", "runs": 1})

@@ -74,6 +74,7 @@ def test_each_unusable_file_is_named_with_the_reason(tmp_path: Path, authority: 
         ({"cert": "a"}, "tls.key: Field required"),
         ({"cert": "a", "key": "b", "client": "optional"}, "tls: client: optional needs client_ca"),
         ({"cert": "a", "key": "b", "client_ca": "c"}, "tls: client_ca needs client: optional, or client: required"),
+        ({"cert": "a", "key": "b", "client_groups": {"ops": ["c"]}}, "tls: client_groups needs client: optional"),
         ({"cert": "a", "key": "b", "client": "maybe"}, "tls.client: allowed: 'none', 'optional' or 'required'"),
         ({"cert": "a", "key": "b", "ca": "c"}, "tls.ca: there is no such key; there are cert, key, client_ca, client"),
     ],

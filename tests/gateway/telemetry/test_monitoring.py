@@ -51,10 +51,14 @@ telemetry: {{metrics: {{listen: "127.0.0.1:0"}}}}
 keys: {{alice: alice-0123456789}}
 issuers:
   corp: {{issuer: "{dead}", audience: "https://gateway.example", jwks: "{dead}/keys"}}
+budgets: {{month: {{per: agent, runs: 100}}}}
 agents:
   count: {{python: "agents_that_count:count", price: {{input: 3}}}}
   ask: {{python: "babelgate.gateway.demo:ask"}}
   both: {{urls: ["{dead}/acp", "{far}/acp"], protocol: acp, agent: echo}}
+  tokened:
+    url: "{far}/a2a/echo"
+    auth: {{client_credentials: {{token_url: "{dead}/token", client_id: a, client_secret: b}}}}
   carded: {{url: "{far}/a2a/echo", card: {{verify: audit, keys: ["{dead}/keys"]}}}}
 """
 TOKEN: Final = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ"

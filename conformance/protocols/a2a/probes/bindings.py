@@ -63,7 +63,7 @@ async def rest_events_are_bare(ctx: Ctx) -> None:
 
 async def is_same(ctx: Ctx, sent: A2aReply, binding: str) -> None:
     """Check that the task in the reply `sent` has the same state when it is read through the binding `binding`. Raises
-    Failed."""
+    Failed if it has not."""
     reply = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
     check(not reply.reason, f"the task {sent.task['id']}", reply.reason, reply.exchange)
     check(

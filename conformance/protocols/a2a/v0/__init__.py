@@ -20,12 +20,12 @@ from babelgate.conformance.protocols.a2a.probes import (
     subscribe,
 )
 from babelgate.conformance.protocols.a2a.v0 import http, shape
-from babelgate.conformance.protocols.a2a.v0.opening import REVISION
+from babelgate.conformance.protocols.a2a.v0.opening import VERSION
 
 __all__ = ("SUITE",)
 
 SUITE: Final[ProbeSuite[A2aTarget]] = ProbeSuite(
-    REVISION.open,
+    VERSION.open,
     Probes(
         bindings.probes,
         cancel.probes,

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from babelgate.conformance.protocols.a2a import opening
-from babelgate.conformance.protocols.a2a.jsonrpc import RevisionConversion
+from babelgate.conformance.protocols.a2a.jsonrpc import VersionConversion
 from babelgate.conformance.protocols.a2a.v0.rest import RestBinding
 from babelgate.conformance.protocols.a2a.v0.translation import event_of, method_of, params_of, result_of
 from babelgate.conformance.wire.exchange import as_list, dig
 
 
-class RevisionV0(opening.A2aRevision):
+class A2aV0(opening.A2aVersion):
     version = "0.3"
     interface = "JSON-RPC or HTTP+JSON of version 0.x"
-    dialect = RevisionConversion(
+    dialect = VersionConversion(
         is_first_generation=True, method=method_of, params=params_of, result=result_of, event=event_of
     )
     rest = RestBinding
@@ -51,4 +51,4 @@ class RevisionV0(opening.A2aRevision):
         return f", version {dig(card, 'protocolVersion')}"
 
 
-REVISION: Final = RevisionV0()
+VERSION: Final = A2aV0()

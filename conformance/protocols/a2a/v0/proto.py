@@ -111,7 +111,7 @@ def task_of(task: Any) -> Any:
 
 def _with_status(carrier: Mapping[str, Any]) -> dict[str, Any]:
     status = dict(as_object(carrier.get("status")) or {})
-    if status.get("state") == "TASK_STATE_CANCELLED":  # Only this revision spells it with two Ls.
+    if status.get("state") == "TASK_STATE_CANCELLED":  # Only this version spells it with two Ls.
         status["state"] = "TASK_STATE_CANCELED"
     if "message" in status:
         status["message"] = _message_of(status["message"])

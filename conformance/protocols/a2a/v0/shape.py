@@ -13,7 +13,7 @@ from babelgate.conformance.protocols.a2a.probes.push import create_config
 from babelgate.conformance.protocols.a2a.probes.rpc import rpc_of
 from babelgate.conformance.protocols.a2a.probes.stream import task_stream
 from babelgate.conformance.protocols.a2a.scenes import each_binding, plain, shown_stream
-from babelgate.conformance.protocols.a2a.v0.opening import REVISION
+from babelgate.conformance.protocols.a2a.v0.opening import VERSION
 from babelgate.conformance.protocols.a2a.v0.translation import result_of
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
@@ -141,7 +141,7 @@ async def card_url_is_among_the_interfaces(ctx: Ctx) -> None:
 @probes.add
 async def every_transport_answers(ctx: Ctx) -> None:
     card_of(ctx)
-    for binding in REVISION.every_binding(ctx.wire, ctx.target.found):
+    for binding in VERSION.every_binding(ctx.wire, ctx.target.found):
         reply = await binding.call("SendMessage", _hello(ctx))
         check(not reply.reason, f"an answer of {binding.name} at {binding.url}", reply.reason, reply.exchange)
 

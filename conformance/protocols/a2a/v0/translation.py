@@ -1,4 +1,4 @@
-"""Conversion between the JSON-RPC messages of A2A 0.3 and those of 1.0, for probes that both revisions share.
+"""Conversion between the JSON-RPC messages of A2A 0.3 and those of 1.0, for probes that both versions share.
 
 Invalid members are passed through, because the messages have been validated already.
 """

@@ -20,12 +20,12 @@ from babelgate.conformance.protocols.a2a.probes import (
     subscribe,
 )
 from babelgate.conformance.protocols.a2a.v1 import http, interfaces, listing, version
-from babelgate.conformance.protocols.a2a.v1.opening import REVISION
+from babelgate.conformance.protocols.a2a.v1.opening import VERSION
 
 __all__ = ("SUITE",)
 
 SUITE: Final[ProbeSuite[A2aTarget]] = ProbeSuite(
-    REVISION.open,
+    VERSION.open,
     Probes(
         bindings.probes,
         cancel.probes,

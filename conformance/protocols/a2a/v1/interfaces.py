@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, message
 from babelgate.conformance.protocols.a2a.probes.card import card_of
-from babelgate.conformance.protocols.a2a.v1.opening import REVISION
+from babelgate.conformance.protocols.a2a.v1.opening import VERSION
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
@@ -62,6 +62,6 @@ async def card_requirements_name_schemes(ctx: Ctx) -> None:
 @probes.add
 async def every_interface_answers(ctx: Ctx) -> None:
     card_of(ctx)
-    for binding in REVISION.every_binding(ctx.wire, ctx.target.found):
+    for binding in VERSION.every_binding(ctx.wire, ctx.target.found):
         reply = await binding.call("SendMessage", {"message": message(ctx.triggers["plain"].text)})
         check(not reply.reason, f"an answer of the interface {binding.url}", reply.reason, reply.exchange)

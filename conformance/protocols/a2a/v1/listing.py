@@ -171,7 +171,7 @@ async def unknown_page_token_is_refused(ctx: Ctx, binding: str) -> None:
 
 def bad_request(reply: A2aReply) -> None:
     """Check that the reply is the error of invalid parameters. By REST this error has the status 400 and no reason.
-    Raises Failed."""
+    Raises Failed for any other reply."""
     is_right = reply.reason == "INVALID_PARAMS" or (bool(reply.reason) and reply.exchange.status == 400)
     check(is_right, "the invalid-parameters error", reply.reason_or_result, reply.exchange)
 

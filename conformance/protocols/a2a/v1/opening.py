@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from babelgate.conformance.protocols.a2a import opening
-from babelgate.conformance.protocols.a2a.jsonrpc import RevisionConversion
+from babelgate.conformance.protocols.a2a.jsonrpc import VersionConversion
 from babelgate.conformance.protocols.a2a.v1.rest import RestBinding
 from babelgate.conformance.wire.exchange import as_list, dig
 
 
-class RevisionV1(opening.A2aRevision):
+class A2aV1(opening.A2aVersion):
     version = "1.0"
     interface = "interface of version 1.x"
-    dialect = RevisionConversion(
+    dialect = VersionConversion(
         is_first_generation=False,
         method=lambda operation: operation,
         params=lambda operation, params: dict(params),
@@ -53,4 +53,4 @@ class RevisionV1(opening.A2aRevision):
         return {"A2A-Version": "1.0", **({"A2A-Extensions": ",".join(required)} if required else {})}
 
 
-REVISION: Final = RevisionV1()
+VERSION: Final = A2aV1()

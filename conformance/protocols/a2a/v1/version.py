@@ -6,7 +6,7 @@ from uuid import uuid4
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
-from babelgate.conformance.protocols.a2a.v1.opening import REVISION
+from babelgate.conformance.protocols.a2a.v1.opening import VERSION
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, dig
 
@@ -47,7 +47,7 @@ async def version_may_be_in_the_query(ctx: Ctx) -> None:
     await ctx.once(plain, "HTTP+JSON")
     agent = await agent_for(ctx, "plain")
     url = f"{agent['HTTP+JSON'].url}/tasks/{uuid4()}?A2A-Version=1.0"
-    headers = {name: value for name, value in REVISION.headers(agent.card).items() if name != "A2A-Version"}
+    headers = {name: value for name, value in VERSION.headers(agent.card).items() if name != "A2A-Version"}
     exchange = await ctx.wire.request("GET", url, sends=None, receives={4: "RestError"}, headers=headers)
     check(exchange.status == 404, "status 404 for an unknown task", exchange.status, exchange)
 

@@ -13,7 +13,7 @@ from babelgate.conformance.wire.exchange import Exchange, SseFrame, dig
 probes: Final = Probes[LangChainTarget]()
 
 _MODES: Final = ["values", "updates", "tasks", "checkpoints", "debug"]
-"""Stream modes that send events at the same moments: at each step of the graph."""
+"""Stream modes that send events at each step of the graph, so that streams of several modes can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class _ResumableStream:
 
 
 async def _keep_stream(ctx: Ctx) -> _ResumableStream:
-    """Stream a run to its end with `stream_resumable`, so that probes can read its stream again. Raises Failed."""
+    """Stream a run to its end with `stream_resumable`, so that probes can read its stream again. Raises Failed if the
+    server sends no stream."""
     thread_id = await ctx.target.new_thread()
     body = ctx.target.body(speaking_trigger(ctx), stream_mode=_MODES, stream_resumable=True)
     async with ctx.target.stream(LAYOUT, thread_id, body) as stream:

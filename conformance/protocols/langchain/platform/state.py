@@ -127,7 +127,8 @@ async def _change_state(ctx: Ctx) -> _Changed:
 
 
 async def _run_thread(ctx: Ctx) -> str:
-    """Run an agent on a new thread to its end, and return the id of the thread. Raises Failed."""
+    """Run an agent on a new thread to its end, and return the id of the thread. Raises Failed if the server refuses the
+    run."""
     thread_id = await ctx.target.new_thread()
     exchange = await ctx.target.create(LAYOUT, thread_id, ctx.target.body(trigger_for(ctx, "plain")), "wait")
     check(exchange.status == 200, "a run is answered with 200", exchange.status, exchange)

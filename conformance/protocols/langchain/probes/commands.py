@@ -36,7 +36,7 @@ class _Started:
 
 async def _start_run(ctx: Ctx, trigger: Trigger, *channels: str) -> _Started:
     """Start a run by the command `run.start` on a new thread, and read the thread's events on some channels up to the
-    end of the run. Raises Failed."""
+    end of the run. Raises Failed if the command does not succeed."""
     server = ctx.target
     thread_id = await server.new_thread()
     body = server.body(trigger)

@@ -22,7 +22,7 @@ class StoredItem:
 
 async def store_items(ctx: Ctx) -> StoredItem:
     """Store three items in a new namespace, and one in a namespace below it. Return the namespace and the first
-    response. Raises Failed."""
+    response. Raises Failed if the server refuses one."""
     top = f"judge-{uuid4().hex}"
     puts = [
         await _put(ctx, [top, "a"], key, {**_VALUE, "number": number}) for number, key in enumerate(("x", "y", "z"))

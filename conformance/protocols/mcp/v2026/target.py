@@ -1,4 +1,4 @@
-"""Client for a judged MCP server without sessions: each request names its revision and the capabilities of its
+"""Client for a judged MCP server without sessions: each request names its protocol version and the capabilities of its
 client."""
 
 import itertools

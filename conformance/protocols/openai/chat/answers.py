@@ -187,8 +187,8 @@ async def schema_is_kept(ctx: Ctx) -> None:
 
 
 async def _check_history(ctx: Ctx, *before: Any) -> None:
-    """Check that the model answers a chat that has the messages `before` in front of the user's message. Raises
-    Failed."""
+    """Check that the model answers a chat that has the messages `before` in front of the user's message. Raises Failed
+    if it does not."""
     await ctx.once(answer_plainly)
     body = body_of(ctx)
     body["messages"] = [*before, *body["messages"]]

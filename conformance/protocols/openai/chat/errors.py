@@ -122,7 +122,7 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
 
 async def _check_refused(ctx: Ctx, **members: Any) -> None:
     """Check that a request whose body has the members `members` is refused with status 400 or 422. A value of None
-    removes the member. Raises Failed."""
+    removes the member. Raises Failed for any other status."""
     await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
     refused(await ctx.target.post(body, is_valid=False), 400, 422)

@@ -94,7 +94,7 @@ async def ids_of_responses_lead_nowhere(ctx: Ctx) -> None:
 
 async def _check_refused(ctx: Ctx, **members: Any) -> None:
     """Check that a request whose body has the members `members` is refused. A value of None removes the member. Raises
-    Failed."""
+    Failed if it is accepted."""
     await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
     refused(await ctx.target.post(body, is_valid=False), 400, 422)

@@ -47,7 +47,8 @@ def body_of(ctx: Ctx, behaviour: str = "plain", **members: Any) -> dict[str, Any
 
 
 def offer(ctx: Ctx, **members: Any) -> dict[str, Any]:
-    """Return the body of a request that offers the tool TOOL to the model, with a text that makes the model call it."""
+    """Return the body of a request that offers the tool TOOL to the model, with a text that makes the model call it.
+    `members` are further members of the body."""
     return body_of(ctx, "calls", tools=[TOOL], **members)
 
 

@@ -129,7 +129,7 @@ async def _get(ctx: Ctx, id: str) -> Exchange:
 
 async def _replay(ctx: Ctx, id: str, query: str) -> tuple[list[int], Exchange]:
     """Read the stream of a stored response again. Return the sequence numbers of its events, and the exchange. `query`
-    has further query parameters. Raises Failed."""
+    has further query parameters. Raises Failed if the server sends no stream."""
     url = f"{ctx.target.below('responses', id)}?stream=true{query}"
     async with ctx.wire.stream(
         "GET", url, sends=None, receives={4: "ErrorResponse"}, events="Event", mark="[DONE]"

@@ -187,7 +187,7 @@ async def streamed_response_has_text_and_usage(ctx: Ctx) -> None:
 
 def _check_open(done: ResponseStream, begin: str, end: str, names: tuple[str, ...]) -> None:
     """Check the order of events for the items or parts of a stream: each has one event `begin` and one `end`, and all
-    its others are in between. `names` are the members that identify it. Raises Failed."""
+    its others are in between. `names` are the members that identify it. Raises Failed if the order is wrong."""
     opened: set[Any] = set()
     closed: set[Any] = set()
     for event in done.events:

@@ -13,4 +13,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("records would have to be written anew")
+    raise NotImplementedError("all records would have to be rewritten")

@@ -13,8 +13,8 @@ expands = True
 costs."""
 
 _DATED = sa.text("created_at > 0")
-"""Condition of the index, which is true for all runs. A lookup by owner and id does not repeat it, so it does not use
-the index."""
+"""Condition of the partial index `run_created`. It is true for all runs, and only keeps the planner from using the
+index for a lookup by owner and id: such a query does not have the condition."""
 _ERRED = sa.text("status IN ('error', 'timeout')")
 
 

@@ -89,6 +89,11 @@ SCRIPTS: Final[Mapping[str, Script]] = {
     ),
     "langgraph": Script(**_LANGGRAPH, answers={"POST /assistants/search": []}),
     "agent-protocol": Script(**_LANGGRAPH, answers={"POST /threads": {"thread_id": _THREAD, "status": "idle"}}),
+    "ag-ui": Script(
+        start="POST /",
+        begin=_data({"type": "RUN_STARTED", "threadId": _THREAD, "runId": RUN}),
+        end=_data({"type": "RUN_FINISHED", "threadId": _THREAD, "runId": RUN}),
+    ),
     "aief": Script(
         start="POST /ap/v1/agent/tasks/ID/steps",
         end=[

@@ -16,7 +16,7 @@ CODES: Final = {
     400: FaultCode.AGENT_FAILED,
     408: FaultCode.AGENT_TIMEOUT,
     418: FaultCode.AGENT_FAILED,
-    429: FaultCode.AGENT_UNREACHABLE,
+    429: FaultCode.LIMITED,
     501: FaultCode.AGENT_FAILED,
     502: FaultCode.AGENT_UNREACHABLE,
     503: FaultCode.AGENT_UNREACHABLE,

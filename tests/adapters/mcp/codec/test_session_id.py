@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from babelgate.adapters.mcp.codec.session_id import is_session_of, is_stateless, make_session_id
+from babelgate.adapters.mcp.codec.session_id import has_pages, is_session_of, is_stateless, make_session_id
 
 
 def test_a_session_id_belongs_to_its_owner() -> None:
@@ -12,9 +12,17 @@ def test_a_session_id_belongs_to_its_owner() -> None:
     assert make_session_id("alice") != session_id
 
 
+def test_a_session_id_shows_whether_its_client_opens_pages() -> None:
+    with_pages, without = make_session_id("alice", has_pages=True), make_session_id("alice")
+    assert (has_pages(with_pages), has_pages(without), has_pages(uuid4().hex + "p")) == (True, False, False)
+    assert is_session_of(with_pages, "alice")
+    assert not is_session_of(with_pages[:-1], "alice")
+
+
 def test_a_changed_session_id_is_invalid() -> None:
     session_id = make_session_id("alice")
-    for changed in ("", session_id[:-1], session_id + "0", "x" + session_id[1:], uuid4().hex, uuid4().hex * 2):
+    others = (session_id + "p", session_id + "0", "x" + session_id[1:])
+    for changed in ("", session_id[:-1], *others, uuid4().hex, uuid4().hex * 2):
         assert not is_session_of(changed, "alice")
 
 

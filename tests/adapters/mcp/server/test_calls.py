@@ -425,7 +425,7 @@ async def test_a_client_that_disconnects_at_a_question_cancels_the_run(gateway: 
 async def test_a_client_without_forms_gets_the_question_as_result(gateway: Running) -> None:
     several: tuple[tuple[Wire, int], ...] = (
         ({}, 64),
-        ({"elicitation": {"url": {}}}, 64),
+        ({"elicitation": {"url": {}}}, 65),
         ({"roots": {}}, 64),
         ({"sampling": {}}, 32),
     )

@@ -1,0 +1,1 @@
+"""Values of AG-UI and of the canonical model."""

@@ -1,0 +1,144 @@
+"""Questions: canonical interrupts ↔ interrupts of the wire, and calls of the caller's tools."""
+
+from collections.abc import Container
+from typing import Any, Final
+
+from babelgate.adapters.ag_ui import wire as w
+from babelgate.adapters.ag_ui.codec.names import PROTOCOL, own_of
+from babelgate.adapters.kit.json import json_text
+from babelgate.canonical import Interrupt, Message, Part, TextPart, ToolCallPart
+from babelgate.canonical.event import InterruptRaised
+from babelgate.canonical.json import as_list, as_object, as_text
+from babelgate.canonical.value import JsonObject
+
+_TOOL_CALL: Final = "tool_call"
+_INPUT: Final = "input_required"
+_CONFIRMATION: Final = "confirmation"
+_AUTH: Final = "babelgate:auth"
+_UNDECLARED: Final = "babelgate:tool_call"
+"""Reason of a call of a tool that the caller did not declare."""
+_ANY_TEXT: Final[JsonObject] = {"type": "string"}
+"""Schema that is sent for a question without one: `input_required` needs a schema, from which clients make a form."""
+
+Question = InterruptRaised | Interrupt
+
+
+def called_part(question: Question) -> ToolCallPart | None:
+    """Return the call of a caller's tool that the question is, or None."""
+    parts = (part for part in question.message.parts if isinstance(part, ToolCallPart) and part.side == "caller")
+    return next(parts, None)
+
+
+def is_tool_call(question: Question, tools: Container[str]) -> bool:
+    """Return True if a question is shown as a pending tool call: its tool is among those that the caller declared."""
+    part = called_part(question)
+    return part is not None and part.name in tools
+
+
+def can_take_text(question: Question) -> bool:
+    """Return True if the words of a user are a possible answer."""
+    if called_part(question) is not None:
+        return False
+    schema = question.answer_schema
+    return question.takes_text or schema is None or schema.get("type") == "string"
+
+
+def encode_interrupt(question: Question) -> JsonObject:
+    """Return a question as an interrupt. One from another AG-UI server keeps its members."""
+    upstream = as_object(as_object(question.extra.get(PROTOCOL)).get("interrupt"))
+    call, text = called_part(question), question.message.text
+    if not text:
+        text = "The agent waits for your answer." if question.value is None else json_text(question.value)
+    wire: JsonObject = {
+        **upstream,
+        "id": question.interrupt_id or "",
+        "reason": upstream.get("reason") or _reason(question),
+        "message": upstream.get("message") or text,
+        "responseSchema": _ANY_TEXT if question.answer_schema is None else question.answer_schema,
+    }
+    if call is not None:
+        wire["toolCallId"] = question.interrupt_id or ""
+    metadata = {**as_object(upstream.get("metadata")), w.OWN: _encode_own(question)}
+    return {**wire, "metadata": metadata}
+
+
+def _reason(question: Question) -> str:
+    if called_part(question) is not None:
+        return _UNDECLARED
+    return {"approval": _CONFIRMATION, "auth": _AUTH}.get(question.ask, _INPUT)
+
+
+def _encode_own(question: Question) -> JsonObject:
+    """Return what an interrupt has no member for."""
+    call = called_part(question)
+    members: JsonObject = {
+        "ask": question.ask,
+        "text": None if question.message.text else "",
+        "value": question.value,
+        "node": question.node or None,
+        "ns": list(question.ns) or None,
+        "takesText": question.takes_text or None,
+        "anySchema": question.answer_schema is None or None,
+        "call": None if call is None else {"name": call.name, "arguments": call.arguments},
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+# Reading
+
+
+def decode_interrupt(value: JsonObject) -> InterruptRaised | None:
+    """Return an interrupt of another server as a question, or None if it has no id."""
+    interrupt_id = value.get("id")
+    if not isinstance(interrupt_id, str) or not interrupt_id:
+        return None
+    marks = own_of(value)
+    schema = value.get("responseSchema") if isinstance(value.get("responseSchema"), dict) else None
+    text = as_text(marks["text"]) if "text" in marks else as_text(value.get("message"))
+    upstream = {name: member for name, member in value.items() if name not in ("id", "responseSchema")}
+    metadata = {name: member for name, member in as_object(value.get("metadata")).items() if name != w.OWN}
+    upstream["metadata"] = metadata
+    if not metadata:
+        del upstream["metadata"]
+    parts: tuple[Part, ...] = (TextPart(text=text),) if text else ()
+    call = as_object(marks.get("call"))
+    if as_text(call.get("name")):
+        arguments = as_text(call.get("arguments"))
+        parts = (*parts, ToolCallPart(call_id=interrupt_id, name=call["name"], arguments=arguments, side="caller"))
+    return InterruptRaised(
+        interrupt_id=interrupt_id,
+        ask=_ask(value, marks, schema),
+        message=Message(parts=parts),
+        value=_value(value, marks),
+        answer_schema=None if marks.get("anySchema") is True else schema,
+        takes_text=marks.get("takesText") is True,
+        node=as_text(marks.get("node")),
+        ns=tuple(each for each in as_list(marks.get("ns")) if isinstance(each, str)),
+        extra={} if marks else {PROTOCOL: {"interrupt": upstream}},
+    )
+
+
+def _ask(value: JsonObject, marks: JsonObject, schema: JsonObject | None) -> Any:
+    if marks.get("ask") in ("input", "approval", "auth"):
+        return marks["ask"]
+    if value.get("reason") in (_TOOL_CALL, _CONFIRMATION):
+        return "approval"
+    properties = as_object((schema or {}).get("properties"))
+    return "approval" if (schema or {}).get("type") == "boolean" or "approved" in properties else "input"
+
+
+def _value(value: JsonObject, marks: JsonObject) -> Any:
+    """Return the data of a question. ag-ui-langgraph 0.0.47 has them in its own member of the metadata."""
+    if marks:
+        return marks.get("value")
+    native = as_object(as_object(as_object(value.get("metadata")).get("langgraph")))
+    return native.get("raw")
+
+
+def encode_answer(schema: JsonObject | None, value: Any, *, declined: bool) -> JsonObject:
+    """Return status and payload of an answer. A refusal is an answer if the schema asks for an approval."""
+    if not declined:
+        return {"status": "resolved", "payload": value}
+    if "approved" in as_object((schema or {}).get("properties")):
+        return {"status": "resolved", "payload": {"approved": False}}
+    return {"status": "cancelled"}

@@ -1,0 +1,1 @@
+"""Events of another AG-UI server as canonical events."""

@@ -1,0 +1,359 @@
+"""Decision of what a request for a run means: a new run, answers to open questions, or a replay of an earlier run."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from babelgate.adapters.ag_ui import wire as w
+from babelgate.adapters.ag_ui.carries import VERSION
+from babelgate.adapters.ag_ui.codec.messages import decode_messages, result_of
+from babelgate.adapters.ag_ui.codec.names import PROTOCOL, WireIds, encode_ids
+from babelgate.adapters.ag_ui.codec.questions import called_part, can_take_text
+from babelgate.adapters.ag_ui.server.thread_index import ThreadIndex
+from babelgate.adapters.kit.json import ABSENT, parse_text, validate
+from babelgate.adapters.kit.server.caller import Caller
+from babelgate.adapters.kit.server.own_files import resolve_own_files
+from babelgate.canonical import (
+    AgentInfo,
+    Answers,
+    FaultCode,
+    FaultError,
+    Fork,
+    Hub,
+    Interrupt,
+    Message,
+    Principal,
+    Receipt,
+    RunInput,
+    StateHistory,
+    Submission,
+    Task,
+    TaskFilter,
+)
+from babelgate.canonical.json import as_object, is_equal
+from babelgate.canonical.state import WAITING
+from babelgate.canonical.value import Json, JsonObject, is_uuid
+
+_TYPED: Final = frozenset({"user", "system", "developer"})
+"""Roles of messages that a caller adds to a conversation. All others come from the agent, or answer it."""
+
+
+class RunSource(NamedTuple):
+    """Run whose stream answers the request."""
+
+    task: Task
+    run_id: str
+    receipt: Receipt | None
+    """Receipt of the new run. None if the run existed before the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """Valid request for a run."""
+
+    hub: Hub
+    who: Caller
+    agent: AgentInfo
+    body: w.RunAgentInput
+    options: w.GatewayOptions
+    messages: Sequence[Message]
+    """All messages of the request, without activities."""
+    index: ThreadIndex | None
+    """Index of the thread; None if the thread is new."""
+    thread_id: str | None
+    """Id of the thread, if it exists."""
+    open: Sequence[Interrupt] = field(default_factory=tuple[Interrupt, ...])
+    """Open questions of the newest task that waits."""
+
+    @property
+    def principal(self) -> Principal:
+        return self.who.principal
+
+    async def start(self) -> RunSource:
+        """Start a run, answer questions, or find the run that the request repeats. Raises invalid, not_awaiting."""
+        answers = self._answers()
+        added = self._added_messages()
+        if answers:
+            return await self._answer(answers, added)
+        if added:
+            return await self._take_words(added)
+        repeated = self._repeated_run()
+        if repeated is not None:
+            assert self.index is not None
+            task = await self.hub.reads.task(self.principal, self.index.tasks[repeated])
+            return RunSource(task, repeated, None)
+        self._check_left()
+        return await self._submit((), fork=self._regeneration())
+
+    def _check_left(self) -> None:
+        """Refuse a request that brings nothing while the thread has something to continue. Raises invalid,
+        not_awaiting."""
+        if self.open:
+            raise _waiting_fault(self.open)
+        if self.body.resume:
+            raise FaultError(FaultCode.NOT_AWAITING, "resume: no question of these ids is open on the thread")
+
+    # What the request brings
+
+    def _added_messages(self) -> Sequence[Message]:
+        """Return the messages that the caller has added: those after the last one that the log has or that the agent
+        has sent."""
+        known_ids: Collection[str] = () if self.index is None else self.index.messages
+        first = 0
+        for number, message in enumerate(self.body.messages):
+            if message.role not in _TYPED or (message.id is not None and message.id in known_ids):
+                first = number + 1
+        # Activities are in the body, but not among the decoded messages. None is among the last ones.
+        count = len(self.body.messages) - first
+        return self.messages[len(self.messages) - count :] if count else ()
+
+    def _history(self, added: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the messages before the added ones, for a thread that the gateway does not have."""
+        return () if self.index is not None else tuple(self.messages[: len(self.messages) - len(added)])
+
+    def _answers(self) -> Mapping[str, tuple[Json, bool]]:
+        """Return the answers to open questions by id: the value, and True if the question is declined. Raises
+        invalid."""
+        found: dict[str, tuple[Json, bool]] = {}
+        calls = {each.interrupt_id: each for each in self.open if called_part(each) is not None}
+        for number, message in enumerate(self.body.messages):
+            question = calls.get(message.tool_call_id or "") if message.role == "tool" else None
+            if question is not None:
+                result = message.error if message.error is not None else result_of(message, f"messages.{number}")
+                found[question.interrupt_id] = (_decode_result(result, question), False)
+        names = {each.interrupt_id for each in self.open}
+        for item in self.body.resume or ():
+            if item.interrupt_id in names:
+                found[item.interrupt_id] = (item.payload, item.status == "cancelled")
+        return found
+
+    def _repeated_run(self) -> str | None:
+        """Return the run that the request repeats: the one that its answers have begun, or the one of its own id."""
+        if self.index is None:
+            return None
+        answered = [item.interrupt_id for item in self.body.resume or ()]
+        answered += [message.tool_call_id or "" for message in self.body.messages[-1:] if message.role == "tool"]
+        begun = [self.index.answered[name] for name in answered if name in self.index.answered]
+        return begun[-1] if begun else self.index.runs.get(self.body.run_id)
+
+    def _regeneration(self) -> Fork | None:
+        """Return the state before the last message of the user, if the client asks for another answer to it."""
+        last = self.body.messages[-1] if self.body.messages else None
+        if self.index is None or last is None or last.id not in self.index.inputs:
+            return None
+        before = self.index.run_before(self.index.inputs[last.id])
+        return None if before is None else Fork(run_id=before)
+
+    # What is begun
+
+    async def _take_words(self, added: Sequence[Message]) -> RunSource:
+        """Answer the open question with the user's words if it takes them, and else begin a new turn."""
+        is_typed = all(message.role == "user" for message in added)
+        if len(self.open) == 1 and is_typed and can_take_text(self.open[0]):
+            question = self.open[0]
+            messages = await resolve_own_files(self.hub, self.who, added)
+            text = "\n".join(message.text for message in messages)
+            answers = Answers(
+                task_id=question.task_id,
+                values={question.interrupt_id: text},
+                input=self._input(messages),
+                is_text=True,
+                protocol=PROTOCOL,
+            )
+            return _source(await self.hub.answer(self.principal, answers))
+        return await self._submit(added, fork=self._edit(added))
+
+    def _edit(self, added: Sequence[Message]) -> Fork | None:
+        """Return the state that new messages continue from, if the client has removed later messages of the user."""
+        index, parent = self.index, self.body.parent_run_id
+        if index is None:
+            return None
+        if parent is not None:
+            run_id = index.runs.get(parent) or (parent if parent in index.tasks else None)
+            if run_id is None:
+                raise FaultError(FaultCode.NOT_FOUND, f"parentRunId: the thread has no run {parent[:100]}")
+            return Fork(run_id=run_id)
+        common_ids = [message.id for message in self.body.messages if message.id in index.messages]
+        if not common_ids:
+            return None
+        order = list(index.messages)
+        later = [name for name in order[order.index(common_ids[-1] or "") + 1 :] if name in index.inputs]
+        before = index.run_before(index.inputs[later[0]]) if later else None
+        return None if before is None else Fork(run_id=before)
+
+    async def _submit(self, added: Sequence[Message], *, fork: Fork | None) -> RunSource:
+        """Begin a run with new messages, or the one that regenerates an answer."""
+        body = self.body
+        is_repeated = self.index is not None and body.run_id in self.index.runs
+        if not added and fork is not None:
+            added = [each for each in self.messages if each.message_id == body.messages[-1].id]
+            # The log holds the message itself under its id.
+            added = [message.replace(message_id=None) for message in added]
+        messages = await resolve_own_files(self.hub, self.who, added)
+        submission = Submission(
+            agent=self.agent.name,
+            protocol=PROTOCOL,
+            version=VERSION,
+            input=self._input(messages),
+            thread_id=thread_uuid(body.thread_id),
+            alias=None if is_uuid(body.thread_id) else body.thread_id,
+            run_id=None if is_repeated else run_uuid(self.who, self.agent.name, body.thread_id, body.run_id),
+            history=await resolve_own_files(self.hub, self.who, self._history(added)),
+            state=await self._changed_state(),
+            strategy=self.options.strategy,
+            supersede=True,
+            fork=fork,
+        )
+        try:
+            return _source(await self.hub.submit(self.principal, submission))
+        except FaultError as error:
+            # The same request, sent twice at once.
+            if error.fault.code is not FaultCode.CONFLICT or submission.run_id is None or error.fault.details:
+                raise
+            run = await self.hub.reads.run(self.principal, submission.run_id)
+            return RunSource(await self.hub.reads.task(self.principal, run.task_id), run.run_id, None)
+
+    async def _answer(self, answers: Mapping[str, tuple[Json, bool]], added: Sequence[Message]) -> RunSource:
+        """Answer open questions, first those that are declined. If others stay open, the run stops at once, and its
+        outcome raises them again."""
+        declined = [name for name, (_, is_declined) in answers.items() if is_declined]
+        values = {name: value for name, (value, is_declined) in answers.items() if not is_declined}
+        task_id = self.open[0].task_id
+        messages = await resolve_own_files(self.hub, self.who, added)
+        run_input = self._input(messages)
+        if values:
+            checked = Answers(task_id=task_id, values=values, input=run_input, protocol=PROTOCOL)
+            await self.hub.check_answers(self.principal, checked)
+        receipt: Receipt | None = None
+        if declined:
+            refusal: dict[str, Json] = dict.fromkeys(declined)
+            answers_now = Answers(task_id=task_id, values=refusal, input=run_input, action="decline", protocol=PROTOCOL)
+            receipt = await self.hub.answer(self.principal, answers_now)
+        if values:
+            answers_now = Answers(task_id=task_id, values=values, input=run_input, protocol=PROTOCOL)
+            receipt = await self.hub.answer(self.principal, answers_now)
+        assert receipt is not None
+        return _source(receipt)
+
+    def _input(self, messages: tuple[Message, ...]) -> RunInput:
+        body = self.body
+        config: JsonObject = {}
+        if body.tools:
+            config["tools"] = [tool.model_dump(by_alias=True, exclude_none=True) for tool in body.tools]
+        marks: JsonObject = {}
+        if body.context:
+            marks["context"] = [item.model_dump(by_alias=True) for item in body.context]
+        props = body.forwarded_props
+        if isinstance(props, dict):
+            props = {name: value for name, value in props.items() if name != w.OWN}  # pyright: ignore[reportUnknownVariableType]
+        if props:
+            marks["forwardedProps"] = props
+        if marks:
+            config[PROTOCOL] = marks
+        ids = WireIds(body.thread_id, body.run_id, body.protocol_version is None)
+        return RunInput(
+            messages=messages,
+            config=config,
+            metadata=self.options.metadata or {},
+            headers=self.who.headers,
+            extra={PROTOCOL: encode_ids(ids)},
+        )
+
+    async def _changed_state(self) -> JsonObject:
+        """Return the members of the shared state that the client has changed."""
+        state = as_object(self.body.state)
+        if not state or self.thread_id is None:
+            return state
+        history = await read_history(self.hub, self.principal, self.thread_id)
+        before = {} if history.head is None else history.head.values
+        return {name: value for name, value in state.items() if name not in before or not is_equal(before[name], value)}
+
+
+def _source(receipt: Receipt) -> RunSource:
+    return RunSource(receipt.task, receipt.run_id, receipt)
+
+
+def _waiting_fault(left: Sequence[Interrupt]) -> FaultError:
+    ids = [each.interrupt_id for each in left]
+    words = f"The thread waits for answers that the request does not have: {', '.join(ids)}"
+    return FaultError(FaultCode.INVALID, words, interrupts=ids)
+
+
+def _decode_result(result: Json, question: Interrupt) -> Json:
+    """Return the result of a tool as a value: clients send JSON as text."""
+    is_text = (question.answer_schema or {}).get("type") == "string"
+    if not isinstance(result, str) or is_text:
+        return result
+    value = parse_text(result)
+    return value if value is not ABSENT and isinstance(value, dict | list) else result
+
+
+# Lookup
+
+
+def thread_uuid(name: str) -> str | None:
+    """Return the id of the thread if its name is a UUID. Any other name is an alias."""
+    return str(UUID(name)) if is_uuid(name) else None
+
+
+def run_uuid(who: Caller, agent: str, thread_id: str, run_id: str) -> str:
+    """Return the gateway's id of the run that a request begins. A request that is sent twice has the same."""
+    return str(uuid5(NAMESPACE_OID, f"ag-ui\0{who.owner}\0{agent}\0{thread_id}\0{run_id}"))
+
+
+async def find_thread(hub: Hub, who: Caller, agent: str, name: str) -> str | None:
+    """Return the id of a thread by the client's name, or None if it does not exist."""
+    thread_id = thread_uuid(name)
+    if thread_id is None:
+        return await hub.reads.thread_of(who.principal, PROTOCOL, agent, name)
+    try:
+        await hub.reads.thread(who.principal, thread_id)
+    except FaultError as error:
+        if error.fault.code is not FaultCode.NOT_FOUND:
+            raise
+        return None
+    return thread_id
+
+
+async def read_index(hub: Hub, principal: Principal, thread_id: str) -> ThreadIndex:
+    """Return the index of a thread. Raises not_found."""
+    return await hub.reads.snapshot(principal, thread_id, ThreadIndex, ThreadIndex)
+
+
+async def read_history(hub: Hub, principal: Principal, thread_id: str) -> StateHistory:
+    """Return the revisions of a thread. Raises not_found."""
+    return await hub.reads.snapshot(
+        principal, thread_id, (PROTOCOL, StateHistory), lambda: StateHistory(thread_id, principal.owner)
+    )
+
+
+async def open_questions(hub: Hub, principal: Principal, agent: str, thread_id: str) -> Sequence[Interrupt]:
+    """Return the open questions of the agent's newest task that waits on a thread."""
+    where = TaskFilter(agent=agent, thread_id=thread_id, states=WAITING)
+    for task in await (await hub.reads.tasks(principal, where, limit=1)).tasks.all():
+        return await hub.reads.open_interrupts(principal, task.task_id)
+    return ()
+
+
+async def read_request(hub: Hub, who: Caller, agent: AgentInfo, value: Any) -> RunRequest:
+    """Return the request for a run. Raises invalid, unsupported."""
+    body = validate(w.RunAgentInput, value)
+    check_version(body.protocol_version)
+    for name, text in (("threadId", body.thread_id), ("runId", body.run_id)):
+        if not text:
+            raise FaultError(FaultCode.INVALID, f"{name}: must not be empty")
+    options = validate(w.GatewayOptions, as_object(as_object(body.forwarded_props).get(w.OWN)))
+    thread_id = await find_thread(hub, who, agent.name, body.thread_id)
+    index = None if thread_id is None else await read_index(hub, who.principal, thread_id)
+    if index is not None and not index.tasks and not index.messages:
+        index = None  # another protocol has created the thread, and nothing has run on it
+    questions = () if thread_id is None else await open_questions(hub, who.principal, agent.name, thread_id)
+    return RunRequest(hub, who, agent, body, options, decode_messages(body.messages), index, thread_id, questions)
+
+
+def check_version(version: str | None) -> None:
+    """Refuse a request of a newer major version. Raises unsupported."""
+    if version is not None and version.partition(".")[0] != w.VERSION.partition(".")[0]:
+        words = f"protocolVersion: expected {w.VERSION}, got {version[:20]!r}"
+        raise FaultError(FaultCode.UNSUPPORTED, words)

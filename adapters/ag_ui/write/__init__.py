@@ -1,0 +1,1 @@
+"""Records as events of AG-UI."""

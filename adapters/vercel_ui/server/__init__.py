@@ -1,0 +1,212 @@
+"""Endpoints of the UI message stream: a chat's next answer, its stream, its messages, and its stop."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+from litestar import Response, Router, get, post
+from litestar.types import ControllerRouterHandler
+
+from babelgate.adapters.kit.json import read_json, validate
+from babelgate.adapters.kit.request import AnyRequest
+from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
+from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.extended import answer_file
+from babelgate.adapters.kit.server.fanout import FanoutCache
+from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.sse import event_stream
+from babelgate.adapters.vercel_ui import wire as w
+from babelgate.adapters.vercel_ui.errors import encode_fault
+from babelgate.adapters.vercel_ui.server.begin import ChatPost
+from babelgate.adapters.vercel_ui.server.chat_log import ChatRun
+from babelgate.adapters.vercel_ui.server.chats import find_thread, make_view, read_log
+from babelgate.adapters.vercel_ui.server.follow import ReplyStream
+from babelgate.adapters.vercel_ui.server.history import ChatHistoryReader
+from babelgate.adapters.vercel_ui.server.options import StreamOptions
+from babelgate.adapters.vercel_ui.write.view import Restart
+from babelgate.canonical import Fault, FaultCode, FaultError, Hub, Task
+from babelgate.canonical.value import JsonObject, is_uuid
+
+__all__ = ("PATH", "answer_fault", "routes")
+
+PATH: Final = "/vercel-ui"
+_HEARTBEAT: Final = 15.0
+"""Interval of comments in a stream, in seconds. Chosen, as in the other protocols."""
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    """Return the routes of the protocol."""
+    server = Server(hub)
+    chat = "/{agent:str}/{chat_id:str}"
+    return [
+        Router(
+            PATH,
+            route_handlers=[
+                post("/{agent:str}", status_code=200)(server.send_messages),
+                get(chat)(server.get_chat),
+                # An unknown chat is no error here, so its parameter has another name.
+                get("/{agent:str}/{any_chat:str}/stream")(server.resume_stream),
+                post(f"{chat}/stop", status_code=200)(server.stop_chat),
+                get(f"{chat}/files/{{blob:str}}")(server.get_file),
+            ],
+        )
+    ]
+
+
+def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
+    """Return a fault as a response of the protocol."""
+    status, text = encode_fault(fault)
+    return Response(text, status_code=status, media_type="text/plain", headers=fault_headers(fault))
+
+
+_Stream = tuple[str, ChatRun, ChatRun, Sequence[Restart]]
+"""Thread of a stream, its first and its last run, and the restarts whose void content is left out."""
+
+
+class Server(Handlers):
+    """Route handlers of the protocol."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._lines = FanoutCache()
+
+    async def send_messages(self, request: AnyRequest) -> Response[Any]:
+        """Stream the answer to the messages of a chat. Raises invalid, not_found, not_awaiting, conflict."""
+        who, agent = caller(request), self._agent(request)
+        body = validate(w.ChatRequest, await read_json(request))
+        options = StreamOptions.of(request)
+        begun = await ChatPost(self._hub, who, agent, body, options.sdk).begin()
+        run, receipt = begun.run, begun.receipt
+        task = await self._hub.reads.task(who.principal, run.task_id) if receipt is None else receipt.task
+        stream = ReplyStream(
+            self._hub,
+            who.principal,
+            task,
+            make_view(options, who.base_url, run, begun.thread_id, begun.restarts),
+            first_run=run.run_id,
+            last_run=run.run_id,
+            show_after=run.seq - 1,
+            started_run=receipt is not None,
+        )
+        chunks = stream.frames(self._lines)
+        frames: AsyncIterator[bytes] = chunks
+        if options.cancels:
+            frames = DisconnectNotifier(chunks, canceller(self._hub, who.principal, run.run_id, cancels=True))
+        return event_stream(frames, ping=_HEARTBEAT, headers=_headers(task, run.run_id))
+
+    async def resume_stream(self, request: AnyRequest) -> Response[Any]:
+        """Repeat the stream of a chat's active run from its first chunk, or that of any run by its id.
+
+        Without an active run, the response is 204. That includes unknown chats, because a page with `resume: true` asks
+        for the stream of a new chat, too. Raises invalid, not_found.
+        """
+        who, agent = caller(request), self._agent(request)
+        options = StreamOptions.of(request)
+        found = await self._find_stream(who, agent, request.path_params["any_chat"])
+        if found is None:
+            return Response(None, status_code=204)
+        thread_id, first, last, restarts = found
+        task = await self._hub.reads.task(who.principal, last.task_id)
+        stream = ReplyStream(
+            self._hub,
+            who.principal,
+            task,
+            make_view(options, who.base_url, last, thread_id, restarts),
+            first_run=first.run_id,
+            last_run=last.run_id,
+            show_after=first.seq - 1,
+            skip=options.skip,
+        )
+        return event_stream(stream.frames(self._lines), ping=_HEARTBEAT, headers=_headers(task, last.run_id))
+
+    async def _find_stream(self, who: Caller, agent: str, chat_id: str) -> _Stream | None:
+        """Return the stream of a chat's active message.
+
+        For the id of a run, return that run. Its stream has each chunk at the place where it was before, also if it is
+        void now, because `startIndex` counts them. Return None if nothing is active.
+        """
+        thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
+        if thread_id is None:
+            try:
+                thread_id, run = await self._find_run(who, agent, chat_id)
+            except FaultError as error:
+                if error.fault.code is FaultCode.NOT_FOUND:
+                    return None
+                raise
+            return thread_id, run, run, ()
+        log = await read_log(self._hub, who.principal, thread_id)
+        if log.head is None or log.head.has_ended or log.head.agent != agent:
+            return None
+        return thread_id, log.runs_of(log.head.message_id)[0], log.head, log.restarts_of(log.head)
+
+    async def _find_run(self, who: Caller, agent: str, run_id: str) -> tuple[str, ChatRun]:
+        """Return the thread of a run, and the run. Raises not_found."""
+        if not is_uuid(run_id):
+            raise _no_chat(run_id)
+        try:
+            run = await self._hub.reads.run(who.principal, run_id)
+        except FaultError as error:
+            if error.fault.code is FaultCode.NOT_FOUND:
+                raise _no_chat(run_id) from error
+            raise
+        found = (await read_log(self._hub, who.principal, run.thread_id)).runs.get(run.run_id)
+        if found is None or found.agent != agent:
+            raise _no_chat(run_id)
+        return run.thread_id, found
+
+    async def get_chat(self, request: AnyRequest) -> Response[Any]:
+        """Return the messages of a chat. Raises invalid, not_found."""
+        who, agent = caller(request), self._agent(request)
+        chat_id: str = request.path_params["chat_id"]
+        thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
+        if thread_id is None:
+            raise _no_chat(chat_id)
+        log = await read_log(self._hub, who.principal, thread_id)
+        options = StreamOptions.of(request)
+        messages: list[JsonObject] = []
+        if log.head is not None:
+            view = make_view(options, who.base_url, log.head, thread_id, log.restarts)
+            reader = ChatHistoryReader(self._hub, who.principal, thread_id, view)
+            messages = await reader.read(log)
+        return json_response({"id": chat_id, "messages": messages})
+
+    async def stop_chat(self, request: AnyRequest) -> Response[Any]:
+        """Cancel the active run of a chat, or the task that waits for an answer. Without one, nothing happens. Raises
+        not_found."""
+        who, agent = caller(request), self._agent(request)
+        chat_id: str = request.path_params["chat_id"]
+        thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
+        if thread_id is None:
+            _, run = await self._find_run(who, agent, chat_id)
+        else:
+            run = (await read_log(self._hub, who.principal, thread_id)).head
+        if run is not None:
+            try:
+                await self._hub.cancel(who.principal, run.task_id)
+            except FaultError as error:
+                if error.fault.code is not FaultCode.TASK_ENDED:
+                    raise
+        return json_response(w.Stopped())
+
+    async def get_file(self, request: AnyRequest) -> Response[Any]:
+        """Return a file that a message names. Raises not_found."""
+        agent, chat_id = self._agent(request), request.path_params["chat_id"]
+        if await find_thread(self._hub, caller(request).principal, agent, chat_id) is None:
+            raise _no_chat(chat_id)
+        return await answer_file(self._hub, request, request.path_params["blob"])
+
+    def _agent(self, request: AnyRequest) -> str:
+        """Return the name of the agent in the path. Raises not_found."""
+        return self._hub.agent(caller(request).principal, request.path_params["agent"]).name
+
+
+def _headers(task: Task, run_id: str) -> Mapping[str, str]:
+    """Return the headers of a stream."""
+    ids = {w.RUN_HEADER: run_id, w.RESUMABLE_HEADER: run_id}
+    return {w.STREAM_HEADER: w.STREAM_VERSION, **ids, **run_headers(task, run_id)}
+
+
+def _no_chat(chat_id: str) -> FaultError:
+    """Return the not_found fault of a chat."""
+    return FaultError(FaultCode.NOT_FOUND, f"Chat {chat_id[:100]!r} not found.")

@@ -1,0 +1,156 @@
+"""Streams of one message of the assistant: live, or repeated from its first chunk."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from babelgate.adapters.kit.server.encoding import encode
+from babelgate.adapters.kit.server.fanout import EncodedRecord, Encoder, FanoutCache
+from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
+from babelgate.adapters.vercel_ui import wire as w
+from babelgate.adapters.vercel_ui.write.reply import ReplyWriter
+from babelgate.adapters.vercel_ui.write.view import ReplyView
+from babelgate.canonical import Hub, Principal, Record, Scope, Task
+from babelgate.canonical.event import RunStarted
+
+DONE: Final = frame(b"[DONE]")
+_JOINED: Final = 64
+"""Maximum number of frames that are joined at once. Chosen: more than a short answer has."""
+_TEXTS: Final = frozenset(
+    {
+        *("start-step", "finish-step", "text-start", "text-delta", "text-end"),
+        *("reasoning-start", "reasoning-delta", "reasoning-end"),
+    }
+)
+"""Chunks of at most one long text, whose size need not be checked. They are most of an answer."""
+_META: Final = "providerMetadata"
+_ENCODE: Final = msgspec.json.Encoder().encode
+_CUT: Final[dict[str, str]] = {
+    "type": "error",
+    "errorText": "The gateway is shutting down. Reload the chat to continue.",
+}
+"""Last chunk of a stream that ends before its run. Pages take a stream that just ends for a success."""
+
+
+class ReplyStream:
+    """Reader of one message of the assistant, from one of its runs on.
+
+    - `first_run`: the first run that is shown.
+    - `last_run`: the run with which the stream ends.
+    - `show_after`: seq of the record before those that are shown.
+    - `skip`: number of chunks to leave out at the beginning.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        principal: Principal,
+        task: Task,
+        view: ReplyView,
+        *,
+        first_run: str,
+        last_run: str,
+        show_after: int,
+        skip: int = 0,
+        started_run: bool = False,
+    ) -> None:
+        self._hub = hub
+        self._principal = principal
+        self._task = task
+        self._view = view
+        self._first_run = first_run
+        self._last_run = last_run
+        self._show_after = show_after
+        self._skip = skip
+        self._started_run = started_run
+
+    async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
+        """Yield the bytes of the stream."""
+        async with aclosing(self._batches(lines)) as batches:
+            async for batch in batches:
+                if len(batch) <= _JOINED and all(type(each) is bytes for each in batch):
+                    yield b"".join(batch)  # pyright: ignore[reportArgumentType]
+                    continue
+                async with aclosing(pieces_of(batch)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+
+    async def _batches(self, lines: FanoutCache) -> AsyncGenerator[Sequence[bytes | LargeFrame]]:
+        """Yield the frames in batches as they arrive, until the last run ends."""
+        writer = ReplyWriter(self._view)
+        begins = self._task.first_seq - 1
+        view = (self._principal.owner, self._view)
+        follower = lines.join(view, _Encoder(writer), (), self._rebuild, begins=begins, started_run=self._started_run)
+        # The records of the run's creation are there already, so the first chunk waits for nothing.
+        ready: list[bytes | LargeFrame] = [*self._shown([frame_of(encode(writer.start(self._first_run)))])]
+        scope = Scope.task(self._task)
+        async with aclosing(self._hub.reads.follow(self._principal, scope, begins, inline=True)) as batches:
+            async for batch in batches:
+                for passage, encoded in await follower.write_all(batch):
+                    if passage[-1].seq <= self._show_after:
+                        continue
+                    frames = encoded.frames
+                    if encoded.stopped and not self._is_end(passage[-1], encoded):
+                        frames = frames[:-1]  # the end of a stream, but not of this one
+                    ready += self._shown(frames)
+                    if self._is_end(passage[-1], encoded):
+                        yield [*ready, DONE]
+                        return
+                if ready:
+                    yield ready
+                    ready = []
+        yield [*ready, frame_of(encode(_CUT)), DONE]
+
+    def _is_end(self, record: Record, encoded: EncodedRecord) -> bool:
+        return encoded.stopped and (record.run_id == self._last_run or isinstance(record.event, RunStarted))
+
+    def _shown(self, frames: Sequence[bytes | LargeFrame]) -> Sequence[bytes | LargeFrame]:
+        """Return the frames without those that are skipped."""
+        if self._skip <= 0:
+            return frames
+        rest = frames[self._skip :]
+        self._skip -= len(frames)
+        return rest
+
+    async def _rebuild(self, seq: int) -> Encoder:
+        """Return an encoder that has read all records before a seq."""
+        writer = ReplyWriter(self._view)
+        log = self._hub.reads.log(self._principal, Scope.task(self._task), self._task.first_seq - 1, inline=True)
+        async with aclosing(log) as batches:
+            async for batch in batches:
+                for record in batch:
+                    if record.seq >= seq:
+                        return _Encoder(writer)
+                    writer.write(record)
+        return _Encoder(writer)
+
+
+class _Encoder:
+    """Encoder of a task's records as frames."""
+
+    def __init__(self, writer: ReplyWriter) -> None:
+        self._writer = writer
+
+    def write(self, record: Record) -> EncodedRecord:
+        frames = [_frame(chunk) for chunk in self._writer.write(record)]
+        return EncodedRecord(frames, self._writer.has_stopped)
+
+    def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
+        kind = self._writer.add_texts(passage[0], texts)
+        return None if kind is None else _deltas(*kind).write(texts)
+
+
+def _frame(chunk: w.Chunk) -> bytes | LargeFrame:
+    """Return the frame of a chunk."""
+    if chunk["type"] in _TEXTS and _META not in chunk:
+        return frame(_ENCODE(chunk))
+    return frame_of(encode(chunk))
+
+
+@lru_cache(maxsize=256)
+def _deltas(kind: str, part_id: str) -> TextFrames:
+    """Return the encoder of the deltas of one part."""
+    return TextFrames(lambda text: {"type": kind, "id": part_id, "delta": text})

@@ -1,0 +1,58 @@
+"""Options in the query and the headers of a request."""
+
+from typing import Any, Final
+
+import msgspec
+from litestar.connection import ASGIConnection
+
+from babelgate.adapters.kit.integer import read_integer
+from babelgate.adapters.vercel_ui import wire as w
+from babelgate.canonical import FaultCode, FaultError
+
+_SDK: Final = "Babelgate-Sdk"
+"""Request header with the major version of the page's SDK. A query parameter of the transport's URL would get lost when
+the page reconnects."""
+_TRUE: Final = frozenset({"1", "true"})
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    """Options of a request that reads a message."""
+
+    sdk: int = w.DEFAULT_SDK
+    """Major version of the page's SDK."""
+    steps: bool = False
+    """True if the page requests the named steps of the agent."""
+    skip: int = 0
+    """Number of chunks to leave out at the beginning."""
+    cancels: bool = False
+    """True if the run ends with its stream."""
+
+    @classmethod
+    def of(cls, connection: ASGIConnection[Any, Any, Any, Any]) -> "StreamOptions":
+        """Return the options of a request. Raises invalid."""
+        query: dict[str, str] = dict(connection.query_params) if connection.scope["query_string"] else {}
+        choice = query.get("on_disconnect", "continue")
+        if choice not in ("cancel", "continue"):
+            raise FaultError(FaultCode.INVALID, f"on_disconnect: expected cancel or continue, got {choice[:20]!r}")
+        return cls(
+            sdk=_sdk(query.get("sdk") or connection.headers.get(_SDK)),
+            steps=query.get("steps", "") in _TRUE,
+            skip=_start_index(query.get("startIndex", "0")),
+            cancels=choice == "cancel",
+        )
+
+
+def _sdk(text: str | None) -> int:
+    if text is None:
+        return w.DEFAULT_SDK
+    found = next((sdk for sdk in w.SDKS if str(sdk) == text), None)
+    if found is None:
+        raise FaultError(FaultCode.INVALID, f"sdk: expected 5, 6 or 7, got {text[:20]!r}")
+    return found
+
+
+def _start_index(text: str) -> int:
+    """Return the number of chunks to skip. A negative number counts from the end, which is unknown: then all chunks are
+    sent, as `WorkflowChatTransport` expects without a header for the end."""
+    skip = read_integer(text.removeprefix("-"), "startIndex", 0)
+    return 0 if text.startswith("-") else skip

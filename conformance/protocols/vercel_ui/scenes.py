@@ -1,0 +1,156 @@
+"""Scenes that several probes examine, played once each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from babelgate.conformance.protocols.vercel_ui.target import (
+    DONE,
+    ChatTarget,
+    Ctx,
+    agent_for,
+    has_type,
+    new_id,
+    request,
+    text_in,
+    user,
+)
+from babelgate.conformance.verdict import check, check_shown
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
+
+TOOL: Final[Mapping[str, Any]] = {
+    "description": "The weather of a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+"""Tool that is offered under the name `get_weather`, as `AssistantChatTransport` declares tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer:
+    """One response: the chunks, and the request that it answers."""
+
+    exchange: Exchange
+    chunks: Sequence[Any]
+    is_whole: bool
+    body: Mapping[str, Any]
+
+    @property
+    def message_id(self) -> Any:
+        return next((dig(chunk, "messageId") for chunk in self.chunks if has_type(chunk, "start")), None)
+
+    @property
+    def text(self) -> str:
+        return text_in(self.chunks)
+
+    @property
+    def reason(self) -> Any:
+        return next((dig(chunk, "finishReason") for chunk in self.chunks if has_type(chunk, "finish")), None)
+
+    def all(self, *kinds: str) -> list[Any]:
+        """Return the chunks of these types."""
+        return [chunk for chunk in self.chunks if has_type(chunk, *kinds)]
+
+
+async def post(target: ChatTarget, body: Mapping[str, Any], **options: Any) -> ChatAnswer:
+    """Post a request and read its stream. Raises Failed if the response is not a stream."""
+    async with target.stream(body, **options) as stream:
+        exchange = stream.exchange
+        check(exchange.status == 200, "a stream with status 200", exchange.status, exchange)
+        check(exchange.is_stream, "Content-Type text/event-stream", exchange.media_type, exchange)
+        await stream.rest_of_it()
+        chunks = [frame.json_or_none for frame in exchange.frames if frame.data != DONE]
+        check(bool(chunks), "a chunk", None, exchange)
+        return ChatAnswer(exchange, chunks, exchange.is_ended and not stream.rest, body)
+
+
+async def answer_plainly(ctx: Ctx) -> ChatAnswer:
+    target, text = agent_for(ctx, "plain")
+    return await post(target, request(user(text)))
+
+
+async def answer_again(ctx: Ctx) -> ChatAnswer:
+    """Post the text of `answer_plainly` in another chat."""
+    target, text = agent_for(ctx, "plain")
+    return await post(target, request(user(text)))
+
+
+async def answer_with_tool(ctx: Ctx) -> ChatAnswer:
+    """Post what makes the agent use one of its tools."""
+    target, text = agent_for(ctx, "tools")
+    answer = await post(target, request(user(text)))
+    check_shown(bool(answer.all("tool-input-available", "tool-input-start")), "tools", "used no tool")
+    return answer
+
+
+async def answer_with_call(ctx: Ctx) -> ChatAnswer:
+    """Post what makes the agent call a tool of the page."""
+    target, text = agent_for(ctx, "calls")
+    answer = await post(target, request(user(text), tools={"get_weather": TOOL}))
+    check_shown(bool(open_calls(answer)), "calls", "called no tool of the page")
+    return answer
+
+
+async def call_with_result(ctx: Ctx) -> ChatAnswer:
+    """Post the message of `answer_with_call` with the results of its calls."""
+    called = await ctx.once(answer_with_call)
+    target, _ = agent_for(ctx, "calls")
+    ended = [{"state": "output-available", "output": "21 °C"} for _ in open_calls(called)]
+    return await _complete(target, called, ended)
+
+
+async def ask_for_approval(ctx: Ctx) -> ChatAnswer:
+    """Post what makes the agent request an approval."""
+    target, text = agent_for(ctx, "approval")
+    answer = await post(target, request(user(text)))
+    check_shown(bool(answer.all("tool-approval-request")), "approval", "requested no approval")
+    return answer
+
+
+async def decide(ctx: Ctx, approved: bool) -> ChatAnswer:
+    """Post the message of a request for approvals with this decision on each of them."""
+    first = await ask_for_approval(ctx)
+    target, _ = agent_for(ctx, "approval")
+    approvals = {dig(each, "toolCallId"): dig(each, "approvalId") for each in first.all("tool-approval-request")}
+    ended = [
+        {
+            "state": "approval-responded",
+            "approval": {"id": approvals.get(dig(call, "toolCallId"), new_id()), "approved": approved},
+        }
+        for call in open_calls(first)
+    ]
+    return await _complete(target, first, ended)
+
+
+def open_calls(answer: ChatAnswer) -> list[Any]:
+    """Return the calls that the page has to complete."""
+    ended = {dig(each, "toolCallId") for each in answer.all("tool-output-available", "tool-output-error")}
+    calls = answer.all("tool-input-available")
+    return [
+        call for call in calls if dig(call, "providerExecuted") is not True and dig(call, "toolCallId") not in ended
+    ]
+
+
+async def _complete(target: ChatTarget, first: ChatAnswer, ended: Sequence[Mapping[str, Any]]) -> ChatAnswer:
+    """Post a message of the assistant whose open calls end in these states."""
+    parts: list[dict[str, Any]] = [{"type": "step-start"}]
+    for call, members in zip(open_calls(first), ended, strict=True):
+        name = dig(call, "toolName")
+        kind = {"type": "dynamic-tool", "toolName": name} if dig(call, "dynamic") else {"type": f"tool-{name}"}
+        members = {"toolCallId": dig(call, "toolCallId"), "input": dig(call, "input"), **members}
+        parts.append({**kind, **members})
+    message_id = first.message_id if isinstance(first.message_id, str) else new_id()
+    message = {"id": message_id, "role": "assistant", "parts": parts}
+    messages = [*as_list(first.body["messages"]), message]
+    body = {**first.body, "messages": messages, "messageId": message_id}
+    return await post(target, body)
+
+
+async def fail(ctx: Ctx) -> ChatAnswer:
+    """Post what makes the agent fail."""
+    await ctx.once(answer_plainly)
+    target, text = agent_for(ctx, "fail")
+    async with target.stream(request(user(text))) as stream:
+        exchange = stream.exchange
+        await stream.rest_of_it()
+        chunks = [frame.json_or_none for frame in exchange.frames if frame.data != DONE]
+    return ChatAnswer(exchange, chunks, exchange.is_ended, as_object(exchange.request_json) or {})

@@ -1,0 +1,67 @@
+"""Import of agents in Python: a module by its name or its file, and the object in it that the settings name."""
+
+import importlib
+import importlib.util
+import logging
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from babelgate._renamed import describe_import_error
+
+log = logging.getLogger("babelgate.registry")
+
+_NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
+"""Namespace of the ids in the names of modules that are imported from files. Chosen: the DNS namespace of RFC 4122."""
+
+
+class TargetError(Exception):
+    """Agent in Python that cannot be imported. The message is the reason, in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(" ".join(reason.split())[:500])
+
+
+def import_target(target: str) -> tuple[ModuleType, Any]:
+    """Return the module and the object that a target such as `module:name` or `./file.py:name` means.
+
+    Raises TargetError if the module cannot be imported or has no such object.
+    """
+    place, _, path = target.rpartition(":")
+    found = module = _module(place)
+    try:
+        for attribute in path.split("."):
+            found = getattr(found, attribute)
+    except AttributeError:
+        source = place if place.endswith(".py") else f"the module {place}"
+        raise TargetError(f"{source} has no {path}") from None
+    return module, found
+
+
+def _module(place: str) -> Any:
+    """Import a module by its name or its file, and return it. A file is executed only once. Raises TargetError if the
+    import fails."""
+    try:
+        return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except (Exception, SystemExit) as error:  # a module can raise anything when it is executed
+        log.debug("import failed module=%s", place, exc_info=True)
+        raise TargetError(f"cannot import {place}: {describe_import_error(error)}") from None
+
+
+def _of_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    name = f"babelgate_{uuid5(_NAMESPACE, str(path)).hex}_{path.stem}"
+    if (loaded := sys.modules.get(name)) is not None:
+        return loaded
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

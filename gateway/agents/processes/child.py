@@ -1,0 +1,219 @@
+"""Process of one agent in Python: `python -m babelgate.gateway.agents.processes.child CONTROL LISTENER`.
+
+The gateway starts it, and passes the descriptors of the control connection and of the socket at which it listens. It
+ends when the control connection does. Only the agent writes to stdout.
+"""
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from typing import Any, Final, NoReturn, cast
+
+from babelgate.canonical.agent import Agent, AgentInfo
+from babelgate.canonical.event import Event, Record
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.message import Message
+from babelgate.gateway.agents.importing import TargetError, import_target
+from babelgate.gateway.agents.processes.frames import (
+    TO_PROCESS,
+    DataReply,
+    DataRequest,
+    EventFrame,
+    Forget,
+    FromProcess,
+    Ping,
+    Pong,
+    ProcessReady,
+    ProcessUnusable,
+    RunFinished,
+    Setup,
+    StartRun,
+    encode_frame,
+    read_frame,
+)
+from babelgate.gateway.agents.python.agent import wrap
+
+log = logging.getLogger("babelgate.agent")
+
+_BUFFER: Final = 2**20
+"""Bytes of a connection that are read ahead. Chosen."""
+_END: Final = 2.0
+"""Seconds that the agent has to close its runs after the control connection has ended. Chosen."""
+_SET_PDEATHSIG: Final = 1
+"""Number of the option PR_SET_PDEATHSIG in linux/prctl.h, by which this process gets a signal when its parent ends."""
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Run the agent until the gateway closes the control connection. Then end it, even if a thread blocks."""
+    control, listener = (socket.socket(fileno=int(each)) for each in arguments)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which then closes the connection
+    with suppress(ConnectionError):
+        asyncio.run(_serve(control, listener))
+    os._exit(0)
+
+
+async def _serve(control: socket.socket, listener: socket.socket) -> None:
+    reader, writer = await asyncio.open_connection(sock=control, limit=_BUFFER)
+    setup = await read_frame(reader, TO_PROCESS)
+    if not isinstance(setup, Setup):
+        return
+    _set_up_logging(setup.log_level)
+    sys.path[:] = setup.path
+    try:
+        info, agent = _import(setup)
+    except TargetError as error:
+        await _send(writer, ProcessUnusable(str(error)))
+        return
+    runs = _Runs(agent)
+    server = await asyncio.start_unix_server(runs.handle, sock=listener, limit=_BUFFER)
+    async with server:
+        await _send(writer, ProcessReady(info))
+        while (frame := await read_frame(reader, TO_PROCESS)) is not None:
+            if isinstance(frame, Ping):
+                await _send(writer, Pong())
+            elif isinstance(frame, Forget) and (forget := getattr(agent, "forget", None)) is not None:
+                forget(frame.owner, frame.task_id)
+        _end_later()
+        server.close()
+        await runs.aclose()
+
+
+def _import(setup: Setup) -> tuple[AgentInfo, Agent]:
+    """Import the agent. Raises TargetError if it cannot be imported or is no agent."""
+    _, target = import_target(setup.target)
+    try:
+        return wrap(target, setup.name, replay=setup.replay)
+    except TypeError as error:
+        raise TargetError(f"{setup.target}: {error}") from None
+
+
+def _end_later() -> None:
+    """End the process after a few seconds, even if the agent blocks its event loop."""
+    timer = threading.Timer(_END, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
+
+
+def _set_up_logging(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("babelgate").setLevel(level.upper())
+
+
+async def _send(writer: asyncio.StreamWriter, frame: FromProcess) -> None:
+    writer.write(encode_frame(frame))
+    await writer.drain()
+
+
+class _Runs:
+    """Active runs of the agent, one for each connection."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._active: set[asyncio.Task[Any]] = set()
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Execute the run of a connection. It is cancelled when the gateway closes the connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._active.add(task)
+        try:
+            frame = await read_frame(reader, TO_PROCESS)
+            if isinstance(frame, StartRun):
+                await _Run(self._agent, reader, writer).execute(frame)
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the gateway has closed the connection: the run is cancelled
+        finally:
+            self._active.discard(task)
+            writer.close()
+
+    async def aclose(self) -> None:
+        """Cancel all runs, and close the paused generators."""
+        for task in self._active:
+            task.cancel()
+        await asyncio.gather(*self._active, return_exceptions=True)
+        if (aclose := getattr(self._agent, "aclose", None)) is not None:
+            await aclose()
+
+
+class _Run:
+    """Run of the agent, with the connection to the gateway."""
+
+    def __init__(self, agent: Agent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._agent = agent
+        self._reader = reader
+        self._writer = writer
+        self._replies: dict[int, asyncio.Future[DataReply]] = {}
+        """Replies that the agent waits for, by the number of the request."""
+        self._asked = 0
+        """Number of requests so far."""
+
+    async def execute(self, start: StartRun) -> None:
+        """Send the events of the run, and then `RunFinished`. Stop when the connection ends."""
+        running = asyncio.ensure_future(self._send_events(start))
+        reading = asyncio.ensure_future(self._read_replies())
+        try:
+            await asyncio.wait((running, reading), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (running, reading):
+                task.cancel()
+            await asyncio.gather(running, reading, return_exceptions=True)
+
+    async def _send_events(self, start: StartRun) -> None:
+        call = start.call.invocation(past=self._ask_past, with_files=self._ask_files)
+        fault = None
+        try:
+            events = cast("AsyncGenerator[Event]", self._agent.run(call))
+            async with aclosing(events):
+                async for event in events:
+                    self._writer.write(encode_frame(EventFrame(event)))
+                    await self._writer.drain()
+        except FaultError as error:
+            fault = error.fault
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            log.warning("agent failed agent=%s", call.agent, exc_info=error)
+            text = f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
+            fault = FaultError(FaultCode.AGENT_FAILED, text).fault
+        await _send(self._writer, RunFinished(fault))
+
+    async def _read_replies(self) -> None:
+        while (frame := await read_frame(self._reader, TO_PROCESS)) is not None:
+            if isinstance(frame, DataReply) and (reply := self._replies.pop(frame.number, None)) is not None:
+                reply.set_result(frame)
+
+    async def _ask(self, request: DataRequest) -> DataReply:
+        """Send a request and return the reply. Raises the fault of the gateway."""
+        future = self._replies[request.number] = asyncio.get_running_loop().create_future()
+        await _send(self._writer, request)
+        reply = await future
+        if reply.fault is not None:
+            raise FaultError.of(reply.fault)
+        return reply
+
+    def _next_number(self) -> int:
+        self._asked += 1
+        return self._asked
+
+    async def _ask_past(self) -> Sequence[Record]:
+        reply = await self._ask(DataRequest(self._next_number(), "past"))
+        return reply.records or ()
+
+    async def _ask_files(self, message: Message) -> Message:
+        reply = await self._ask(DataRequest(self._next_number(), "files", message))
+        return message if reply.message is None else reply.message
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

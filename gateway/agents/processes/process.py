@@ -1,0 +1,207 @@
+"""Child process with a bounded end, and the loop that starts it again."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+log = logging.getLogger("babelgate.process")
+
+_EARLY_END: Final = 10.0
+"""Seconds after its start within which the end of a process counts as early. Chosen."""
+_RESTART_DELAY: Final = 0.5
+"""Seconds until a process is started again after an early end. They are doubled after each further early end.
+Chosen."""
+_MAX_DELAY: Final = 60.0
+"""Maximum delay of a restart, in seconds. Chosen."""
+_TERM_GRACE: Final = 5.0
+"""Seconds between SIGTERM and SIGKILL. Chosen."""
+
+
+class Child:
+    """Running child process with a separate process group."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.pid = process.pid
+
+    @classmethod
+    async def spawn(
+        cls,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        descriptors: Sequence[int] = (),
+        memory: int | None = None,
+        stdin: int | None = asyncio.subprocess.DEVNULL,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> "Child":
+        """Start a process. Raises OSError if the command cannot be executed.
+
+        `env` replaces the environment; None inherits it. The process inherits `descriptors`. `memory` limits its
+        address space, in bytes; only Linux can do that. `stdout` and `stderr` are descriptors or constants of
+        `subprocess`; None inherits them.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=env,
+            cwd=cwd,
+            pass_fds=descriptors,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        if memory is not None and sys.platform == "linux":
+            import resource
+
+            with suppress(ProcessLookupError):
+                resource.prlimit(process.pid, resource.RLIMIT_AS, (memory, memory))
+        return cls(process)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.returncode is not None
+
+    async def wait(self) -> str:
+        """Wait until the process has ended, and return how, such as `ended with status 3`."""
+        code = await self.process.wait()
+        if code >= 0:
+            return f"ended with status {code}"
+        with suppress(ValueError):
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"was killed by signal {-code}"
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    async def stop(self, patience: float = 0.0) -> None:
+        """End the process and its own children: wait `patience` seconds, then send SIGTERM, and 5 seconds later
+        SIGKILL."""
+        for number, grace in ((None, patience), (signal.SIGTERM, _TERM_GRACE), (signal.SIGKILL, _TERM_GRACE)):
+            if number is not None:
+                self._signal(number)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self.process.wait()), grace)
+                break
+        self._signal(signal.SIGKILL)  # children that the process has left behind
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+
+class Runnable(Protocol):
+    """Running program that a `Supervisor` watches."""
+
+    async def wait(self) -> str:
+        """Wait until it has ended, and return how."""
+        ...
+
+    async def stop(self) -> None:
+        """End it, within a bounded time."""
+        ...
+
+
+class Unstartable(Exception):
+    """Program that cannot be started, and that a further attempt could not start either. The message is the reason."""
+
+
+class Supervisor:
+    """Loop that starts a program, watches it, and starts it again with increasing delays.
+
+    A program that has run for 10 seconds is started again at once. One that ends earlier, or cannot be started, is
+    started again after 0.5 seconds, and then after twice the delay, up to a minute.
+    """
+
+    def __init__(self, title: str, start: Callable[[], Awaitable[Runnable]]) -> None:
+        """Create the loop; `run` starts it. `title` names the program in log lines. `start` starts it once, and
+        raises Unstartable for a failure that would not pass."""
+        self._title = title
+        self._start = start
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        """Event that is set, and replaced, at each change of the state."""
+        self.current: Runnable | None = None
+        """Program that runs now and is usable; None during a start and while a restart is due."""
+        self.due: float | None = None
+        """Time of the next start on the monotonic clock; None if no restart is due."""
+        self.problem: str | None = None
+        """Reason why the program does not run, on one line; None before the first start and while it runs."""
+        self.is_given_up = False
+        """True after an Unstartable: the program is not started again."""
+
+    def run(self) -> None:
+        """Start the loop in the background."""
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._keep_running())
+
+    async def is_ready(self, patience: float) -> bool:
+        """Wait until the program runs, for `patience` seconds at most. Return False if it does not, or cannot within
+        this time because it is given up or its restart is due later."""
+        end = time.monotonic() + patience
+        while self.current is None:
+            remaining = end - time.monotonic()
+            if self.is_given_up or remaining <= 0 or (self.due is not None and self.due > end):
+                return False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(remaining):
+                    await self._changed.wait()
+        return True
+
+    async def until_attempted(self) -> None:
+        """Wait until the first start has succeeded or failed."""
+        while self.current is None and self.problem is None:
+            await self.until_changed()
+
+    async def until_changed(self) -> None:
+        """Wait until the program is started, fails to start, or ends."""
+        await self._changed.wait()
+
+    async def aclose(self) -> None:
+        """End the program, and do not start it again."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        current, self.current = self.current, None
+        if current is not None:
+            await current.stop()
+
+    def _change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _keep_running(self) -> None:
+        early_ends = 0
+        while True:
+            born = time.monotonic()
+            try:
+                self.current = await self._start()
+            except Unstartable as error:
+                self.problem, self.is_given_up = str(error), True
+                self._change()
+                return
+            except Exception as error:  # else the program would silently stay down
+                reason = str(error) or type(error).__name__
+                log.debug("%s not started", self._title, exc_info=True)
+            else:
+                self.problem = None
+                self._change()
+                reason = await self.current.wait()
+                ended, self.current = self.current, None
+                await ended.stop()
+            lived = time.monotonic() - born
+            early_ends = early_ends + 1 if lived < _EARLY_END else 0
+            delay = min(_MAX_DELAY, _RESTART_DELAY * 2 ** (early_ends - 1)) if early_ends else 0.0
+            self.problem, self.due = " ".join(reason.split())[:500], time.monotonic() + delay
+            self._change()
+            log.warning("%s not running reason=%s retry_in=%gs", self._title, self.problem, delay)
+            await asyncio.sleep(delay)
+            self.due = None
