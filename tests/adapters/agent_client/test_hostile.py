@@ -60,7 +60,7 @@ async def test_wrong_types_in_every_member_are_answered(tmp_path: Path) -> None:
             {"type": "image", "data": "AAEC", "mimeType": "image/png", "uri": "file:///a.png"},
             {"type": "resource_link", "uri": "file:///b", "name": "b", "size": 1},
         ]
-        capabilities = {"fs": {"readTextFile": True}, "elicitation": {"form": {}, "url": {}}}
+        capabilities: Wire = {"fs": {"readTextFile": True}, "elicitation": {"form": {}, "url": {}}}
         calls: dict[str, Wire] = {
             "initialize": {"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": {"name": "x"}},
             "session/new": {"cwd": "/", "mcpServers": [{"name": "x"}], "additionalDirectories": ["/a"]},
