@@ -5,7 +5,7 @@ the protocols that agents behind the gateway may speak; there is no other list. 
 from typing import Any, Final
 
 from babelgate._renamed import refuse_former_name
-from babelgate.adapters import a2a, acp, ag_ui, aief, langchain, mcp, openai, runtime, vercel_ui
+from babelgate.adapters import a2a, acp, ag_ui, agent_client, aief, langchain, mcp, openai, runtime, vercel_ui
 from babelgate.adapters.kit.adapter import Adapter
 from babelgate.adapters.kit.plugins import with_adapters, with_upstreams
 from babelgate.adapters.kit.upstream import Upstream
@@ -24,6 +24,7 @@ _ADAPTERS: Final = (
     mcp.adapter,
     vercel_ui.adapter,
     ag_ui.adapter,
+    agent_client.adapter,
 )
 """Built-in adapters, in the order in which the path of a request is compared with their prefixes. The minimal runtime
 precedes OpenAI, because its paths are below OpenAI's prefix."""

@@ -122,7 +122,7 @@ def test_the_glossary_has_a_row_for_every_event() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {each.__name__ for each in get_args(Event)}
 
 
-@pytest.mark.parametrize("adapter", ["a2a", "acp", "aief", "langchain", "mcp", "openai", "vercel_ui"])
+@pytest.mark.parametrize("adapter", ["a2a", "acp", "agent_client", "aief", "langchain", "mcp", "openai", "vercel_ui"])
 def test_an_adapter_links_its_specification(adapter: str) -> None:
     folder = ROOT / "adapters" / adapter
     wire = [each.read_text(encoding="utf-8") for each in (*folder.glob("wire.py"), *folder.glob("wire/*.py"))]

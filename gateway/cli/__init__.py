@@ -52,6 +52,13 @@ def _header(text: str, *, name: str = "--header", envvar: str | None = None) -> 
     return click.option(name, variable, type=_Line(), multiple=True, envvar=envvar, metavar="'NAME: VALUE'", help=text)
 
 
+_gateway_url: Final = click.option(
+    "--url",
+    envvar="BABELGATE_URL",
+    default="http://127.0.0.1:8000",
+    show_default=True,
+    help="URL of the running gateway.",
+)
 _progress = click.option(
     "--progress",
     type=click.Choice(("auto", "json")),
@@ -92,7 +99,7 @@ class Protocol(click.ParamType[str]):
 # The last panel is shown first.
 @command_panel("Manage data", commands=["export", "import", "webhooks", "support-bundle"])
 @command_panel("Test agents", commands=["check", "bench", "record", "replay"])
-@command_panel("Call and watch agents", commands=["run", "console"])
+@command_panel("Call and watch agents", commands=["run", "acp", "console"])
 @command_panel("Serve agents", commands=["serve", "add", "validate", "keys"])
 @click.group(
     cls=RichGroup,
@@ -183,13 +190,7 @@ def serve(
     show_default=True,
     help="Protocol of the call.",
 )
-@click.option(
-    "--url",
-    envvar="BABELGATE_URL",
-    default="http://127.0.0.1:8000",
-    show_default=True,
-    help="URL of the running gateway.",
-)
+@_gateway_url
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, if the gateway has keys.")
 @tls_options
 @click.option(
@@ -205,14 +206,31 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
     converse(name, text, protocol, url, key, whole=whole)
 
 
-@babelgate.command(epilog=examples.CONSOLE)
+@babelgate.command(epilog=examples.ACP)
+@click.argument("agent")
+@_gateway_url
+@click.option("--key", envvar="BABELGATE_KEY", help="API key, if the gateway has keys.")
+@tls_options
 @click.option(
-    "--url",
-    envvar="BABELGATE_URL",
-    default="http://127.0.0.1:8000",
+    "--on-disconnect",
+    type=click.Choice(("continue", "cancel")),
+    default="continue",
     show_default=True,
-    help="URL of the running gateway.",
+    help="What happens to active runs when the editor ends.",
 )
+def acp(agent: str, url: str, key: str | None, on_disconnect: str) -> None:
+    """Connect an editor to the agent AGENT of a running gateway.
+
+    The editor starts this command and speaks the Agent Client Protocol (agentclientprotocol.com) with it, over stdin
+    and stdout. The protocol of the same short name at /acp is another one: `babelgate run --as acp` speaks it.
+    """
+    from babelgate.gateway.cli.acp import run_pipe
+
+    run_pipe(agent, url, key, on_disconnect)
+
+
+@babelgate.command(epilog=examples.CONSOLE)
+@_gateway_url
 @tls_options
 @click.option("--print", "is_printed", is_flag=True, help="Print the URL of the console, and open no browser.")
 def console(url: str, is_printed: bool) -> None:

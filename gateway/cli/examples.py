@@ -16,6 +16,7 @@ PROGRAM: Final = _join(
     "babelgate serve mymodule:agent                 # an agent in Python",
     "babelgate add http://127.0.0.1:8333            # edit ./babelgate.yaml",
     'babelgate run echo "Hello" --as a2a            # call an agent over A2A',
+    "babelgate acp echo                             # serve an editor over stdio",
     "babelgate console                              # watch runs in a browser",
     "babelgate check http://127.0.0.1:9000          # test its conformance",
     "babelgate bench smoke echo ask                 # compare two agents",
@@ -38,6 +39,13 @@ RUN: Final = _join(
     'babelgate run echo "Hello"',
     'babelgate run ask "Hi" --as a2a',
     'babelgate run approve "Go" --url https://agents.example.com --key "$KEY"',
+)
+ACP: Final = _join(
+    "babelgate acp echo",
+    "babelgate acp coder --url https://agents.example.com  # key: BABELGATE_KEY",
+    "In settings.json of Zed:",
+    '{"agent_servers": {"Babelgate": {"type": "custom", "command": "babelgate",',
+    '"args": ["acp", "echo"], "env": {}}}}',
 )
 ADD: Final = _join(
     "babelgate add http://127.0.0.1:8333",

@@ -16,6 +16,7 @@ from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.principal import Operation
 from babelgate.canonical.value import JsonObject
+from tests.adapters.agent_client.editor import RpcError, editing
 from tests.gateway.owning import STEPS, acp_run, make, message
 from tests.gateway.route import words_of
 from tests.gateway.shape import check_error
@@ -125,6 +126,7 @@ CASES: Final[list[Any]] = [
     ("runtime", "run", "POST /v1/runs", {"assistant_id": "echo", "input": {"message": "hi"}}, 403),
     ("runtime", "read", "GET /v1/runs/{asking_run}", None, 403),
     ("runtime", "cancel", "POST /v1/runs/{asking_run}/cancel", None, 403),
+    ("agent-client", "read", "GET /agent-client/ask/sessions/{thread_id}", None, 403),
     ("vercel-ui", "run", "POST /vercel-ui/echo", {"prompt": "hi"}, 403),
     ("vercel-ui", "read", "GET /vercel-ui/ask/{thread_id}", None, 403),
     ("vercel-ui", "cancel", "POST /vercel-ui/ask/{thread_id}/stop", None, 403),
@@ -210,4 +212,23 @@ async def test_a_list_has_no_hidden_agents(denied: Denied, path: str, members: s
 
 
 async def test_a_denied_run_is_tested_in_every_protocol() -> None:
-    assert {protocol for protocol, operation, *_ in CASES if operation == "run"} == {each.name for each in ADAPTERS}
+    protocols = {protocol for protocol, operation, *_ in CASES if operation == "run"}
+    assert protocols | {"agent-client"} == {each.name for each in ADAPTERS}
+
+
+@pytest.mark.parametrize(("operation", "method"), [("run", "session/prompt"), ("read", "session/load")])
+async def test_a_denied_operation_is_an_error_over_a_websocket(
+    denied: Denied, operation: Operation, method: str
+) -> None:
+    denied.policy.protocols.clear()
+    async with editing(denied.gateway.url, "echo") as editor:
+        await editor.initialize()
+        session_id = await editor.new_session()
+        denied.policy.denied = operation
+        try:
+            with pytest.raises(RpcError, match=REFUSAL) as caught:
+                await editor.call(method, sessionId=session_id, cwd="/", prompt=[{"type": "text", "text": "hi"}])
+        finally:
+            denied.policy.denied = None
+    assert caught.value.data["code"] == "forbidden"
+    assert denied.policy.protocols == {"agent-client"}

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from babelgate.adapters import ADAPTERS
 from babelgate.canonical import Fault, FaultCode
+from tests.adapters.agent_client.editor import RpcError, editing
 from tests.behaviour.test_forbidden import INPUT, OLD, STEPS, V1, acp_run, message, rpc, tool
 from tests.gateway.hubs import ends, submit
 from tests.gateway.route import words_of
@@ -57,7 +58,15 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
 
 
 async def test_every_protocol_has_a_case() -> None:
-    assert {protocol for protocol, *_ in CASES} == {each.name for each in ADAPTERS}
+    assert {protocol for protocol, *_ in CASES} | {"agent-client"} == {each.name for each in ADAPTERS}
+
+
+async def test_a_limited_run_is_an_error_over_a_websocket(gateway: Running) -> None:
+    async with editing(gateway.url, "echo") as editor:
+        await editor.initialize()
+        with pytest.raises(RpcError, match=REFUSAL) as caught:
+            await editor.prompt(await editor.new_session(), "hi")
+    assert caught.value.data["code"] == "limited" and 0 < caught.value.data["retry_after"] <= 86400
 
 
 @pytest.mark.parametrize(("protocol", "path", "headers", "body", "status"), CASES)

@@ -15,6 +15,7 @@ from tests.gateway.stage import Moment, Puppet, Puppets, Stage
 from tests.pairs.a2a import JsonRpc10
 from tests.pairs.acp import Acp
 from tests.pairs.ag_ui import AgUi
+from tests.pairs.agent_client import AgentClient
 from tests.pairs.caller import Caller, Feed, TaskView
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.vercel_ui import VercelUi
@@ -163,7 +164,7 @@ class Scene:
         self.parts: list[Part] = []
 
     def cast(self, agent: str, count: int, *callers: type[Caller]) -> list[Part]:
-        callers = callers or (Acp, JsonRpc10, VercelUi)
+        callers = callers or (Acp, JsonRpc10, VercelUi, AgentClient)
         parts = [
             Part(callers[number % len(callers)](self.stage.http, agent), f"{agent}-{number}") for number in range(count)
         ]

@@ -28,6 +28,7 @@ CLIENTS: Final = {
     "a2a-1.0": "a2a_client_1_0.py",
     "a2a-0.3": "a2a_client_0_3.py",
     "a2a-signing": "a2a_signing_client.py",
+    "agent-client": "agent_client_client.py",
     "ag-ui": "ag_ui_client.py",
     "aief": "aief_client.py",
     "langgraph-sdk": "langgraph_client.py",

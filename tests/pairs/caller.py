@@ -288,6 +288,8 @@ class Caller(ABC):
         self.context_id: str | None = None
         self.metadata: Mapping[str, str] = {}
         """Metadata of the next task, in protocols that have it."""
+        self.transcript: bytearray | None = None
+        """Body to which callers on a WebSocket append what they receive, during a `recording`."""
         self.tools: Sequence[Function] = ()
         """Tools offered with each request, in protocols that have them."""
 
@@ -414,7 +416,9 @@ async def recording(caller: Caller, body: bytearray) -> AsyncGenerator[None]:
 
     before = caller.http.event_hooks
     caller.http.event_hooks = {"response": [record]}
+    caller.transcript = body
     try:
         yield
     finally:
         caller.http.event_hooks = before
+        caller.transcript = None

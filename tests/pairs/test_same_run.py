@@ -16,6 +16,7 @@ from babelgate.canonical import Feature, TaskState
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
 from tests.pairs.ag_ui import AgUi
+from tests.pairs.agent_client import AgentClient
 from tests.pairs.aief import Aief
 from tests.pairs.caller import Caller, Content, Data, Feed, Frame, Question, TaskView
 from tests.pairs.cast import APPROVAL
@@ -39,6 +40,7 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "runtime": (Runtime,),
     "openai": (Chat, Responses),
     "mcp": (Mcp,),
+    "agent-client": (AgentClient,),
     "vercel-ui": (VercelUi,),
     "ag-ui": (AgUi,),
 }

@@ -77,10 +77,17 @@ def _gateway_member(part: Wire) -> Wire:
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
+def _marks(part: Wire) -> Wire:
+    """Return the gateway's members in the `_meta` of an update of the Agent Client Protocol."""
+    return part.get("_meta", {}).get("babelgate", {}) if "sessionUpdate" in part else {}
+
+
 def _refusal_of(part: Wire) -> str | None:
     """Return the text of a refusal that is marked as one."""
     if part.get("kind") == "refusal" and "text" in part:
         return part["text"]
+    if _marks(part).get("kind") == "refusal":
+        return part["content"]["text"]
     if part.get("providerMetadata", {}).get("babelgate", {}).get("refusal") and "text" in part:
         return part["text"]
     if _gateway_member(part).get("kind") == "refusal":
@@ -97,6 +104,8 @@ def _step_of(part: Wire) -> str | None:
         return part["stepName"]
     if part.get("kind") == "step_started":
         return part["name"]
+    if "step" in _marks(part) and _marks(part)["state"] == "started":
+        return _marks(part)["name"]
     if part.get("type") == "data-step" and part["data"]["state"] == "started":
         return part["data"]["name"]
     return part["metadata"]["message"] if _gateway_member(part).get("kind") == "step" else None
@@ -109,6 +118,10 @@ def _pieces_of(part: Wire) -> Iterator[str]:
         for size in _gateway_member(part)["pieces"]:
             yield part["content"][start : start + size]
             start += size
+        return
+    if _marks(part).get("artifact", {}).get("name") == "pieces.txt":
+        if "text" in part["content"]:
+            yield part["content"]["text"]
         return
     if part.get("type") == "data-artifact":
         part = {"artifact": part["data"]}

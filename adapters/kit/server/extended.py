@@ -38,7 +38,7 @@ async def answer_file(hub: Hub, request: AnyRequest, blob: str) -> Response[Any]
     must not show a file of an agent or a caller as content of the gateway. Raises not_found if there is no such
     file."""
     if not _BLOB.match(blob):
-        raise FaultError(FaultCode.NOT_FOUND, "No such file.")
+        raise FaultError(FaultCode.NOT_FOUND, "No such file")
     part, pieces = await hub.reads.file_pieces(caller(request).principal, blob)
     name = quote((part.name or blob)[:_NAME_LENGTH], safe="")
     headers = {

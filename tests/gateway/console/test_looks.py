@@ -123,6 +123,7 @@ async def test_runtime_and_plain_text_lose_nothing(gateway: Running) -> None:
         *("ACP events", "A2A 0.3 tasks/resubscribe", "A2A 1.0 SubscribeToTask", "Runtime run", "Runtime stream"),
         *("UI messages", "UI message stream"),
         "AG-UI events",
+        "Agent Client Protocol session",
     ]
     assert steps["LangGraph join"][0]["feature"] == "step"
 

@@ -245,8 +245,8 @@ async def test_the_index_shows_a_call_of_every_protocol(tmp_path: Path) -> None:
     assert len(labels) >= len(ADAPTERS)
     for each in index["protocols"]:
         assert f"{each['url']}/".startswith("http://127.0.0.1:8000/")
-        assert each["example"].startswith("curl ")
-        assert each["url"] in each["example"]
+        assert each["example"].startswith(("curl ", "babelgate "))
+        assert each["url"] in each["example"] or each["example"].startswith("babelgate acp ")
 
 
 async def test_readyz_lists_broken_agents(tmp_path: Path) -> None:

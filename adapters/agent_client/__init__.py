@@ -1,0 +1,35 @@
+"""Agent Client Protocol (Zed): a server for editors, over WebSockets and, by `babelgate acp`, over stdio."""
+
+from collections.abc import Sequence
+
+from babelgate.adapters.agent_client.carries import CARRIES, VERSION
+from babelgate.adapters.agent_client.codec.content import PROTOCOL
+from babelgate.adapters.agent_client.looks import looks
+from babelgate.adapters.agent_client.rest import REST
+from babelgate.adapters.agent_client.server import PATH, answer_fault, routes
+from babelgate.adapters.agent_client.snippets import snippets
+from babelgate.adapters.kit.adapter import Adapter, Example
+
+__all__ = ("CARRIES", "VERSION", "adapter")
+
+
+def examples(base_url: str, agent: str) -> Sequence[Example]:
+    """Return the row of the URL table."""
+    url = f"{base_url}{PATH}/{agent}"
+    return (Example("Agent Client Protocol", url, f"babelgate acp {agent} --url {base_url}"),)
+
+
+adapter = Adapter(
+    name=PROTOCOL,
+    title="Agent Client Protocol",
+    versions=(VERSION,),
+    prefixes=(PATH,),
+    checks_origin=True,
+    routes=routes,
+    encode_fault=answer_fault,
+    carries={VERSION: CARRIES},
+    examples=examples,
+    rest=REST,
+    looks=looks,
+    snippets=snippets,
+)

@@ -1,0 +1,27 @@
+"""The gateway and its agents as the protocol describes them."""
+
+from typing import Final
+
+from babelgate.adapters.agent_client import wire as w
+from babelgate.canonical import AgentInfo
+from babelgate.canonical.printable import printable
+from babelgate.canonical.value import JsonObject
+
+_TITLE: Final = 200
+"""Maximum length of the title, in characters. Chosen."""
+
+
+def encode_initialized(info: AgentInfo, version: str) -> JsonObject:
+    """Return the result of `initialize` for a connection to an agent. `version` is that of the gateway."""
+    return {
+        "protocolVersion": w.PROTOCOL_VERSION,
+        "agentCapabilities": {
+            "loadSession": True,
+            "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
+            "mcpCapabilities": {"http": False, "sse": False},
+            "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
+            "_meta": {w.OWN: {"attach": w.ATTACH}},
+        },
+        "agentInfo": {"name": w.OWN, "title": printable(info.name, _TITLE), "version": version},
+        "authMethods": [],
+    }

@@ -1,0 +1,1 @@
+"""Pure conversion between values of the protocol and canonical values."""

@@ -1,0 +1,200 @@
+"""Questions of agents as requests to the client, and the answers to them.
+
+A yes or no, and a choice, is a permission request. Other questions are forms, if the client shows forms. A question
+that the client cannot be asked is text, and the next prompt answers it.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from babelgate.adapters.agent_client import wire as w
+from babelgate.adapters.agent_client.codec.content import text_block
+from babelgate.adapters.kit.json import json_text
+from babelgate.canonical import ToolCallPart
+from babelgate.canonical.event import InterruptRaised
+from babelgate.canonical.thread import Interrupt
+from babelgate.canonical.value import Json, JsonObject
+
+Question = InterruptRaised | Interrupt
+
+_CHOICES: Final = 20
+"""Maximum number of options of a permission request. Chosen: a dialog with more is not readable."""
+_FIELD: Final = "answer"
+"""Name of the only field of a form, if the answer is not an object."""
+_PLAIN: Final = frozenset({"string", "number", "integer", "boolean"})
+_FORM_KEYWORDS: Final = frozenset({"type", "properties", "required", "title", "description", "$schema"})
+_NEGATIVE: Final = frozenset({"no", "n", "false", "reject", "rejected", "deny", "decline", "cancel", "abort", "stop"})
+"""Choices that refuse, in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Option of a permission request, and the answer that it represents."""
+
+    id: str
+    name: str
+    kind: Literal["allow_once", "reject_once"]
+    value: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionReply:
+    """Answer to a question: a value, or a refusal to answer."""
+
+    value: Json = None
+    is_decline: bool = False
+
+
+def question_text(question: Question) -> str:
+    """Return the text of a question: its message, the calls in it, or its data as JSON."""
+    if question.message.text:
+        return question.message.text
+    calls = [part for part in question.message.parts if isinstance(part, ToolCallPart)]
+    if calls:
+        return ", ".join(f"{call.name}({call.arguments})" for call in calls)
+    return "The agent waits for your answer." if question.value is None else json_text(question.value)
+
+
+def question_members(question: Question) -> JsonObject:
+    """Return a question as the gateway's member `question` in `_meta`."""
+    members: JsonObject = {"id": question.interrupt_id or "", "kind": question.ask, "message": question_text(question)}
+    if question.answer_schema is not None:
+        members["schema"] = question.answer_schema
+    if question.value is not None:
+        members["value"] = question.value
+    return members
+
+
+def options_of(question: Question) -> tuple[Option, ...]:
+    """Return the options of a question that is a permission request. Empty for any other question."""
+    if question.ask == "auth" or _is_call(question):
+        return ()
+    schema = question.answer_schema
+    if not schema:
+        return _yes_no() if question.ask == "approval" else ()
+    return _options(schema)
+
+
+def _options(schema: JsonObject) -> tuple[Option, ...]:
+    if schema.get("type") == "boolean":
+        return _yes_no()
+    words: object = schema.get("enum")
+    if isinstance(words, list) and 0 < len(cast("list[Any]", words)) <= _CHOICES:
+        return tuple(_choice(number, word) for number, word in enumerate(cast("list[Json]", words)))
+    properties: object = schema.get("properties")
+    if isinstance(properties, dict) and len(cast("JsonObject", properties)) == 1:
+        ((name, inner),) = cast("JsonObject", properties).items()
+        options = _options(cast("JsonObject", inner)) if isinstance(inner, dict) else ()
+        return tuple(Option(each.id, each.name, each.kind, {name: each.value}) for each in options)
+    return ()
+
+
+def _yes_no() -> tuple[Option, ...]:
+    return (Option("allow", "Allow", "allow_once", True), Option("reject", "Reject", "reject_once", False))
+
+
+def _choice(number: int, word: Json) -> Option:
+    name = word if isinstance(word, str) and word else json_text(word)
+    is_refusal = word is False or name.lower() in _NEGATIVE
+    return Option(f"{number}", name, "reject_once" if is_refusal else "allow_once", word)
+
+
+def can_fill_form(question: Question, elicitation: w.Elicitations | None) -> bool:
+    """Return True if the client can show the question as a form."""
+    if elicitation is None or elicitation.form is None or question.ask == "auth" or _is_call(question):
+        return False
+    schema = question.answer_schema
+    return schema is None or _is_field(schema) or _is_flat(schema)
+
+
+def page_of(question: Question, elicitation: w.Elicitations | None) -> str | None:
+    """Return the URL of the page on which the user answers, if the client can open it. A URL in a question of an agent
+    is only data."""
+    value: object = question.value
+    if elicitation is None or elicitation.url is None or question.asker != "gateway" or not isinstance(value, dict):
+        return None
+    url: object = cast("JsonObject", value).get("url")
+    return url if isinstance(url, str) else None
+
+
+def can_be_asked(question: Question, elicitation: w.Elicitations | None) -> bool:
+    """Return True if a question is sent to the client as a request, and False if it is text."""
+    return bool(options_of(question)) or can_fill_form(question, elicitation) or bool(page_of(question, elicitation))
+
+
+def encode_request(question: Question, session_id: str, elicitation: w.Elicitations | None) -> tuple[str, JsonObject]:
+    """Return the method and the params of the request that asks a question."""
+    meta: JsonObject = {w.OWN: {"question": question_members(question)}}
+    options = options_of(question)
+    if options:
+        choices = [{"optionId": each.id, "name": each.name, "kind": each.kind} for each in options]
+        return w.PERMISSION, {
+            "sessionId": session_id,
+            "toolCall": encode_call(question),
+            "options": choices,
+            "_meta": meta,
+        }
+    params: JsonObject = {"sessionId": session_id, "message": question_text(question), "_meta": meta}
+    page = page_of(question, elicitation)
+    if page is not None:
+        return w.ELICITATION, {**params, "mode": "url", "elicitationId": question.interrupt_id or "", "url": page}
+    return w.ELICITATION, {**params, "mode": "form", "requestedSchema": _form(question.answer_schema)}
+
+
+def encode_call(question: Question) -> JsonObject:
+    """Return the tool call that shows a question in a permission request."""
+    text = question_text(question)
+    call: JsonObject = {"toolCallId": question.interrupt_id or "", "title": text, "kind": "other", "status": "pending"}
+    call["content"] = [{"type": "content", "content": text_block(text)}]
+    return call if question.value is None else {**call, "rawInput": question.value}
+
+
+def decode_reply(question: Question, result: JsonObject, elicitation: w.Elicitations | None) -> QuestionReply | None:
+    """Return the answer in the result of a request, or None if the user has not answered."""
+    options = options_of(question)
+    if options:
+        outcome = w.Permission.model_validate(result).outcome
+        chosen = next((each for each in options if each.id == outcome.option_id), None)
+        if outcome.outcome != "selected" or chosen is None:
+            return None
+        return QuestionReply(chosen.value)
+    elicited = w.Elicited.model_validate(result)
+    if elicited.action == "decline":
+        return QuestionReply(is_decline=True)
+    if elicited.action != "accept" or page_of(question, elicitation) is not None:  # a page reports its answer itself
+        return None
+    content = elicited.content or {}
+    schema = question.answer_schema
+    return QuestionReply(content if schema is not None and _is_flat(schema) else content.get(_FIELD))
+
+
+def _form(schema: JsonObject | None) -> JsonObject:
+    if schema is not None and _is_flat(schema):
+        return {name: value for name, value in schema.items() if name in ("type", "properties", "required")}
+    field: JsonObject = {"type": "string"} if schema is None else schema
+    return {"type": "object", "properties": {_FIELD: field}, "required": [_FIELD]}
+
+
+def _is_flat(schema: JsonObject) -> bool:
+    """Return True if the schema is an object whose members are all fields of a form."""
+    members: object = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(members, dict) or not members:
+        return False
+    is_plain = schema.keys() <= _FORM_KEYWORDS | {"additionalProperties"}
+    fields = cast("JsonObject", members).values()
+    return is_plain and all(isinstance(each, dict) and _is_field(cast("JsonObject", each)) for each in fields)
+
+
+def _is_field(schema: JsonObject) -> bool:
+    kind: object = schema.get("type")
+    return isinstance(kind, str) and kind in _PLAIN and not {"$ref", "anyOf", "allOf", "not"} & schema.keys()
+
+
+def _is_call(question: Question) -> bool:
+    """Return True if the question is a call of a tool of the caller, whose result only a program can give."""
+    return any(isinstance(part, ToolCallPart) and part.side == "caller" for part in question.message.parts)
+
+
+def can_be_text(question: Question, elicitation: w.Elicitations | None) -> bool:
+    """Return True if a prompt of the user answers the question. Otherwise the prompt supersedes it."""
+    return question.takes_text or not can_be_asked(question, elicitation)

@@ -1,0 +1,392 @@
+"""Turns: a prompt, the runs that it starts, and the questions in between."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+
+from babelgate.adapters.agent_client import wire as w
+from babelgate.adapters.agent_client.carries import VERSION
+from babelgate.adapters.agent_client.codec.content import PROTOCOL, decode_prompt, invalid
+from babelgate.adapters.agent_client.codec.questions import (
+    QuestionReply,
+    can_be_asked,
+    can_be_text,
+    decode_reply,
+    encode_request,
+    options_of,
+)
+from babelgate.adapters.agent_client.errors import encode_error
+from babelgate.adapters.agent_client.server.peer import ClientPeer, RequestFailed
+from babelgate.adapters.agent_client.server.sessions import Sessions
+from babelgate.adapters.agent_client.write.turn import TurnWriter, prompt_key
+from babelgate.adapters.kit.json import json_text
+from babelgate.adapters.kit.server.caller import Caller
+from babelgate.adapters.kit.server.disconnect import finish, task_canceller
+from babelgate.adapters.kit.server.own_files import resolve_own_files
+from babelgate.adapters.kit.server.websocket import RESTART, Disconnected
+from babelgate.canonical import (
+    Answers,
+    FaultCode,
+    FaultError,
+    Hub,
+    Message,
+    Receipt,
+    Record,
+    RunInput,
+    Scope,
+    Submission,
+    Task,
+)
+from babelgate.canonical.event import RunCreated
+from babelgate.canonical.fault import ANSWER_SCHEMA
+from babelgate.canonical.hub import RunFilter
+from babelgate.canonical.thread import Interrupt, Run
+from babelgate.canonical.value import Json, JsonObject, is_uuid
+
+_RESERVED: Final = frozenset({w.OWN, "traceparent", "tracestate", "baggage"})
+"""Members of `_meta` that are no metadata of a run."""
+_KEY: Final = 200
+"""Maximum length of the key of a prompt, in characters. Chosen: it is stored with the run."""
+_RUNS: Final = 50
+"""Maximum number of runs among which the run of a prompt is looked for. Chosen: clients attach to the newest turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStart:
+    """Task of a turn, and its first run."""
+
+    task: Task
+    run_id: str
+    is_whole: bool = False
+    """True if the turn shows all runs of the task."""
+    skip: int = 0
+    """Number of updates to leave out."""
+
+
+class Turns:
+    """Turns of one connection."""
+
+    def __init__(
+        self, hub: Hub, who: Caller, agent: str, peer: ClientPeer, sessions: Sessions, *, cancels: bool
+    ) -> None:
+        self._hub = hub
+        self._who = who
+        self._agent = agent
+        self._peer = peer
+        self._sessions = sessions
+        self._cancels = cancels
+        """True if a disconnect cancels the runs."""
+        self.elicitation: w.Elicitations | None = None
+        """Forms and pages that the client can show."""
+        self._active: dict[str, _Turn] = {}
+        """Active turns, by session id."""
+
+    # Start
+
+    async def prompt(self, params: w.Prompt) -> JsonObject:
+        """Start a turn, and return its result. Raises invalid, not_found, conflict."""
+        thread = await self._sessions.find(params.session_id)
+        turn = self._reserve(params.session_id)
+        try:
+            message = decode_prompt(params.prompt)
+            start = await finish(self._begin(thread.thread_id, params, message), self._leave)
+            return await turn.run(start)
+        finally:
+            del self._active[params.session_id]
+
+    async def attach(self, params: w.Attach) -> JsonObject:
+        """Repeat a turn from its first update, and return its result. Raises not_found, conflict."""
+        thread = await self._sessions.find(params.session_id)
+        turn = self._reserve(params.session_id)
+        try:
+            return await turn.run(await self._find(thread.thread_id, params))
+        finally:
+            del self._active[params.session_id]
+
+    def _reserve(self, session_id: str) -> "_Turn":
+        """Register a new turn. Raises conflict if the session has one."""
+        if session_id in self._active:
+            raise FaultError(FaultCode.CONFLICT, "A prompt is running in this session: wait for its end, or cancel it.")
+        turn = self._active[session_id] = _Turn(
+            self._hub, self._who, self._peer, session_id, self.elicitation, self._sessions, cancels=self._cancels
+        )
+        return turn
+
+    async def _leave(self, start: TurnStart) -> None:
+        """Cancel a run whose client has disconnected while it was submitted, if the client wants that."""
+        if self._cancels:
+            task_canceller(self._hub, self._who.principal, start.task.task_id)()
+
+    async def _begin(self, thread_id: str, params: w.Prompt, message: Message) -> TurnStart:
+        """Answer the open questions of the session with a prompt, or submit it as a new input."""
+        marks = params.gateway_members
+        key, answers = marks.get("prompt"), marks.get("answers")
+        if answers is not None and not isinstance(answers, dict):
+            raise invalid("_meta.babelgate.answers", "expected an object of answers by question id")
+        if key is not None and (not isinstance(key, str) or len(key) > _KEY):
+            raise invalid("_meta.babelgate.prompt", f"expected a text of at most {_KEY} characters")
+        if not message.parts and not answers:
+            raise invalid("prompt", "expected at least one block")
+        messages = await resolve_own_files(self._hub, self._who, (message,) if message.parts else ())
+        run_input = RunInput(
+            messages=messages,
+            metadata={name: value for name, value in (params.meta or {}).items() if name not in _RESERVED},
+            headers=self._who.headers,
+            extra={PROTOCOL: {"prompt": key or ""}},
+        )
+        values = cast("JsonObject | None", answers)
+        receipt = await self._answer(thread_id, run_input, values, message.text)
+        if receipt is None:
+            submission = Submission(
+                agent=self._agent,
+                protocol=PROTOCOL,
+                version=VERSION,
+                input=run_input,
+                thread_id=thread_id,
+                strategy="reject",
+                supersede=True,
+                if_missing="reject",
+            )
+            receipt = await self._hub.submit(self._who.principal, submission)
+        return TurnStart(receipt.task, receipt.run_id)
+
+    async def _answer(
+        self, thread_id: str, run_input: RunInput, values: JsonObject | None, text: str
+    ) -> Receipt | None:
+        """Answer questions of the session: those whose answers the client names, or the oldest one that takes text.
+        Return None if the prompt answers none. Raises not_awaiting."""
+        principal = self._who.principal
+        task = await self._sessions.open_task(thread_id)
+        questions: Sequence[Interrupt] = ()
+        if task is not None and task.is_waiting:
+            questions = await self._hub.reads.open_interrupts(principal, task.task_id)
+        if values is not None:
+            if task is None or not questions:
+                raise FaultError(FaultCode.NOT_AWAITING, "The session has no open question.")
+            return await self._hub.answer(principal, _answers(task, values, run_input))
+        question = next((each for each in questions if can_be_text(each, self.elicitation)), None)
+        if task is None or question is None:
+            return None
+        answers = _answers(task, {question.interrupt_id: text}, run_input, is_text=True)
+        try:
+            return await self._hub.answer(principal, answers)
+        except FaultError as error:
+            if error.fault.details.get("reason") == ANSWER_SCHEMA:  # the text is no answer, so it is a new input
+                return None
+            raise
+
+    # Attach
+
+    async def _find(self, thread_id: str, params: w.Attach) -> TurnStart:
+        """Return the start of the turn to repeat. Raises not_found."""
+        principal = self._who.principal
+        if params.task is not None:
+            task = await self._task(thread_id, params.task)
+            runs = await self._runs(thread_id, task)
+            return TurnStart(task, runs[-1].run_id, is_whole=True, skip=params.skip)
+        runs = await self._runs(thread_id)
+        for run in runs:
+            created = await self._hub.reads.run_input(principal, run)
+            if _is_start(created, params.prompt):
+                task = await self._hub.reads.task(principal, run.task_id)
+                return TurnStart(task, run.run_id, skip=params.skip)
+        raise FaultError(FaultCode.NOT_FOUND, "The session has no such turn.")
+
+    async def _task(self, thread_id: str, task_id: str) -> Task:
+        if is_uuid(task_id):
+            task = await self._hub.reads.task(self._who.principal, task_id)
+            if task.thread_id == thread_id:
+                return task
+        raise FaultError(FaultCode.NOT_FOUND, "The session has no such task.")
+
+    async def _runs(self, thread_id: str, task: Task | None = None) -> Sequence[Run]:
+        """Return runs of the agent on a thread, newest first. With `task`, only the runs of that task. Raises
+        not_found."""
+        where = RunFilter(thread_id=thread_id, agent=self._agent if task is None else task.agent)
+        found = await self._hub.reads.runs(self._who.principal, where, limit=_RUNS)
+        runs = [run for run in await found.all() if task is None or run.task_id == task.task_id]
+        if not runs:
+            raise FaultError(FaultCode.NOT_FOUND, "The session has no turn.")
+        return runs
+
+    # End
+
+    async def cancel(self, session_id: str) -> None:
+        """Cancel the turn of a session, or its open question. Raises not_found."""
+        turn = self._active.get(session_id)
+        if turn is not None:
+            turn.is_cancelled = True
+        await self._sessions.cancel(session_id)
+
+
+class _Turn:
+    """One turn."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        who: Caller,
+        peer: ClientPeer,
+        session_id: str,
+        elicitation: w.Elicitations | None,
+        sessions: Sessions,
+        *,
+        cancels: bool,
+    ) -> None:
+        self._hub = hub
+        self._who = who
+        self._peer = peer
+        self._session_id = session_id
+        self._elicitation = elicitation
+        self._sessions = sessions
+        self._cancels = cancels
+        self.is_cancelled = False
+        """True if the client has cancelled the turn. Its questions are then not answered."""
+        self._refused: set[str] = set()
+        """Questions that the user did not answer. They stay open."""
+
+    async def run(self, start: TurnStart) -> JsonObject:
+        """Send the updates of the turn, ask its questions, and return its result. Raises RequestFailed."""
+        principal, task = self._who.principal, start.task
+        writer = TurnWriter(task, start.run_id, self._sessions.url_of, self._elicitation, is_whole=start.is_whole)
+        follow = self._hub.reads.follow(principal, Scope.task(task), task.first_seq - 1, inline=True)
+        try:
+            async with aclosing(follow) as batches:
+                await self._follow(batches, writer, task.task_id, start.skip)
+        except (Disconnected, asyncio.CancelledError):
+            if self._cancels and not writer.has_ended:
+                task_canceller(self._hub, principal, task.task_id)()
+            raise
+        if writer.fault is not None:
+            error = encode_error(writer.fault)
+            raise RequestFailed({**error, "data": {**error["data"], w.OWN: writer.own_members()}})
+        if writer.result is None:
+            await self._peer.close(RESTART, "The gateway stops.")
+            raise Disconnected
+        return writer.result
+
+    async def _follow(
+        self, batches: AsyncGenerator[Sequence[Record]], writer: TurnWriter, task_id: str, skip: int
+    ) -> None:
+        """Pass records to the writer until the turn ends or the gateway stops. Questions are asked at the same time,
+        because another caller may answer them."""
+        reading = asyncio.ensure_future(anext(batches, None))
+        asking: asyncio.Future[bool] | None = None
+        try:
+            while not writer.has_ended:
+                await asyncio.wait({reading, asking} if asking else {reading}, return_when=asyncio.FIRST_COMPLETED)
+                if reading.done():
+                    if (batch := reading.result()) is None:
+                        return
+                    skip = await self._write(batch, writer, skip)
+                    reading = asyncio.ensure_future(anext(batches, None))
+                    if not writer.is_paused:
+                        await _stop(asking)
+                        asking = None
+                    elif asking is None and not writer.has_ended:
+                        asking = asyncio.ensure_future(self._ask(task_id))
+                elif asking is not None and asking.done():
+                    if not asking.result():
+                        writer.pause()
+                    asking = None
+        finally:
+            await _stop(asking)
+            await _stop(reading)
+
+    async def _write(self, batch: Sequence[Record], writer: TurnWriter, skip: int) -> int:
+        """Send the updates for records. Return the number of updates that are still to be left out."""
+        for record in batch:
+            for update in writer.write(record):
+                if skip:
+                    skip -= 1
+                    continue
+                await self._peer.notify(w.UPDATE, {"sessionId": self._session_id, "update": update})
+            if writer.has_ended:
+                break
+        return skip
+
+    async def _ask(self, task_id: str) -> bool:
+        """Ask the open questions of the task, and submit the answers. Return False if the turn ends without an answer,
+        and True if it continues."""
+        principal = self._who.principal
+        task = await self._hub.reads.task(principal, task_id)
+        if not task.is_waiting:
+            return True
+        questions = [
+            each
+            for each in await self._hub.reads.open_interrupts(principal, task_id)
+            if can_be_asked(each, self._elicitation) and each.interrupt_id not in self._refused
+        ]
+        replies = await asyncio.gather(*(self._ask_client(each) for each in questions))
+        if self.is_cancelled:
+            return True
+        answered = {each.interrupt_id: reply for each, reply in zip(questions, replies, strict=True) if reply}
+        self._refused |= {each.interrupt_id for each in questions if each.interrupt_id not in answered}
+        if not answered:
+            return False
+        try:
+            await self._submit(task, answered, questions)
+        except FaultError as error:
+            if error.fault.code not in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
+                raise
+        return True
+
+    async def _ask_client(self, question: Interrupt) -> QuestionReply | None:
+        method, params = encode_request(question, self._session_id, self._elicitation)
+        result = await self._peer.request(method, params)
+        try:
+            return None if result is None else decode_reply(question, result, self._elicitation)
+        except ValidationError:
+            return None
+
+    async def _submit(self, task: Task, replies: dict[str, QuestionReply], questions: Sequence[Interrupt]) -> None:
+        """Commit the answers of the user. The declined ones are committed first, and the run of the others
+        continues."""
+        principal = self._who.principal
+        values = {name: reply.value for name, reply in replies.items() if not reply.is_decline}
+        declined: dict[str, Json] = {name: None for name, reply in replies.items() if reply.is_decline}
+        words = [_words(each, replies[each.interrupt_id]) for each in questions if each.interrupt_id in replies]
+        run_input = RunInput(messages=(Message.of("\n".join(words), "user"),), headers=self._who.headers)
+        accepted = _answers(task, values, run_input)
+        if declined:
+            if values:
+                await self._hub.check_answers(principal, accepted)
+            quiet = RunInput(headers=self._who.headers) if values else run_input
+            decline = Answers(task_id=task.task_id, values=declined, action="decline", input=quiet, protocol=PROTOCOL)
+            await self._hub.answer(principal, decline)
+        if values:
+            await self._hub.answer(principal, accepted)
+
+
+def _answers(task: Task, values: JsonObject, run_input: RunInput, *, is_text: bool = False) -> Answers:
+    return Answers(task_id=task.task_id, values=values, input=run_input, is_text=is_text, protocol=PROTOCOL)
+
+
+def _words(question: Interrupt, reply: QuestionReply) -> str:
+    """Return an answer as the text that the user has chosen or typed."""
+    for option in options_of(question):
+        if option.value == reply.value:
+            return option.name
+    if reply.is_decline:
+        return "Declined."
+    return reply.value if isinstance(reply.value, str) else json_text(reply.value)
+
+
+def _is_start(created: RunCreated, key: str | None) -> bool:
+    """Return True if a run begins the turn with this key. None means any turn."""
+    found = prompt_key(created)
+    if key is None:
+        return found is not None or created.cause != "answer"
+    return found == key
+
+
+async def _stop(task: "asyncio.Future[Any] | None") -> None:
+    """Cancel a task, and wait for its end."""
+    if task is not None and not task.done():
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

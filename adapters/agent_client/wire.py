@@ -1,0 +1,144 @@
+"""Messages of the Agent Client Protocol, version 1. The names are those of its schema 1.7."""
+
+from typing import Any, Final, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from babelgate.canonical.value import Json, JsonObject
+
+SPEC: Final = "https://agentclientprotocol.com/protocol/v1/overview"
+
+PROTOCOL_VERSION: Final = 1
+"""Version that the gateway speaks. Clients that name another version get this one as the answer."""
+
+OWN: Final = "babelgate"
+"""Name of the gateway's own members in `_meta`."""
+ATTACH: Final = "_babelgate/attach"
+"""Extension method that repeats the updates of a turn and answers like its prompt."""
+
+UPDATE: Final = "session/update"
+PERMISSION: Final = "session/request_permission"
+ELICITATION: Final = "elicitation/create"
+
+Update = JsonObject
+"""One `update` of a `session/update` notification. Optional members are left out."""
+
+
+class Wire(BaseModel):
+    """Base of the messages. Unknown members are ignored."""
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+
+    meta: JsonObject | None = Field(default=None, alias="_meta")
+
+    @property
+    def gateway_members(self) -> JsonObject:
+        """Members in `_meta` that concern the gateway."""
+        members: Any = (self.meta or {}).get(OWN)
+        return cast("JsonObject", members) if isinstance(members, dict) else {}
+
+
+class Envelope(BaseModel):
+    """One JSON-RPC message: a request, a notification or a response."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: int | str | None = None
+    method: str | None = None
+    params: JsonObject | None = None
+    result: Json = None
+    error: JsonObject | None = None
+
+    @property
+    def is_request(self) -> bool:
+        return self.method is not None and "id" in self.model_fields_set
+
+
+class Elicitations(Wire):
+    """Forms and pages that a client can show to its user. An empty object is a yes."""
+
+    form: JsonObject | None = None
+    url: JsonObject | None = None
+
+
+class ClientCapabilities(Wire):
+    """Capabilities of a client that the gateway uses."""
+
+    elicitation: Elicitations | None = None
+
+
+class Initialize(Wire):
+    """Params of `initialize`."""
+
+    protocol_version: int = Field(default=PROTOCOL_VERSION, alias="protocolVersion")
+    client_capabilities: ClientCapabilities | None = Field(default=None, alias="clientCapabilities")
+
+
+class NewSession(Wire):
+    """Params of `session/new`."""
+
+    cwd: str
+    mcp_servers: list[JsonObject] | None = Field(default=None, alias="mcpServers")
+    additional_directories: list[str] | None = Field(default=None, alias="additionalDirectories")
+
+
+class SessionParams(Wire):
+    """Params of a method that names a session."""
+
+    session_id: str = Field(alias="sessionId")
+
+
+class Attach(SessionParams):
+    """Params of `_babelgate/attach`.
+
+    - `prompt`: key of a prompt, the first of the turn to repeat. None means the newest turn.
+    - `task`: id of a task, all of whose runs are repeated.
+    - `skip`: number of updates to leave out at the beginning.
+    """
+
+    prompt: str | None = None
+    task: str | None = None
+    skip: int = Field(default=0, ge=0)
+
+
+class Prompt(SessionParams):
+    """Params of `session/prompt`."""
+
+    prompt: list[JsonObject]
+
+
+class ListSessions(Wire):
+    """Params of `session/list`."""
+
+    cwd: str | None = None
+    cursor: str | None = None
+
+
+class Outcome(Wire):
+    """Choice of a client's user among the options of a permission request."""
+
+    outcome: str = "cancelled"
+    option_id: str | None = Field(default=None, alias="optionId")
+
+
+class Permission(Wire):
+    """Result of `session/request_permission`."""
+
+    outcome: Outcome
+
+
+class Elicited(Wire):
+    """Result of `elicitation/create`."""
+
+    action: str = "cancel"
+    content: JsonObject | None = None
+
+
+class SessionUpdates(BaseModel):
+    """Body of the route that returns a session."""
+
+    session_id: str = Field(alias="sessionId")
+    updates: list[JsonObject]
+
+
+StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]

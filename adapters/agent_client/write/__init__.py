@@ -1,0 +1,1 @@
+"""Conversion of records to updates of a session."""
