@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -236,14 +237,22 @@ def _lock_of(spec: ServerSpec) -> IO[bytes] | None:
     """Return the locked file of a server, or None if another process of this user has locked it.
 
     The lock ends when the file is closed, also by the end of the process. Its name depends on the command and the URL,
-    so different users and different servers do not disturb each other.
+    so different users and different servers do not disturb each other. If the file cannot be used, each gateway starts
+    the server, and the first one that listens succeeds.
     """
+    if sys.platform == "win32":
+        return None
     folder = Path(tempfile.gettempdir()) / f"babelgate-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user")
     digest = hashlib.sha256("\0".join((spec.url, *spec.command)).encode()).hexdigest()[:32]
-    file = (folder / f"{digest}.lock").open("wb")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+            raise PermissionError(f"{folder} belongs to another user")
+        file = (folder / f"{digest}.lock").open("wb")
+    except OSError as error:
+        log.warning("server not shared with other gateways url=%s reason=%s", spec.url, error)
+        return tempfile.TemporaryFile()
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -108,6 +108,19 @@ async def test_one_of_two_gateways_starts_the_server() -> None:
         await within(second.until_replaced(None))
 
 
+async def test_a_foreign_lock_folder_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"babelgate-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    async with supervised({"chat": AgentSettings.model_validate(chat())}) as server:
+        await within(server.until_usable())
+        assert server.pid is not None
+    assert "not shared with other gateways" in caplog.text
+    assert not [*(tmp_path / "elsewhere").iterdir()]
+
+
 async def test_a_removed_agent_ends_its_server() -> None:
     agents = {"chat": AgentSettings.model_validate(chat())}
     servers = ManagedServers()
