@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from babelgate.conformance.baseline import apply
 from babelgate.conformance.judge import judge
-from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
+from babelgate.conformance.probe import NotDetectable, NotSpoken, Opened, ProbeOptions
 from babelgate.conformance.report.model import CheckReport, SetReport
 from babelgate.conformance.requirement import Requirement, RequirementSet, load_set, set_names
 from babelgate.conformance.verdict import Result
@@ -79,6 +79,8 @@ class _Results:
     sets: list[SetReport] = field(default_factory=list[SetReport])
     refused: dict[str, str] = field(default_factory=dict[str, str])
     silent: dict[str, Unanswered] = field(default_factory=dict[str, Unanswered])
+    has_answer: bool = False
+    """True if the server has answered a request."""
 
 
 async def examine(
@@ -108,7 +110,7 @@ async def examine(
     found = _Results()
     for each in chosen:
         await _judge_one(each, url, selection, options, watching, found, is_requested=is_requested)
-    if found.silent and not found.sets and not found.refused:
+    if found.silent and not found.has_answer:
         raise next(iter(found.silent.values()))
     found.refused |= {name: str(error) for name, error in found.silent.items()}
     return CheckReport(
@@ -143,7 +145,9 @@ async def _judge_one(
         )
     except NotSpoken as error:
         found.refused[chosen.name] = str(error)
+        found.has_answer |= not isinstance(error, NotDetectable)
     except Unanswered as error:
         found.silent[chosen.name] = error
     else:
         found.sets.append(report)
+        found.has_answer = True

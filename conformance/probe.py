@@ -50,6 +50,11 @@ class NotSpoken(Exception):
     """Error for a server that does not speak the judged protocol version; the message gives the evidence."""
 
 
+class NotDetectable(NotSpoken):
+    """Error for a protocol version that no request detects, so that no request was sent; the message says how to name
+    it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opened(Generic[T]):
     """Agent at a URL, after it has been detected that the agent speaks a protocol version."""

@@ -1,11 +1,11 @@
 """Client certificates of callers (mutual TLS): reads the certificate of a connection and derives the caller's
 principal."""
 
-import re
 import ssl
 from asyncio import BaseTransport
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import msgspec
@@ -57,7 +57,7 @@ class CertificateGroups:
 
     def __init__(self, settings: TlsSettings | None) -> None:
         self._patterns = [
-            (group, re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL))
+            (group, name.replace("[", "[[]").replace("?", "[?]"))  # only * is a wildcard
             for group, names in ({} if settings is None else settings.client_groups).items()
             for name in names
         ]
@@ -65,7 +65,7 @@ class CertificateGroups:
     def add_to(self, principal: Principal) -> Principal:
         """Return the caller of a certificate with its groups."""
         name = principal.owner.removeprefix(f"{MTLS}:")
-        groups = frozenset(group for group, pattern in self._patterns if pattern.fullmatch(name))
+        groups = frozenset(group for group, pattern in self._patterns if fnmatchcase(name, pattern))
         return msgspec.structs.replace(principal, groups=groups)
 
 

@@ -210,7 +210,6 @@ def test_only_the_clock_reads_the_systems_time() -> None:
         "gateway/http/expiry.py",
         "gateway/http/generations.py",
         "gateway/http/response.py",
-        "gateway/http/tokens.py",
         "gateway/http/tls.py",
         "gateway/http/verifier.py",
         "gateway/settings/certificates.py",

@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
-from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
+from babelgate.conformance.probe import Context, NotDetectable, Opened, ProbeOptions
 from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange
 from babelgate.conformance.wire.http import StreamExchange, Wire
@@ -52,10 +52,10 @@ Ctx = Context[AgUiTarget]
 
 
 async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[AgUiTarget]:
-    """Return the agent at a URL. Raises NotSpoken unless `is_requested`: the protocol has no request that reads, and a
-    POST starts a run."""
+    """Return the agent at a URL. Raises NotDetectable unless `is_requested`: the protocol has no request that reads,
+    and a POST starts a run."""
     if not is_requested:
-        raise NotSpoken("AG-UI has no request that reads; name it with --protocol ag-ui")
+        raise NotDetectable("AG-UI has no request that reads; name it with --protocol ag-ui")
     found = {"second-caller"} if options.other_headers else set[str]()
     return Opened(AgUiTarget(wire, url), url, "the protocol was requested", frozenset(found))
 
