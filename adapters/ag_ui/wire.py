@@ -12,13 +12,13 @@ from pydantic.alias_generators import to_camel
 from babelgate.canonical.event import Strategy
 
 SPEC: Final = "https://docs.ag-ui.com"
-"""Specification of the protocol."""
+"""URL of the specification of AG-UI."""
 VERSION: Final = "1.0"
 """Version of the protocol that the gateway speaks, as `protocolVersion`."""
 OWN: Final = "babelgate"
 """Key of the gateway's own members in `metadata` and `forwardedProps`. Other programs ignore it."""
 RESERVED: Final = "ag-ui"
-"""Key of `metadata` that the specification reserves."""
+"""Key of `metadata` that the specification reserves. Its value is not stored."""
 
 Role = Literal["developer", "system", "user", "assistant", "tool", "reasoning", "activity"]
 
@@ -58,7 +58,7 @@ class FunctionCall(_Wire):
 
 
 class MessageCall(_Wire):
-    """Tool call in a message."""
+    """Tool call in a message of the assistant."""
 
     id: str
     type: Literal["function"] = "function"
@@ -66,7 +66,7 @@ class MessageCall(_Wire):
 
 
 class ThreadMessage(_Wire):
-    """Message of the conversation, as the client has it."""
+    """Message of the conversation in a request. A client sends all its messages with each request."""
 
     id: str | None = None
     role: Role
@@ -89,14 +89,14 @@ class FrontendTool(_Wire):
 
 
 class ContextItem(_Wire):
-    """Knowledge of the front end, for the agent's prompt."""
+    """Fact that the front end adds to the agent's prompt, such as the selected document."""
 
     description: str
     value: str
 
 
 class ResumeItem(_Wire):
-    """Answer to one interrupt."""
+    """Answer to one interrupt: `resolved` with a payload, or `cancelled`."""
 
     interrupt_id: str
     status: Literal["resolved", "cancelled"]
@@ -105,7 +105,7 @@ class ResumeItem(_Wire):
 
 
 class RunAgentInput(_Wire):
-    """Request for one run."""
+    """Body of the request for a run."""
 
     thread_id: str
     run_id: str
@@ -128,24 +128,25 @@ class GatewayOptions(_Wire):
 
 
 class RunReference(_Wire):
-    """Request that names a thread, and one of its runs. Other members of a `RunAgentInput` are ignored."""
+    """Body of the gateway's own requests to reattach or to cancel: a thread, and one of its runs. Other members of a
+    `RunAgentInput` are ignored."""
 
     thread_id: str
     run_id: str | None = None
     protocol_version: str | None = None
     after: str | None = None
-    """Cursor: the id of the last frame that the client has received. An empty one asks for all frames of the run."""
+    """Cursor: the id of the last frame that the client has received. An empty text requests all frames of the run."""
 
 
 class CancelAccepted(BaseModel):
-    """Response to an accepted cancel."""
+    """Response to an accepted request to cancel a run."""
 
     threadId: str
     runId: str
 
 
 class ErrorBody(BaseModel):
-    """Code and text of an error."""
+    """Code, message and details of an error."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""Message that is being written: the parts that are open, and what its end has to show."""
+"""Message that is being written: its open parts, and the citations and progress text for its end."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,15 +11,15 @@ PartKind = Literal["text", "refusal", "reasoning", "call"]
 
 @dataclass(slots=True)
 class MessageDraft:
-    """Canonical message that has not ended."""
+    """Canonical message that has not ended, and which of its events were sent."""
 
     started: MessageStarted
     is_shown: bool = False
     """True if `TEXT_MESSAGE_START` was sent."""
     has_content: bool = False
-    """True if text was sent."""
+    """True if a text of the message was sent."""
     is_after_data: bool = False
-    """True if the newest text is the JSON of a data part."""
+    """True if the newest text sent is the JSON of a data part. A line break must then precede further text."""
     open_parts: dict[int, PartKind] = field(default_factory=dict[int, PartKind])
     """Kinds of the parts that deltas add to, by index."""
     newest: int = -1
@@ -30,7 +30,7 @@ class MessageDraft:
     """Ids on the wire of the reasoning parts among the open parts, by index."""
     citations: list[JsonObject] = field(default_factory=list[JsonObject])
     progress: list[str] = field(default_factory=list[str])
-    """Pieces of a progress message, which is sent when it is complete."""
+    """Pieces of a progress message. It is sent as one activity when it is complete."""
 
     @property
     def message_id(self) -> str:
