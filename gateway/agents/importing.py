@@ -1,4 +1,4 @@
-"""Import of agents in Python: a module by its name or its file, and the object in it that the settings name."""
+"""Import of agents in Python: the module that the settings name by its name or its file, and the object in it."""
 
 import importlib
 import importlib.util
@@ -14,7 +14,8 @@ from babelgate._renamed import describe_import_error
 log = logging.getLogger("babelgate.registry")
 
 _NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
-"""Namespace of the ids in the names of modules that are imported from files. Chosen: the DNS namespace of RFC 4122."""
+"""Namespace of the UUIDs in the names of modules that are imported from files. Chosen: a fixed UUID, so that a file
+always gets the same name."""
 
 
 class TargetError(Exception):
@@ -25,7 +26,7 @@ class TargetError(Exception):
 
 
 def import_target(target: str) -> tuple[ModuleType, Any]:
-    """Return the module and the object that a target such as `module:name` or `./file.py:name` means.
+    """Return the module and the object in it that a target such as `module:name` or `./file.py:name` denotes.
 
     Raises TargetError if the module cannot be imported or has no such object.
     """
@@ -41,8 +42,8 @@ def import_target(target: str) -> tuple[ModuleType, Any]:
 
 
 def _module(place: str) -> Any:
-    """Import a module by its name or its file, and return it. A file is executed only once. Raises TargetError if the
-    import fails."""
+    """Import a module by its name or by its `.py` file, and return it. A file that was imported already is not executed
+    again. Raises TargetError if the import fails."""
     try:
         return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except (Exception, SystemExit) as error:  # a module can raise anything when it is executed

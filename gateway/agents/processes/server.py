@@ -38,33 +38,37 @@ _INHERITED: Final = frozenset(
         "LC_CTYPE",
     )
 )
-"""Environment variables of the gateway that a command receives. They have no secrets."""
+"""Environment variables of the gateway that a command receives in addition to its configured ones. They contain no
+secrets."""
 _LINE: Final = 2000
 """Maximum length of a line of a command's output in the log, in characters. Chosen."""
 _POLL: Final = 0.05
-"""Seconds between two attempts to connect to a starting server, and between two to take over a server whose gateway may
-have ended. They are doubled up to `_MAX_POLL`. Chosen."""
+"""Seconds before the second attempt to connect to a starting server, or to lock a server that another gateway
+supervises. Each further pause is doubled, up to `_MAX_POLL`. Chosen."""
 _MAX_POLL: Final = 1.0
-"""Maximum of these seconds. Chosen."""
+"""Maximum pause between two such attempts, in seconds. Also the seconds to wait for the last output of an ended
+command. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """Command of an agent's server, with everything that a restart of the process depends on."""
+    """Command that starts an agent's server, with its environment and limits. If any field changes, the server is
+    restarted."""
 
     command: tuple[str, ...]
     url: str
     env: tuple[tuple[str, str], ...]
-    """Configured environment variables, sorted by name."""
+    """Configured environment variables, as pairs of name and value, sorted by name."""
     cwd: str | None
     start_timeout: float
-    """Seconds in which the server must accept connections after a start."""
+    """Seconds within which the server must accept connections after its start."""
     memory: int | None
-    """Maximum address space in bytes; None is no limit."""
+    """Maximum address space of the process, in bytes; None is no limit."""
 
     @classmethod
     def of(cls, settings: AgentSettings) -> "ServerSpec | None":
-        """Return the command in the settings of an agent; None if there is none."""
+        """Return the specification of the server in the settings of an agent; None if the agent has no command or no
+        URL."""
         if not settings.command or settings.url is None:
             return None
         env = sorted((name, secret.get_secret_value()) for name, secret in settings.env.items())
@@ -138,11 +142,12 @@ class ManagedServer:
         self._lock: IO[bytes] | None = None
 
     def run(self) -> None:
-        """Start to supervise the server in the background."""
+        """Begin to supervise the server in the background, as soon as no other gateway holds its lock."""
         self._task = asyncio.ensure_future(self._supervise())
 
     async def until_usable(self) -> None:
-        """Wait until the server answers, its first start has failed, or `start_timeout` has passed."""
+        """Wait until the server accepts connections, its first start by this gateway has failed, or `start_timeout` has
+        passed."""
         if self._supervisor.current is not None:
             return
         waits = (
@@ -167,7 +172,7 @@ class ManagedServer:
         return current.pid if isinstance(current, CommandProcess) else None
 
     async def aclose(self) -> None:
-        """End the server if this gateway has started it."""
+        """End the supervision, and the server if this gateway has started it."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -208,7 +213,7 @@ class ManagedServers:
         return self._servers.get(name)
 
     async def retain(self, agents: Mapping[str, AgentSettings]) -> None:
-        """End the servers of agents that are not in `agents`, or have no command there."""
+        """End the servers of agents that `agents` does not contain, or whose settings there have no command."""
         for name in [name for name in self._servers if name not in agents or not agents[name].command]:
             await self._servers.pop(name).aclose()
 
@@ -219,7 +224,7 @@ class ManagedServers:
 
 
 async def _until_answering(url: str) -> None:
-    """Wait until the host of a URL accepts connections."""
+    """Wait until the host and port of a URL accept connections."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     pause = _POLL
@@ -233,10 +238,11 @@ async def _until_answering(url: str) -> None:
 
 
 def _lock_of(spec: ServerSpec) -> IO[bytes] | None:
-    """Return the locked file of a server, or None if another process of this user has locked it.
+    """Lock the file that represents a server, and return the file. Return None if another process of this user holds
+    the lock.
 
-    The lock ends when the file is closed, also by the end of the process. Its name depends on the command and the URL,
-    so different users and different servers do not disturb each other.
+    The lock ends when the file is closed, also by the end of the process. The file's name depends on the command and
+    the URL, and its folder on the user, so different servers and users do not disturb each other.
     """
     folder = Path(tempfile.gettempdir()) / f"babelgate-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
