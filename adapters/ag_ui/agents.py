@@ -1,4 +1,5 @@
-"""Agents as AG-UI describes them: the capabilities of one, and an agent behind a URL."""
+"""Descriptions of agents in AG-UI: the capabilities that callers read, and the description that is assumed for an agent
+behind a URL."""
 
 from typing import Final
 

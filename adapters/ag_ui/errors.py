@@ -16,8 +16,7 @@ other code of that gateway, such as a limit, becomes agent_failed."""
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.ErrorResponse]:
-    """Return the HTTP status and the body of an error response. The protocol defines no body; clients show it as
-    text."""
+    """Return status and body of an error response. The protocol defines no body; clients show it as text."""
     details = {name: value for name, value in fault.details.items() if name in _DETAILS and value}
     error = w.ErrorBody(code=str(fault.code), message=fault.message, details=details or None)
     return STATUSES[fault.code], w.ErrorResponse(error=error)

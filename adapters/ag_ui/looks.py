@@ -1,4 +1,4 @@
-"""Requests that read one run over AG-UI."""
+"""Requests with which the console reads one run over AG-UI."""
 
 from collections.abc import Sequence
 from urllib.parse import quote

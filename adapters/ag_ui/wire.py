@@ -1,4 +1,4 @@
-"""Messages of AG-UI: the requests that the gateway reads, with verbatim names, and the names of events.
+"""Types of the requests that the gateway reads over AG-UI, and of the JSON bodies that it sends outside of streams.
 
 Members are written in camelCase and read in either spelling, as the official Python models do. Unknown members are
 ignored, and null counts as absent (§ Compatibility of the specification).
@@ -28,7 +28,8 @@ class _Wire(BaseModel):
 
 
 class Source(_Wire):
-    """Content of a file: its bytes in Base64, a URL, or the handle of a provider."""
+    """Content of a file. `value` is its bytes in Base64 (`data`), its URL (`url`), or its id at a model provider
+    (`file`)."""
 
     type: Literal["data", "url", "file"]
     value: str
@@ -58,7 +59,7 @@ class FunctionCall(_Wire):
 
 
 class MessageCall(_Wire):
-    """Tool call in a message of the assistant."""
+    """Tool call in a message."""
 
     id: str
     type: Literal["function"] = "function"
@@ -105,7 +106,7 @@ class ResumeItem(_Wire):
 
 
 class RunAgentInput(_Wire):
-    """Body of the request for a run."""
+    """Request for one run."""
 
     thread_id: str
     run_id: str
@@ -120,7 +121,8 @@ class RunAgentInput(_Wire):
 
 
 class GatewayOptions(_Wire):
-    """Options of the gateway in the member `babelgate` of `forwardedProps`."""
+    """Options of a run that only the gateway reads, in the member `babelgate` of `forwardedProps`: the effect of a
+    disconnect, the multitask strategy, and metadata of the run."""
 
     on_disconnect: Literal["cancel", "continue"] = "continue"
     strategy: Strategy = "interrupt"
@@ -139,14 +141,14 @@ class RunReference(_Wire):
 
 
 class CancelAccepted(BaseModel):
-    """Response to an accepted request to cancel a run."""
+    """Response to an accepted cancel."""
 
     threadId: str
     runId: str
 
 
 class ErrorBody(BaseModel):
-    """Code, message and details of an error."""
+    """Code and text of an error."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""Import of agents in Python: the module that the settings name by its name or its file, and the object in it."""
+"""Import of agents in Python: a module by its name or its file, and the object in it that the settings name."""
 
 import importlib
 import importlib.util
@@ -26,7 +26,7 @@ class TargetError(Exception):
 
 
 def import_target(target: str) -> tuple[ModuleType, Any]:
-    """Return the module and the object in it that a target such as `module:name` or `./file.py:name` denotes.
+    """Return the module and the object that a target such as `module:name` or `./file.py:name` means.
 
     Raises TargetError if the module cannot be imported or has no such object.
     """

@@ -117,7 +117,7 @@ class EditorPipe:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Pass messages on in both directions until the editor closes stdin."""
+        """Pass messages on until the editor closes stdin."""
         threading.Thread(target=self._read_stdin, args=(asyncio.get_running_loop(),), daemon=True).start()
         async with aiohttp.ClientSession() as self._http:
             try:
@@ -286,7 +286,7 @@ class EditorPipe:
 
     @property
     def _base(self) -> str:
-        """URL of the gateway without path, user and password, for error texts."""
+        """URL of the gateway without a user and password."""
         parts = urlsplit(self._address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 

@@ -24,8 +24,7 @@ from babelgate.canonical.value import JsonObject
 __all__ = ("Client", "discover")
 
 MAX_FILES: Final = 32 * 2**20
-"""Maximum total size of the files of earlier messages that one request contains, in bytes. The newest files take
-precedence."""
+"""Maximum total size of earlier messages' files that are sent again, in bytes. The newest files take precedence."""
 
 
 class Client(DrivenClient[HttpClient]):
@@ -52,8 +51,8 @@ class _Run(UpstreamRun):
         yield self._stream()
 
     async def _stream(self) -> Stage:
-        """Send the request, and yield the events of its stream. Raises agent_invalid, and agent_unreachable if the
-        stream ends before the run does."""
+        """Send the request, and yield the events of its stream. Raises agent_invalid if the response is not an event
+        stream, agent_unreachable if the stream ends before the run does, and the fault of a failed run."""
         await self._load_files()
         call = self._call
         past = () if call.cause in ("input", "cron") and call.attempt == 1 else await call.past()

@@ -15,8 +15,7 @@ _KINDS: Final = ("image", "audio", "video")
 """Main types, such as `image` in `image/png`, that are also a `type` of message parts. A file of any other media type
 is a `document`."""
 _NAME: Final = "filename"
-"""Member of a part's metadata that holds the name of the file. The specification defines no member for it; CopilotKit
-uses this one."""
+"""Member of a part's metadata with the name of the file. The specification has none; CopilotKit uses this one."""
 
 
 def file_url(base_url: str, agent: str, blob: str) -> str:

@@ -25,7 +25,7 @@ CUSTOM: Final = "babelgate.custom"
 CANCELLED: Final = "cancelled"
 """Code of the `RUN_ERROR` of a cancelled run, for clients older than 1.0."""
 SUPERSEDED: Final = "superseded"
-"""Code of the `RUN_ERROR` of a run that the gateway has cancelled because the thread received another input."""
+"""Code of the `RUN_ERROR` of a run that another one has replaced."""
 
 
 class WireIds(NamedTuple):
@@ -34,7 +34,7 @@ class WireIds(NamedTuple):
     thread_id: str
     run_id: str
     is_old: bool = False
-    """True if the caller is older than 1.0, which means that its request had no `protocolVersion`."""
+    """True if the caller is older than 1.0: its request had no `protocolVersion`."""
 
 
 def encode_ids(ids: WireIds) -> JsonObject:
@@ -63,7 +63,7 @@ def file_id(message_id: str, index: int) -> str:
 
 
 def artifact_id(name: str) -> str:
-    """Return the id of the activity that shows an artifact."""
+    """Return the id of the activity that shows an artifact. `name` is the artifact's id in the log."""
     return f"artifact-{name}"
 
 

@@ -59,7 +59,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    """Return the error response for a fault, with its status, headers and JSON body."""
+    """Return a fault as an error response."""
     status, body = encode_fault(fault)
     return json_response(body.model_dump(exclude_none=True), fault_headers(fault), status=status)
 
@@ -174,8 +174,8 @@ class Server(Handlers):
         return event_stream(frames(), ping=_HEARTBEAT, headers=headers)
 
     async def _end(self, who: Caller, agent: AgentInfo, thread_id: str, task: Task, *, is_old: bool) -> JsonObject:
-        """Return the last event of a restated conversation. It shows how the newest task has ended, or the questions
-        that are still open. `is_old` is true for a client older than 1.0."""
+        """Return the last event of a restated conversation: how its newest task has ended, or the questions that are
+        still open. `is_old` is true for a client older than 1.0."""
         if task.state in (TaskState.FAILED, TaskState.REJECTED):
             message, code = fault_words(task.fault)
             return {"type": "RUN_ERROR", "message": message, "code": code}
@@ -214,7 +214,7 @@ class Server(Handlers):
         return json_response(accepted, run_headers(task, run.run_id), status=202)
 
     async def get_capabilities(self, request: AnyRequest) -> Response[Any]:
-        """Return what the agent accepts and can do, in AG-UI's form of capabilities."""
+        """Return what the agent can do, as the capabilities of the protocol."""
         _, agent = self._agent(request)
         return json_response(encode_capabilities(agent))
 

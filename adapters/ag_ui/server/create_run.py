@@ -72,7 +72,8 @@ class RunRequest:
         return self.who.principal
 
     async def start(self) -> RunSource:
-        """Start a run, answer questions, or find the run that the request repeats. Raises invalid, not_awaiting."""
+        """Start a run, answer questions, or find the run that the request repeats. Raises invalid, not_awaiting, and
+        not_found for an unknown `parentRunId`."""
         answers = self._answers()
         added = self._added_messages()
         if answers:
@@ -222,8 +223,8 @@ class RunRequest:
             return RunSource(await self.hub.reads.task(self.principal, run.task_id), run.run_id, None)
 
     async def _answer(self, answers: Mapping[str, tuple[Json, bool]], added: Sequence[Message]) -> RunSource:
-        """Answer open questions, first those that are declined. If other questions stay open, the run that the answers
-        begin stops at once, and its outcome raises them again."""
+        """Answer open questions, first those that are declined. If others stay open, the run stops at once, and its
+        outcome raises them again."""
         declined = [name for name, (_, is_declined) in answers.items() if is_declined]
         values = {name: value for name, (value, is_declined) in answers.items() if not is_declined}
         task_id = self.open[0].task_id
@@ -314,8 +315,7 @@ def run_uuid(who: Caller, agent: str, thread_id: str, run_id: str) -> str:
 
 
 async def find_thread(hub: Hub, who: Caller, agent: str, name: str) -> str | None:
-    """Return the gateway's id of a thread by the client's name, which is a UUID or an alias. Return None if the thread
-    does not exist."""
+    """Return the id of a thread by the client's name, or None if it does not exist."""
     thread_id = thread_uuid(name)
     if thread_id is None:
         return await hub.reads.thread_of(who.principal, PROTOCOL, agent, name)
@@ -329,19 +329,19 @@ async def find_thread(hub: Hub, who: Caller, agent: str, name: str) -> str | Non
 
 
 async def read_index(hub: Hub, principal: Principal, thread_id: str) -> ThreadIndex:
-    """Return the index of a thread's messages, runs and answers. Raises not_found."""
+    """Return the index of a thread. Raises not_found."""
     return await hub.reads.snapshot(principal, thread_id, ThreadIndex, ThreadIndex)
 
 
 async def read_history(hub: Hub, principal: Principal, thread_id: str) -> StateHistory:
-    """Return the revisions of a thread's state. Raises not_found."""
+    """Return the revisions of a thread. Raises not_found."""
     return await hub.reads.snapshot(
         principal, thread_id, (PROTOCOL, StateHistory), lambda: StateHistory(thread_id, principal.owner)
     )
 
 
 async def open_questions(hub: Hub, principal: Principal, agent: str, thread_id: str) -> Sequence[Interrupt]:
-    """Return the open questions of the agent's newest waiting task on a thread; empty if no task waits."""
+    """Return the open questions of the agent's newest task that waits on a thread."""
     where = TaskFilter(agent=agent, thread_id=thread_id, states=WAITING)
     for task in await (await hub.reads.tasks(principal, where, limit=1)).tasks.all():
         return await hub.reads.open_interrupts(principal, task.task_id)

@@ -30,7 +30,7 @@ class Cursor(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Cursor":
-        """Return the position that the id of a frame denotes. An empty text is the start of the run. Raises invalid."""
+        """Return the position that a frame's id names. An empty text is the start of the run. Raises invalid."""
         if not text or text == _HISTORY:
             return cls()
         seq, _, number = text.partition("-")

@@ -1,4 +1,4 @@
-"""Index of a thread: the client's messages and runs that the log has, and the run that each answer began."""
+"""Index of a thread: which messages and runs of the client the log has, and which run each answer began."""
 
 from typing import Final, Self
 
@@ -27,7 +27,7 @@ class ThreadIndex:
         self.tasks: dict[str, str] = {}
         """Task id of each run, by run id, oldest first."""
         self.answered: dict[str, str] = {}
-        """Id of the run that the answer to a question began, by the question's id."""
+        """Run that the answer to a question began, by the question's id."""
 
     @property
     def size(self) -> int:

@@ -80,7 +80,7 @@ class MessageWriter:
         return None
 
     def close(self) -> None:
-        """End all open messages of the run, with their parts."""
+        """End all open messages."""
         for message in list(self._messages.values()):
             self._end_message(message)
 
@@ -414,7 +414,6 @@ def _parent(extra: Extra) -> str | None:
 
 
 def _content(message_id: str, metadata: JsonObject | None, text: str) -> JsonObject:
-    """Return the `TEXT_MESSAGE_CONTENT` event for one piece of text. It has no time, so that all pieces of a message
-    share a template."""
+    """Return the event for one piece of text. It has no time, so that all pieces of a message share a template."""
     event: JsonObject = {"type": "TEXT_MESSAGE_CONTENT", "messageId": message_id, "delta": text}
     return event if metadata is None else {**event, "metadata": metadata}

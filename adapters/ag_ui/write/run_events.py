@@ -271,8 +271,7 @@ class RunEventWriter:
 
 
 def fault_words(fault: Fault | None) -> tuple[str, str]:
-    """Return the message and the code of the `RUN_ERROR` of a failed run. Without a known fault (None), they are
-    general ones."""
+    """Return message and code of a failed run. If its fault is not known (None), they are general ones."""
     return ("The agent failed.", str(FaultCode.AGENT_FAILED)) if fault is None else (fault.message, str(fault.code))
 
 

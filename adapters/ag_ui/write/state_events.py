@@ -11,14 +11,14 @@ from babelgate.canonical.value import JsonObject
 
 
 class StateWriter:
-    """Encoder of the shared state of one run. The first revision is sent as a snapshot, and a later one as a delta if
-    that is shorter."""
+    """Writer of the shared state of one run. The first revision is a snapshot; a later one is a delta if that is
+    shorter."""
 
     def __init__(self, emit: Callable[..., None]) -> None:
         self._emit = emit
         self._values: JsonObject | None = None
         self._saved: dict[str, JsonObject] = {}
-        """Values of each revision of the run, by checkpoint id."""
+        """Values of the run's revisions, by checkpoint id."""
 
     def _resolve(self, event: StateSaved) -> JsonObject | None:
         """Return all values of a revision, which may be stored as its difference to an earlier revision. Return None if

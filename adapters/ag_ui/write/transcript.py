@@ -160,8 +160,7 @@ class ConversationReducer:
                 pass
 
     def _patch_activity(self, activity: JsonObject, patch: list[JsonObject]) -> None:
-        """Apply a patch to the content of an activity. A patch of another server that does not apply changes
-        nothing."""
+        """Change an activity. A patch of another server that does not apply changes nothing."""
         with suppress(ValueError):
             activity["content"] = apply_patch(activity["content"], patch)
 

@@ -37,7 +37,7 @@ class Played:
 
     @property
     def end(self) -> Any:
-        """First `RUN_FINISHED` or `RUN_ERROR` event, or None."""
+        """First event that ends the run, or None."""
         return next((event for event in self.events if dig(event, "type") in ENDS), None)
 
     def of_type(self, *types: str) -> Sequence[Any]:
@@ -68,7 +68,7 @@ async def play_behaviour(ctx: Ctx, behaviour: str) -> Played:
 
 
 async def play_question(ctx: Ctx) -> Played:
-    """Make the agent ask a question, and return its run. Raises NotShown if the run finishes without one."""
+    """Make the agent ask a question. Raises NotShown if it finishes without one."""
     played = await play_behaviour(ctx, "question")
     is_done = dig(played.end, "type") == "RUN_FINISHED" and dig(played.end, "outcome", "type") in (None, "success")
     check_shown(not is_done, "question", "finished without a question")

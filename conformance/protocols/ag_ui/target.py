@@ -15,7 +15,7 @@ _HEADERS: Final[Mapping[str, str]] = {"Accept": "text/event-stream"}
 
 
 class AgUiTarget:
-    """Client of the agent under test, which is one URL. The wire records each exchange."""
+    """Client of the agent under test, which is one URL."""
 
     def __init__(self, wire: Wire, url: str) -> None:
         self.wire = wire
@@ -100,5 +100,5 @@ def request(*messages: Any, **members: Any) -> dict[str, Any]:
 
 
 def check_refused(exchange: Exchange) -> None:
-    """Raise Failed unless the status of the response is 4xx."""
+    """Raise Failed unless the response is a client error."""
     check(400 <= (exchange.status or 0) < 500, "a refusal with a 4xx status", exchange.status, exchange)

@@ -16,7 +16,7 @@ _PARTS: Final = ("TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END")
 
 
 async def _play_tools(ctx: Ctx) -> Played:
-    """Make the agent use one of its own tools, and return its run. Raises NotShown if it uses none."""
+    """Make the agent use one of its tools. Raises NotShown if it uses none."""
     played = await play_behaviour(ctx, "tools")
     is_shown = any(kind.startswith("TOOL_CALL_") for kind in played.types)
     check_shown(is_shown, "tools", "used no tool")

@@ -124,11 +124,11 @@ class AgentProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a connection for one run, and return its streams. Raises OSError if the process does not accept it."""
+        """Open the connection of one run. Raises OSError if the process does not accept it."""
         return await asyncio.open_unix_connection(str(self._folder / "agent"), limit=_BUFFER)
 
     def send(self, frame: ToProcess) -> None:
-        """Send a frame on the control connection. If the process has ended, the frame is dropped."""
+        """Send a frame on the control connection. A process that has ended does not receive it."""
         with suppress(OSError):
             self._writer.write(encode_frame(frame))
 
@@ -173,8 +173,9 @@ class ProcessAgent:
     def __init__(self, target: str, name: str, *, replay: bool, patience: float, memory: int | None) -> None:
         """Create the agent; `open` starts its process.
 
-        `target` is its import path, and `replay` the setting of this name. The process has `patience` seconds to import
-        the agent. `memory` limits its address space in bytes; None is no limit.
+        `target` is its import path. `replay` is the agent's setting: True if a lost paused generator may run again from
+        its beginning. The process has `patience` seconds to import the agent. `memory` limits its address space in
+        bytes; None is no limit.
         """
         self.name = name
         self._patience = patience

@@ -89,8 +89,7 @@ async def _serve(control: socket.socket, listener: socket.socket) -> None:
 
 
 def _import(setup: Setup) -> tuple[AgentInfo, Agent]:
-    """Import the agent, and return its description and the agent. Raises TargetError if it cannot be imported or is not
-    an agent."""
+    """Import the agent. Raises TargetError if it cannot be imported or is no agent."""
     _, target = import_target(setup.target)
     try:
         return wrap(target, setup.name, replay=setup.replay)
@@ -140,7 +139,7 @@ class _Runs:
             writer.close()
 
     async def aclose(self) -> None:
-        """Cancel all runs, and close the paused generators of the agent."""
+        """Cancel all runs, and close the paused generators."""
         for task in self._active:
             task.cancel()
         await asyncio.gather(*self._active, return_exceptions=True)
@@ -156,7 +155,7 @@ class _Run:
         self._reader = reader
         self._writer = writer
         self._replies: dict[int, asyncio.Future[DataReply]] = {}
-        """Replies of the gateway that the agent waits for, by the number of the request."""
+        """Replies that the agent waits for, by the number of the request."""
         self._asked = 0
         """Number of requests that were sent to the gateway in this run."""
 

@@ -111,7 +111,7 @@ class Ping(_Frame, tag="ping"):
 
 
 class Pong(_Frame, tag="pong"):
-    """Answer to `Ping`, from the process."""
+    """Answer to `Ping`."""
 
 
 class Forget(_Frame, tag="forget"):
@@ -128,7 +128,7 @@ class StartRun(_Frame, tag="start"):
 
 
 class EventFrame(_Frame, tag="event"):
-    """One event of the run, from the agent."""
+    """One event of the run."""
 
     event: Event
 

@@ -20,7 +20,7 @@ Chosen."""
 _MAX_DELAY: Final = 60.0
 """Maximum delay of a restart, in seconds. Chosen."""
 _TERM_GRACE: Final = 5.0
-"""Seconds that a process has to end after SIGTERM, before it gets SIGKILL. Chosen."""
+"""Seconds between SIGTERM and SIGKILL. Chosen."""
 
 
 class Child:
@@ -132,16 +132,16 @@ class Supervisor:
         self._changed = asyncio.Event()
         """Event that is set at the next change of the program's state, and then replaced by a new one."""
         self.current: Runnable | None = None
-        """Running program that is ready for use; None during a start and while a restart is due."""
+        """Program that runs now and is usable; None during a start and while a restart is due."""
         self.due: float | None = None
-        """Time of the next start, in seconds of `time.monotonic()`; None if no restart is due."""
+        """Time of the next start on the monotonic clock; None if no restart is due."""
         self.problem: str | None = None
         """Reason why the program does not run, on one line; None before the first start and while it runs."""
         self.is_given_up = False
         """True if a start raised Unstartable: the program is not started again."""
 
     def run(self) -> None:
-        """Start the loop in the background, unless it runs already."""
+        """Start the loop in the background."""
         if self._task is None:
             self._task = asyncio.ensure_future(self._keep_running())
 
@@ -159,7 +159,7 @@ class Supervisor:
         return True
 
     async def until_attempted(self) -> None:
-        """Wait until the first start of the program has succeeded or failed."""
+        """Wait until the first start has succeeded or failed."""
         while self.current is None and self.problem is None:
             await self.until_changed()
 

@@ -38,8 +38,7 @@ _INHERITED: Final = frozenset(
         "LC_CTYPE",
     )
 )
-"""Environment variables of the gateway that a command receives in addition to its configured ones. They contain no
-secrets."""
+"""Environment variables of the gateway that a command receives. They have no secrets."""
 _LINE: Final = 2000
 """Maximum length of a line of a command's output in the log, in characters. Chosen."""
 _POLL: Final = 0.05
@@ -58,10 +57,10 @@ class ServerSpec:
     command: tuple[str, ...]
     url: str
     env: tuple[tuple[str, str], ...]
-    """Configured environment variables, as pairs of name and value, sorted by name."""
+    """Configured environment variables, sorted by name."""
     cwd: str | None
     start_timeout: float
-    """Seconds within which the server must accept connections after its start."""
+    """Seconds in which the server must accept connections after a start."""
     memory: int | None
     """Maximum address space of the process, in bytes; None is no limit."""
 
@@ -146,8 +145,7 @@ class ManagedServer:
         self._task = asyncio.ensure_future(self._supervise())
 
     async def until_usable(self) -> None:
-        """Wait until the server accepts connections, its first start by this gateway has failed, or `start_timeout` has
-        passed."""
+        """Wait until the server answers, its first start has failed, or `start_timeout` has passed."""
         if self._supervisor.current is not None:
             return
         waits = (
@@ -213,7 +211,7 @@ class ManagedServers:
         return self._servers.get(name)
 
     async def retain(self, agents: Mapping[str, AgentSettings]) -> None:
-        """End the servers of agents that `agents` does not contain, or whose settings there have no command."""
+        """End the servers of agents that are not in `agents`, or have no command there."""
         for name in [name for name in self._servers if name not in agents or not agents[name].command]:
             await self._servers.pop(name).aclose()
 
