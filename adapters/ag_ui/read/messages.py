@@ -32,7 +32,7 @@ class _Message:
 
 class MessageReader:
     """Decoder of the message events of one run. It passes canonical events to `add`. `known_ids` are the ids of
-    messages sent with the request. `new_id` returns an id for a message without an unused one."""
+    messages in the request. `new_id` returns an id for a message whose own is missing or already used."""
 
     def __init__(self, add: Callable[[Event], None], known_ids: Set[str], new_id: Callable[[str], str]) -> None:
         self.seen: dict[str, str] = {}

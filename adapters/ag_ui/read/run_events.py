@@ -52,8 +52,8 @@ specification)."""
 
 
 class EventReader:
-    """Decoder of one run's AG-UI events. `tools` are the names of the caller's tools. `known_ids` are the ids of sent
-    messages. `earlier` has the tool names of earlier runs' calls, by call id."""
+    """Decoder of one run's AG-UI events. `tools` are the names of the caller's tools. `known_ids` are the ids of
+    messages in the request. `earlier` has the tool names of earlier runs' calls, by call id."""
 
     def __init__(
         self,

@@ -232,7 +232,7 @@ class Server(Handlers):
 
     async def _find_run(self, who: Caller, index: ThreadIndex, name: str | None) -> Run | None:
         """Return the run that a client's or a gateway's run id names. Without a name, return the newest run, or None if
-        it has ended. Raises not_found."""
+        it has ended or the thread has no run. Raises not_found."""
         if name is not None:
             run_id = index.runs.get(name) or (name if name in index.tasks else None)
             if run_id is None:

@@ -146,8 +146,8 @@ class Supervisor:
             self._task = asyncio.ensure_future(self._keep_running())
 
     async def is_ready(self, patience: float) -> bool:
-        """Wait until the program runs, for `patience` seconds at most, and return True. Return False at once if its
-        restart is due later, or it is not started again."""
+        """Wait until the program runs, for `patience` seconds at most. Return False if it does not run by then. Return
+        False at once if its restart is due after that time, or if it is not started again."""
         end = time.monotonic() + patience
         while self.current is None:
             remaining = end - time.monotonic()
