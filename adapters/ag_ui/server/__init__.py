@@ -78,8 +78,8 @@ class Server(Handlers):
         return who, self._hub.agent(who.principal, who.need_agent() if name is None else name)
 
     async def run_agent(self, request: AnyRequest) -> Response[Any]:
-        """Handle the request for a run: start it, answer questions, or find the run that the request repeats. Stream
-        the events of this run."""
+        """Run the agent, and stream the events of the run. It is a new run, the run that the request's answers begin,
+        or the earlier run that the request repeats."""
         who, agent = self._agent(request)
         run_request = await read_request(self._hub, who, agent, await read_json(request))
         self._hub.check_submit(who.principal, agent.name)
