@@ -17,7 +17,8 @@ __all__ = ("adapter", "upstream")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return the row of the URL table."""
+    """Return the row of AG-UI in the table of URLs that the gateway shows: the agent's URL, and a `curl` command that
+    starts a run."""
     url = f"{base_url}/ag-ui/{agent}"
     message = '{"id": "m", "role": "user", "content": "Hello"}'
     body = f'{{"threadId": "t", "runId": "r", "messages": [{message}]}}'

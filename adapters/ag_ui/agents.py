@@ -1,4 +1,5 @@
-"""Agents as AG-UI describes them: the capabilities of one, and an agent behind a URL."""
+"""Descriptions of agents in AG-UI: the capabilities that callers read, and the description that is assumed for an agent
+behind a URL."""
 
 from typing import Final
 
@@ -9,7 +10,8 @@ _MEDIA: Final = ("image", "audio", "video")
 
 
 def encode_capabilities(info: AgentInfo) -> JsonObject:
-    """Return the capabilities of an agent. A group that is left out is not declared."""
+    """Return an agent's capabilities in the form of AG-UI: groups such as `tools` and `state`. The response makes no
+    statement about a group that it omits."""
     identity = {"name": info.name, "type": "babelgate", "description": info.description, "version": info.version}
     accepts = {kind: any(_matches(each, kind) for each in info.input_types) for kind in _MEDIA}
     accepts |= {"pdf": any(each in ("application/pdf", "application/*", "*/*") for each in info.input_types)}
@@ -30,10 +32,11 @@ def _matches(media_type: str, kind: str) -> bool:
 
 
 def assume_agent(name: str) -> AgentInfo:
-    """Return an agent by its name. AG-UI has no list of agents, so nothing else is known."""
+    """Return the description of an agent of which only the name is known, because AG-UI has no list of agents. It is
+    assumed to accept files of every type."""
     return AgentInfo(name=name, input_types=("text/plain", "*/*"), output_types=("text/plain", "application/json"))
 
 
 def upstream_name(info: AgentInfo) -> str:
-    """Return the name of an agent on its own server. One URL is one agent, so it does not matter."""
+    """Return the name of an agent on its own server, which no request contains: the URL identifies the agent."""
     return info.name

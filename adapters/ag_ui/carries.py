@@ -7,7 +7,7 @@ from babelgate.adapters.ag_ui import wire as w
 from babelgate.canonical import FULL, Carry, Feature, dropped, whole
 
 VERSION: Final = w.VERSION
-"""Version of the protocol."""
+"""Version of AG-UI for which `CARRIES` declares the carried features."""
 
 _OWN: Final = "docs/protocols/ag-ui.md, What other clients ignore"
 

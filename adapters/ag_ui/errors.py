@@ -9,9 +9,10 @@ from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.value import Json
 
 _DETAILS: Final = frozenset({"errors", "interrupts", "reason"})
-"""Details of a fault that an error response includes."""
+"""Members of `Fault.details` that an error response includes. All others are omitted."""
 _AGENT_CODES: Final = {str(code): code for code in FaultCode if code.startswith("agent_")}
-"""Fault codes that are accepted from another gateway: a fault of that gateway itself is not a fault of this one."""
+"""Fault codes that are accepted in the `RUN_ERROR` of another gateway, by their text. All of them blame the agent. Any
+other code of that gateway, such as a limit, becomes agent_failed."""
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.ErrorResponse]:
@@ -22,7 +23,8 @@ def encode_fault(fault: Fault) -> tuple[int, w.ErrorResponse]:
 
 
 def decode_run_error(message: str, code: str | None) -> Fault:
-    """Return the fault of a run that ended with `RUN_ERROR`. The codes of other servers are free texts."""
+    """Return the fault of a run that ended with `RUN_ERROR`. An `agent_` code of another gateway is kept. Any other
+    code gives agent_failed, and is stored in the details."""
     gateway_code = _AGENT_CODES.get(code or "")
     if gateway_code is not None:
         return Fault(code=gateway_code, message=message)
@@ -31,7 +33,8 @@ def decode_run_error(message: str, code: str | None) -> Fault:
 
 
 def error_text(body: Json) -> str:
-    """Return the text of an error response's body, or an empty text if it has none. Servers use different forms."""
+    """Return the error message in the body of an error response, or an empty text. Servers use different members:
+    `error.message`, `error`, `detail` or `message`."""
     members = as_object(body)
     error = members.get("error")
     for text in (as_object(error).get("message"), error, members.get("detail"), members.get("message")):

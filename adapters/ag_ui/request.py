@@ -17,22 +17,24 @@ from babelgate.canonical.value import Json, JsonObject
 
 _UNSENT: Final = (ReasoningPart, FilePart, AnnotationPart)
 DECLINED: Final = "The caller declined to execute the tool."
-"""Error of a tool that the caller did not execute."""
+"""Content and error of the tool message for a call that the caller declined to execute."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunCall:
-    """Request for a run, and what its reader needs to know about the conversation."""
+    """Body of the request for a run on another AG-UI server, with the ids and names that `EventReader` needs to read
+    the response."""
 
     body: JsonObject
     sent_ids: frozenset[str]
-    """Ids of all messages that are sent."""
+    """Ids of all messages in the body."""
     earlier: dict[str, str] = field(default_factory=dict[str, str])
     """Names of the tools that earlier runs of the task called, by call id."""
 
 
 def encode_run(call: Invocation, past: Sequence[Record], state: JsonObject) -> RunCall:
-    """Return the request. `past` holds the records of the task, and `state` the values of the thread."""
+    """Return the request for a run. `past` holds the records of the task, so that its earlier runs and questions are
+    known. `state` is the shared state to send."""
     questions = {
         record.event.interrupt_id: record.event for record in past if isinstance(record.event, InterruptRaised)
     }
@@ -69,8 +71,8 @@ def encode_run(call: Invocation, past: Sequence[Record], state: JsonObject) -> R
 
 
 def _forwarded_props(call: Invocation, command: JsonObject) -> JsonObject:
-    """Return the free members of the request: those of an AG-UI caller, the rest of the configuration, and the
-    gateway's own, which other servers ignore."""
+    """Return the `forwardedProps` of the request. They hold the members that an AG-UI caller sent, the rest of the
+    run's configuration as `config`, the answers in `command`, and the gateway's own as `babelgate`."""
     forwarded = dict(as_object(as_object(call.config.get(PROTOCOL)).get("forwardedProps")))
     config = {name: value for name, value in call.config.items() if name not in ("tools", PROTOCOL)}
     if config:
@@ -91,8 +93,8 @@ def _new_messages(call: Invocation) -> Iterator[JsonObject]:
 
 
 def _conversation(call: Invocation, earlier: Sequence[Record], new: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the messages before this run: those of other tasks, and those of this one with their tool calls. Servers
-    need no activities."""
+    """Return the messages before this run. Those of other tasks come from the history, and those of this task, with
+    their tool calls, from the records `earlier`. Messages that are also in `new`, and activities, are omitted."""
     transcript = ConversationReducer(call.thread_id)
     for record in earlier:
         transcript.apply(record)
@@ -103,14 +105,15 @@ def _conversation(call: Invocation, earlier: Sequence[Record], new: Sequence[Jso
 
 
 def _is_sent(message: Message) -> bool:
-    """Return True if the message is part of the conversation. Reasoning and files of the agent have no place there."""
+    """Return True if a message of the history is sent to the server. Empty messages, progress messages, and an agent's
+    messages with only reasoning, files or annotations are not."""
     if message.role != "agent":
         return bool(message.parts)
     return message.phase == "answer" and any(not isinstance(part, _UNSENT) for part in message.parts)
 
 
 def _tool_message(answer: InterruptAnswered) -> JsonObject:
-    """Return the result of a tool that the caller executed."""
+    """Return the tool message with the result of a tool that the caller executed, or with the error `DECLINED`."""
     message: JsonObject = {
         "id": result_id(answer.interrupt_id),
         "role": "tool",

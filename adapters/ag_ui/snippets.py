@@ -22,7 +22,8 @@ console.log(newMessages.map((message) => message.content).join(""));
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command, and a program with the TypeScript client."""
+    """Return two examples that start a run of the agent: a `curl` command, and a TypeScript program that uses
+    @ag-ui/client."""
     message = {"id": "message-1", "role": "user", "content": "Hello"}
     body = {"threadId": "thread-1", "runId": "run-1", "protocolVersion": VERSION, "messages": [message]}
     return (

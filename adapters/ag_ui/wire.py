@@ -1,4 +1,4 @@
-"""Messages of AG-UI: the requests that the gateway reads, with verbatim names, and the names of events.
+"""Types of the requests that the gateway reads over AG-UI, and of the JSON bodies that it sends outside of streams.
 
 Members are written in camelCase and read in either spelling, as the official Python models do. Unknown members are
 ignored, and null counts as absent (§ Compatibility of the specification).
@@ -12,13 +12,13 @@ from pydantic.alias_generators import to_camel
 from babelgate.canonical.event import Strategy
 
 SPEC: Final = "https://docs.ag-ui.com"
-"""Specification of the protocol."""
+"""URL of the specification of AG-UI."""
 VERSION: Final = "1.0"
 """Version of the protocol that the gateway speaks, as `protocolVersion`."""
 OWN: Final = "babelgate"
 """Key of the gateway's own members in `metadata` and `forwardedProps`. Other programs ignore it."""
 RESERVED: Final = "ag-ui"
-"""Key of `metadata` that the specification reserves."""
+"""Key of `metadata` that the specification reserves. Its value is not stored."""
 
 Role = Literal["developer", "system", "user", "assistant", "tool", "reasoning", "activity"]
 
@@ -28,7 +28,8 @@ class _Wire(BaseModel):
 
 
 class Source(_Wire):
-    """Content of a file: its bytes in Base64, a URL, or the handle of a provider."""
+    """Content of a file. `value` is its bytes in Base64 (`data`), its URL (`url`), or its id at a model provider
+    (`file`)."""
 
     type: Literal["data", "url", "file"]
     value: str
@@ -66,7 +67,7 @@ class MessageCall(_Wire):
 
 
 class ThreadMessage(_Wire):
-    """Message of the conversation, as the client has it."""
+    """Message of the conversation in a request. A client sends all its messages with each request."""
 
     id: str | None = None
     role: Role
@@ -89,14 +90,14 @@ class FrontendTool(_Wire):
 
 
 class ContextItem(_Wire):
-    """Knowledge of the front end, for the agent's prompt."""
+    """Fact that the front end adds to the agent's prompt, such as the selected document."""
 
     description: str
     value: str
 
 
 class ResumeItem(_Wire):
-    """Answer to one interrupt."""
+    """Answer to one interrupt: `resolved` with a payload, or `cancelled`."""
 
     interrupt_id: str
     status: Literal["resolved", "cancelled"]
@@ -120,7 +121,8 @@ class RunAgentInput(_Wire):
 
 
 class GatewayOptions(_Wire):
-    """Options of the gateway in the member `babelgate` of `forwardedProps`."""
+    """Options of a run that only the gateway reads, in the member `babelgate` of `forwardedProps`: the effect of a
+    disconnect, the multitask strategy, and metadata of the run."""
 
     on_disconnect: Literal["cancel", "continue"] = "continue"
     strategy: Strategy = "interrupt"
@@ -128,13 +130,14 @@ class GatewayOptions(_Wire):
 
 
 class RunReference(_Wire):
-    """Request that names a thread, and one of its runs. Other members of a `RunAgentInput` are ignored."""
+    """Body of the gateway's own requests to reattach or to cancel: a thread, and one of its runs. Other members of a
+    `RunAgentInput` are ignored."""
 
     thread_id: str
     run_id: str | None = None
     protocol_version: str | None = None
     after: str | None = None
-    """Cursor: the id of the last frame that the client has received. An empty one asks for all frames of the run."""
+    """Cursor: the id of the last frame that the client has received. An empty text requests all frames of the run."""
 
 
 class CancelAccepted(BaseModel):

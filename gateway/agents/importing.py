@@ -14,7 +14,8 @@ from babelgate._renamed import describe_import_error
 log = logging.getLogger("babelgate.registry")
 
 _NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
-"""Namespace of the ids in the names of modules that are imported from files. Chosen: the DNS namespace of RFC 4122."""
+"""Namespace of the UUIDs in the names of modules that are imported from files. Chosen: a fixed UUID, so that a file
+always gets the same name."""
 
 
 class TargetError(Exception):
@@ -41,8 +42,8 @@ def import_target(target: str) -> tuple[ModuleType, Any]:
 
 
 def _module(place: str) -> Any:
-    """Import a module by its name or its file, and return it. A file is executed only once. Raises TargetError if the
-    import fails."""
+    """Import a module by its name or by its `.py` file, and return it. A file that was imported already is not executed
+    again. Raises TargetError if the import fails."""
     try:
         return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except (Exception, SystemExit) as error:  # a module can raise anything when it is executed

@@ -1,8 +1,8 @@
 """`babelgate acp`: a pipe between an editor, which speaks the Agent Client Protocol over stdio, and the WebSocket of a
 running gateway.
 
-All of the protocol is in the gateway. The pipe connects again if the connection breaks. It attaches to the active
-turns, and the editor notices nothing.
+The gateway implements the protocol; the pipe passes its messages on. If the connection breaks, the pipe opens another
+one and attaches to the active turns, so that the editor receives the rest of them.
 """
 
 import asyncio
@@ -22,12 +22,13 @@ from babelgate.adapters.kit.client.tls import default_context
 from babelgate.gateway.cli.errors import USAGE, CliError
 
 _PATIENCE: Final = 60.0
-"""Seconds for which a broken connection is opened again. Chosen: longer than a restart of a gateway."""
+"""Seconds during which the pipe tries to replace a broken connection. Chosen: longer than a restart of a gateway."""
 _FIRST_PAUSE: Final = 0.1
-"""Seconds before the second attempt to connect. Each further pause is twice as long."""
+"""Seconds between the first and the second attempt to reconnect. Each further pause is twice as long, up to
+`_LONGEST_PAUSE`."""
 _LONGEST_PAUSE: Final = 5.0
 _TIMEOUT: Final = 10.0
-"""Maximum seconds for one attempt to connect. Chosen."""
+"""Maximum duration of one attempt to connect or to initialize a connection, in seconds. Chosen."""
 _HEARTBEAT: Final = 30.0
 """Seconds between pings, which detect a broken connection. Chosen."""
 
@@ -35,7 +36,7 @@ _AUTH_REQUIRED: Final = -32000
 _NOT_FOUND: Final = -32002
 _INTERNAL: Final = -32603
 _POLICY: Final = 1008
-"""Close code of a connection to an agent that does not exist."""
+"""WebSocket close code by which the gateway reports that it has no agent of this name."""
 _ATTACH: Final = "_babelgate/attach"
 _OWN: Final = "babelgate"
 
@@ -44,10 +45,11 @@ Id = int | str
 
 
 def run_pipe(agent: str, url: str, key: str | None, on_disconnect: str) -> None:
-    """Connect stdin and stdout to an agent of the gateway at `url`, until stdin ends. Raises CliError.
+    """Connect stdin and stdout to an agent of the gateway at `url`, until stdin ends. Raises CliError for an invalid
+    URL or key.
 
-    `key` is the API key, if the gateway needs one. `on_disconnect` is `continue` or `cancel`: what happens to active
-    runs when the editor ends.
+    `key` is the API key, if the gateway needs one. `on_disconnect` is `continue` or `cancel`, and says what the gateway
+    does with active runs when the editor disconnects.
     """
     if not url.startswith(("http://", "https://")):
         raise CliError(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
@@ -63,17 +65,19 @@ def run_pipe(agent: str, url: str, key: str | None, on_disconnect: str) -> None:
 
 @dataclass(slots=True)
 class _Prompt:
-    """Prompt that is not answered."""
+    """Request `session/prompt` of the editor that the gateway has not answered."""
 
     message: Wire
     session_id: str
     key: str
     updates: int = 0
-    """Number of updates of its turn that the editor has received."""
+    """Number of `session/update` notifications that the editor has received for this prompt. The gateway skips as many
+    when the pipe attaches to the turn again."""
 
 
 class GatewayLost(Exception):
-    """Raised if the gateway cannot be reached. `code` is that of the error for the editor."""
+    """Failure to reach the gateway, or a refusal of its key or agent. `code` is the JSON-RPC error code for the
+    editor."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
@@ -81,31 +85,35 @@ class GatewayLost(Exception):
 
 
 class EditorPipe:
-    """Pipe of one editor."""
+    """Pipe between one editor and the gateway. It stores the editor's unanswered requests, to continue them on a new
+    connection."""
 
     def __init__(self, address: str, key: str | None, output: int) -> None:
-        """Create the pipe. `output` is the file descriptor that the editor reads."""
+        """Create the pipe. `address` is the URL of the agent's WebSocket, and `output` the file descriptor that the
+        editor reads."""
         self._address = address
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._output = output
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._number = 0
-        """Number of the connection: 1 for the first one."""
+        """Number of connections opened so far, which is also the number of the newest one."""
         self._connecting = asyncio.Lock()
         self._initialize: Wire | None = None
-        """Params with which the editor has initialized the connection."""
+        """Params of the editor's `initialize` request, which the pipe repeats on each new connection. None before that
+        request."""
         self._requests: dict[Id, Wire] = {}
-        """Requests of the editor that are not answered, except prompts."""
+        """Unanswered requests of the editor except prompts, by request id."""
         self._prompts: dict[Id, _Prompt] = {}
         self._sent: dict[Id, int] = {}
-        """Number of the connection on which each request was sent."""
+        """Number of the connection on which each request of the editor was last sent, by request id."""
         self._attached: dict[str, Id] = {}
-        """Id of the prompt that each request to attach represents."""
+        """Id of the prompt that each of the pipe's own attach requests continues, by the id of the attach request."""
         self._asked: set[Id] = set()
-        """Requests of the gateway that the editor has not answered."""
+        """Ids of the gateway's requests that the editor has not answered."""
         self._ready: tuple[str, asyncio.Future[None]] | None = None
-        """Request of the pipe to initialize a new connection, and its end."""
+        """Id of the pipe's own `initialize` request on the newest connection, and a future that ends with its
+        response."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -124,7 +132,8 @@ class EditorPipe:
                     await self._socket.close()
 
     def _read_stdin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read lines in a thread: a line may have any length, and stdin may be a file."""
+        """Read the lines of stdin in a thread, and put them into the queue. The streams of asyncio limit the length of
+        a line, and do not read files."""
         with suppress(RuntimeError):  # the loop is closed
             for line in sys.stdin.buffer:
                 loop.call_soon_threadsafe(self._lines.put_nowait, line)
@@ -133,7 +142,7 @@ class EditorPipe:
     # Editor
 
     async def _from_editor(self, line: bytes) -> None:
-        """Handle one line of the editor."""
+        """Handle one line of the editor: send its message to the gateway, or answer it with an error."""
         try:
             value: object = json.loads(line)
         except ValueError:
@@ -161,7 +170,8 @@ class EditorPipe:
                 self._refuse(request_id, method, lost)
 
     def _register(self, method: str, request_id: Id, message: Wire) -> Wire:
-        """Remember a request until its answer. Return it with a key, if it is a prompt."""
+        """Store a request of the editor until its answer, and return it. A prompt is returned with a new key in
+        `_meta`, by which the pipe can attach to its turn later."""
         params: Any = message.get("params")
         members = cast("Wire", params) if isinstance(params, dict) else {}
         session_id: object = members.get("sessionId")
@@ -178,8 +188,8 @@ class EditorPipe:
         return message
 
     def _without_id(self, message: Wire) -> Wire:
-        """Return the cancel of a prompt as a cancel of its session, because a prompt may have another id on a new
-        connection."""
+        """Return the message to send for `$/cancel_request`. The cancel of a prompt becomes `session/cancel`, because
+        on a new connection an attach request with another id continues the prompt."""
         params: Any = message.get("params")
         request_id: Any = cast("Wire", params).get("requestId") if isinstance(params, dict) else None
         prompt = self._prompts.get(request_id) if isinstance(request_id, int | str) else None
@@ -188,8 +198,8 @@ class EditorPipe:
         return {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": prompt.session_id}}
 
     def _refuse(self, request_id: Id, method: str, lost: GatewayLost) -> None:
-        """Answer a request without the gateway. A gateway that needs another key is an agent to log in to, so the
-        request to initialize succeeds: editors start an agent again whose first answer is an error."""
+        """Answer a request of the editor with an error, because the gateway is not available. If the API key is
+        refused, `initialize` succeeds nevertheless: editors restart an agent whose first answer is an error."""
         self._requests.pop(request_id, None)
         self._prompts.pop(request_id, None)
         if method == "initialize" and lost.code == _AUTH_REQUIRED:
@@ -212,8 +222,8 @@ class EditorPipe:
     # Gateway
 
     async def _send(self, message: Wire, request_id: Id | None = None) -> None:
-        """Send a message to the gateway, on a new connection if there is none. `request_id` is that of a request of the
-        editor, which is sent only once on each connection. Raises GatewayLost."""
+        """Send a message to the gateway, on a new connection if none is open. `request_id` is the id if the message is
+        a request of the editor, which is sent only once on each connection. Raises GatewayLost."""
         for _ in range(2):
             socket = await self._open()
             if request_id is not None:
@@ -228,7 +238,8 @@ class EditorPipe:
                     return
 
     async def _open(self) -> aiohttp.ClientWebSocketResponse:
-        """Return the connection. A new one is initialized as the editor initialized the first. Raises GatewayLost."""
+        """Return the open connection, or open one and repeat the editor's `initialize` request on it. Raises
+        GatewayLost."""
         async with self._connecting:
             if self._socket is None or self._socket.closed:
                 socket = await self._connect()
@@ -244,7 +255,8 @@ class EditorPipe:
     async def _initialize_again(
         self, socket: aiohttp.ClientWebSocketResponse, request_id: str, ready: "asyncio.Future[None]"
     ) -> None:
-        """Initialize a connection. Raises GatewayLost."""
+        """Send the editor's `initialize` params on a new connection, and wait until `ready` shows the response. Raises
+        GatewayLost if none arrives within 10 seconds."""
         request: Wire = {"jsonrpc": "2.0", "id": request_id, "method": "initialize", "params": self._initialize}
         try:
             async with asyncio.timeout(_TIMEOUT):
@@ -255,7 +267,8 @@ class EditorPipe:
             raise GatewayLost(_INTERNAL, f"The gateway at {self._base} does not answer.") from error
 
     async def _connect(self) -> aiohttp.ClientWebSocketResponse:
-        """Open a connection. Raises GatewayLost."""
+        """Open a WebSocket to the gateway, and return it. Raises GatewayLost if the gateway does not answer or refuses
+        the connection."""
         try:
             async with asyncio.timeout(_TIMEOUT):
                 return await self._http.ws_connect(
@@ -283,7 +296,8 @@ class EditorPipe:
         task.add_done_callback(self._tasks.discard)
 
     async def _listen(self, socket: aiohttp.ClientWebSocketResponse, ready: "asyncio.Future[None]") -> None:
-        """Pass on the messages of a connection. When it ends, open another one."""
+        """Pass on the messages of a connection until it ends. Then cancel the gateway's open requests in the editor,
+        and reconnect, or give up if the gateway has no agent of this name."""
         async for message in socket:
             if message.type is aiohttp.WSMsgType.TEXT:
                 await self._from_gateway(cast("str", message.data))
@@ -299,7 +313,8 @@ class EditorPipe:
             await self._reconnect()
 
     async def _from_gateway(self, text: str) -> None:
-        """Handle one message of the gateway."""
+        """Handle one message of the gateway. Responses to the pipe's own requests are not passed on to the editor; all
+        other messages are."""
         message: Wire = json.loads(text)
         request_id: Any = message.get("id")
         method = message.get("method")
@@ -325,7 +340,8 @@ class EditorPipe:
                 prompt.updates += 1
 
     async def _attach_answered(self, request_id: Id, message: Wire) -> None:
-        """Pass on the result of a turn. A prompt that the gateway did not receive is sent again."""
+        """Pass on the response to an attach request as the response to the prompt `request_id`. If the gateway does not
+        know the prompt, because it never received it, the prompt is sent again."""
         prompt = self._prompts.get(request_id)
         if prompt is None:
             return
@@ -341,8 +357,8 @@ class EditorPipe:
     # Reconnect
 
     async def _reconnect(self) -> None:
-        """Open a connection again, and continue what the editor waits for. Without anything to continue, the next
-        message of the editor opens it."""
+        """Open another connection, and continue the editor's unanswered requests on it. If there are none, do nothing:
+        the next message of the editor opens a connection."""
         deadline = asyncio.get_running_loop().time() + _PATIENCE
         pause = _FIRST_PAUSE
         while self._prompts or self._requests:
@@ -358,13 +374,14 @@ class EditorPipe:
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _give_up(self, lost: GatewayLost) -> None:
-        """Answer everything that the editor waits for with an error."""
+        """Answer all unanswered requests and prompts of the editor with an error."""
         waiting = {**self._requests, **{name: prompt.message for name, prompt in self._prompts.items()}}
         for request_id, message in waiting.items():
             self._refuse(request_id, message["method"], lost)
 
     async def _resume(self) -> None:
-        """Attach to the turns that are not answered, and repeat the other requests. Raises GatewayLost."""
+        """Attach to the turns of unanswered prompts, and send the other unanswered requests again, on the newest
+        connection. Raises GatewayLost."""
         for request_id, prompt in list(self._prompts.items()):
             if self._sent.get(request_id) == self._number:
                 continue

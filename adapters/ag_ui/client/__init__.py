@@ -28,30 +28,31 @@ MAX_FILES: Final = 32 * 2**20
 
 
 class Client(DrivenClient[HttpClient]):
-    """Client for the agent at a URL. The name of the agent does not matter."""
+    """Client for the agent at a URL. The URL identifies the agent, so the parameter `agent` is ignored."""
 
     def __init__(self, url: str, agent: str | None = None, **connection: Unpack[Connection]) -> None:
         super().__init__(HttpClient(url, **connection))
 
     def start(self, call: Invocation) -> UpstreamRun:
-        """Return the run of this call."""
+        """Return the upstream run that executes the call. The request is sent when its stage is read."""
         return _Run(self._http, call)
 
 
 class _Run(UpstreamRun):
-    """One run. The server stops it when the connection is closed, so nothing needs to be cancelled."""
+    """One run on the agent's server. The server stops the run when the connection is closed, so a cancel needs no
+    request."""
 
     def __init__(self, http: HttpClient, call: Invocation) -> None:
         self._http = http
         self._call = call
 
     async def stages(self) -> AsyncGenerator[Stage]:
-        """Yield the only stage of the run."""
+        """Yield the only stage of the run: the stream that answers its POST request."""
         yield self._stream()
 
     async def _stream(self) -> Stage:
-        """Send the request, and yield the events of its stream. Raises agent_invalid, and agent_unreachable if the
-        stream ends before the run does."""
+        """Send the request, and yield the events of its stream. Raises agent_invalid if the response is not an event
+        stream, agent_unreachable if the stream ends before the run does, and the fault of a failed run."""
         await self._load_files()
         call = self._call
         past = () if call.cause in ("input", "cron") and call.attempt == 1 else await call.past()
@@ -79,7 +80,8 @@ class _Run(UpstreamRun):
         raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its run did")
 
     async def _state(self) -> JsonObject:
-        """Return the values of the thread, with those that callers have changed."""
+        """Return the shared state to send. It holds the values of the thread's newest revision, or of the checkpoint
+        that the run continues from, without `messages`. Values that the caller has changed replace the stored ones."""
         call = self._call
         states = await call.states()
         checkpoint = call.input.checkpoint
@@ -88,7 +90,8 @@ class _Run(UpstreamRun):
         return {**{name: value for name, value in values.items() if name != "messages"}, **call.state}
 
     async def _load_files(self) -> None:
-        """Load the newest files of earlier messages, because the server receives the whole conversation."""
+        """Load the files of earlier messages into the call, newest first, up to `MAX_FILES` bytes in total. The server
+        receives the whole conversation in each request."""
         remaining, history = MAX_FILES, list(self._call.history)
         for number in range(len(history) - 1, -1, -1):
             message = history[number]
@@ -99,8 +102,8 @@ class _Run(UpstreamRun):
         self._call = replace(self._call, history=tuple(history))
 
     async def _with_files(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events with the bytes of files that are too large for an event. A `NO_FILE` loss precedes an event
-        whose file is not available."""
+        """Return the events with each file that another gateway serves at a URL replaced by its bytes. If such a file
+        cannot be downloaded, the event keeps the URL, and a `NO_FILE` loss precedes it."""
         filled: list[Event] = []
         for event in events:
             part = event.part if isinstance(event, PartAdded | ArtifactAdded) else None
@@ -116,7 +119,8 @@ class _Run(UpstreamRun):
         return filled
 
     async def _fetch(self, url: str) -> bytes | None:
-        """Download a file. Return None if the server refuses or fails. Raises agent_unreachable, agent_timeout."""
+        """Download a file from the agent's server. Return None after an error that a retry cannot resolve, such as
+        status 404. Raises agent_unreachable, agent_timeout."""
         try:
             return await self._http.file(url)
         except FaultError as error:

@@ -14,19 +14,22 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 class HttpClient(Calls):
-    """Client of one agent."""
+    """HTTP client for one agent: sends the requests for runs, and downloads files that the agent's server refers to."""
 
     def run(self, body: JsonObject) -> AbstractAsyncContextManager[httpx.Response]:
-        """Send the request for a run, and return its response."""
+        """Send the POST request for a run. Return a context manager that yields the response, whose body is an event
+        stream."""
         return self.request("POST", "", {"Accept": "text/event-stream"}, body=to_json(body))
 
     def is_own_file(self, url: str) -> bool:
-        """Return True if the URL is that of a file which a gateway like this one serves for the agent."""
+        """Return True if another gateway serves the URL for this agent: it has the scheme, host and port of the agent's
+        URL, and `/files/` in its path."""
         target, agent = urlsplit(url), urlsplit(self._base)
         return (target.scheme, target.netloc) == (agent.scheme, agent.netloc) and "/files/" in target.path
 
     async def file(self, url: str) -> bytes:
-        """Return a file of the agent's server. Raises agent_invalid, and the fault of an error response."""
+        """Return the content of a file of the agent's server, by its URL. Raises agent_invalid, and the fault of an
+        error response."""
         path = urlsplit(url).path
         name = path.rpartition("/files/")[2]
         async with self.request("GET", f"/files/{name}", {"Accept": "*/*"}) as response:

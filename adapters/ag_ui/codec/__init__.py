@@ -1,1 +1,1 @@
-"""Values of AG-UI and of the canonical model."""
+"""Conversion of values between AG-UI and the canonical model, in both directions."""

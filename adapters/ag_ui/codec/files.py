@@ -12,19 +12,21 @@ from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.value import Json, JsonObject
 
 _KINDS: Final = ("image", "audio", "video")
-"""First halves of media types that have a type of part. All others are documents."""
+"""Main types, such as `image` in `image/png`, that are also a `type` of message parts. A file of any other media type
+is a `document`."""
 _NAME: Final = "filename"
 """Member of a part's metadata with the name of the file. The specification has none; CopilotKit uses this one."""
 
 
 def file_url(base_url: str, agent: str, blob: str) -> str:
-    """Return the URL of a stored file."""
+    """Return the URL at which the gateway serves a stored file to callers of the agent. `blob` is the hash of its
+    content."""
     return f"{base_url}/ag-ui/{quote(agent, safe='')}/files/{blob}"
 
 
 def encode_source(part: FilePart, base_url: str = "", agent: str = "") -> JsonObject | None:
-    """Return the source of a file, or None if its content is unknown. Bytes that the reader has not loaded are named
-    by their URL."""
+    """Return the `source` of a file: its bytes in Base64 if they are loaded, the URL at which the gateway serves them
+    if they are stored, or the file's own URL. Return None if it has none of these."""
     media_type: JsonObject = {} if part.media_type is None else {"mimeType": part.media_type}
     if part.inline is not None:
         value = b64encode(part.inline).decode()
@@ -35,7 +37,8 @@ def encode_source(part: FilePart, base_url: str = "", agent: str = "") -> JsonOb
 
 
 def encode_file(part: FilePart, base_url: str = "", agent: str = "") -> JsonObject:
-    """Return a file as the content of an activity."""
+    """Return a file as the `content` of an activity: its name, media type, size, source and metadata, without those
+    that are unknown."""
     members = {
         "name": part.name,
         "mimeType": part.media_type,
@@ -47,7 +50,7 @@ def encode_file(part: FilePart, base_url: str = "", agent: str = "") -> JsonObje
 
 
 def decode_file(content: JsonObject) -> FilePart | None:
-    """Return the file in the content of an activity, or None if there is none."""
+    """Return the file that the `content` of an activity describes, or None if it has no source, or invalid Base64."""
     source = as_object(content.get("source"))
     name, media_type = as_text(content.get("name")) or None, as_text(content.get("mimeType")) or None
     metadata = as_object(content.get("metadata"))
@@ -63,7 +66,8 @@ def decode_file(content: JsonObject) -> FilePart | None:
 
 
 def encode_content(part: Part, base_url: str, agent: str) -> JsonObject:
-    """Return a part of an artifact."""
+    """Return a part of an artifact as an item of the list `parts` in its activity. The member `type` is `file`, `data`
+    or `text`."""
     match part:
         case FilePart():
             return {"type": "file", **encode_file(part, base_url, agent)}
@@ -74,7 +78,7 @@ def encode_content(part: Part, base_url: str, agent: str) -> JsonObject:
 
 
 def decode_content(value: Json) -> Part | None:
-    """Return a part of an artifact, or None if it cannot be read."""
+    """Return the part of an artifact that an item of the list `parts` describes, or None if it cannot be read."""
     members = as_object(value)
     match members.get("type"):
         case "file":
@@ -88,7 +92,7 @@ def decode_content(value: Json) -> Part | None:
 
 
 def encode_message_part(part: FilePart, base_url: str = "", agent: str = "") -> JsonObject | None:
-    """Return a file as a part of a message, or None if its content is unknown."""
+    """Return a file as a part of a message, or None if the file has neither bytes nor a URL."""
     source = encode_source(part, base_url, agent)
     if source is None:
         return None
@@ -99,7 +103,8 @@ def encode_message_part(part: FilePart, base_url: str = "", agent: str = "") -> 
 
 
 def decode_message_part(part: w.Part, field: str) -> TextPart | FilePart:
-    """Return a part of a message. `field` names it in errors. Raises invalid, unsupported."""
+    """Return a part of a message in a request as text or a file. `field` is its path in error texts, such as
+    `messages.0.content.1`. Raises invalid, and unsupported if the file is stored at a model provider."""
     if part.type == "text":
         if part.text is None:
             raise FaultError(FaultCode.INVALID, f"{field}.text: Field required")
@@ -122,7 +127,8 @@ def decode_message_part(part: w.Part, field: str) -> TextPart | FilePart:
 
 
 def _decode_binary(part: w.Part, name: str | None, field: str) -> FilePart:
-    """Return a file in the form of protocol versions before 1.0."""
+    """Return the file of a `binary` part, which was the form of files before protocol version 1.0. Raises invalid, and
+    unsupported if the part has only an id."""
     if part.data is not None:
         return _from_data(part.data, name, part.mime_type, {}, f"{field}.data")
     if part.url is not None:

@@ -23,13 +23,15 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 ROLES: Final = {"user": "user", "agent": "assistant", "system": "system", "tool": "tool"}
-"""Roles of the wire, by canonical role."""
+"""Role of a message in AG-UI, by its canonical role."""
 _DATA: Final = "data"
-"""Member of the gateway's own metadata of a text part that holds JSON."""
+"""Member of the gateway's own metadata of a text part. It holds the JSON value that the text shows, so that another
+gateway can restore the data part."""
 
 
 def decode_messages(messages: Sequence[w.ThreadMessage]) -> list[Message]:
-    """Return the messages without activities, which are for the screen only. Raises invalid, unsupported."""
+    """Return the canonical messages of a request. Messages of the role `activity` are omitted, because they are for the
+    screen only. Raises invalid, unsupported."""
     found = (_decode(message, f"messages.{number}") for number, message in enumerate(messages))
     return [message for message in found if message is not None]
 
@@ -86,7 +88,8 @@ def _content(message: w.ThreadMessage, field: str) -> Sequence[Part]:
 
 
 def _unmark(part: TextPart | FilePart) -> Part:
-    """Return the data of a text part that another gateway has encoded."""
+    """Return the data part that another gateway has encoded as this text part, or the part itself if it is not such a
+    text."""
     if isinstance(part, FilePart) or _DATA not in as_object(part.metadata.get(w.OWN)):
         return part
     return DataPart(data=as_object(part.metadata.get(w.OWN))[_DATA])
@@ -97,7 +100,8 @@ def _decode_call(call: w.MessageCall) -> ToolCallPart:
 
 
 def result_of(message: w.ThreadMessage, field: str = "content") -> Json:
-    """Return the result of a tool that a message holds: its text, or its parts as JSON. Raises invalid."""
+    """Return the result in a message of the role `tool`: its text, or its parts as JSON. `field` names the message in
+    errors. Raises invalid."""
     if isinstance(message.content, list):
         return [part.model_dump(by_alias=True, exclude_none=True) for part in message.content]
     if not isinstance(message.content, str):
@@ -109,7 +113,8 @@ def result_of(message: w.ThreadMessage, field: str = "content") -> Json:
 
 
 def encode_message(message: Message) -> JsonObject:
-    """Return a message that a caller has sent, or one from the history of another server."""
+    """Return a canonical message in the form of AG-UI. It is used for callers' messages and for the history. Messages
+    that an agent produces in a run are written as events instead."""
     role = as_object(message.extra.get("ag-ui")).get("role") or ROLES[message.role]
     wire: JsonObject = {"id": message.message_id or "", "role": role}
     if message.name is not None:
@@ -129,7 +134,7 @@ def encode_message(message: Message) -> JsonObject:
 
 
 def encode_call(part: ToolCallPart) -> JsonObject:
-    """Return a tool call as a member of a message."""
+    """Return a tool call as an item of the list `toolCalls` in a message of the assistant."""
     return {
         "id": part.call_id,
         "type": "function",
@@ -146,12 +151,13 @@ def _encode_result(message: Message) -> JsonObject:
 
 
 def result_text(value: Json) -> str:
-    """Return the result of a tool as text."""
+    """Return the result of a tool as text: a string unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else json_text(value)
 
 
 def _encode_content(parts: Sequence[Part]) -> str | list[JsonObject]:
-    """Return the content of a user's message: text if it has nothing else."""
+    """Return the content of a user's message: one string if all parts are texts without metadata, and otherwise a list
+    of parts."""
     if all(isinstance(part, TextPart) and not part.metadata for part in parts):
         return "".join(map(_words, parts))
     return [encoded for part in parts if (encoded := _encode_part(part)) is not None]

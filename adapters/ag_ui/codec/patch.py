@@ -7,11 +7,12 @@ from babelgate.canonical.json import is_identical
 from babelgate.canonical.value import Json, JsonObject
 
 _MAX_DEPTH: Final = 3
-"""Number of nested objects that are compared member by member. Chosen, as for differences in the log."""
+"""Number of levels of nested objects, with the outermost one, that are compared member by member. A deeper object that
+differs is replaced as a whole. Chosen, as for differences in the log."""
 
 
 def make_patch(before: JsonObject, after: JsonObject) -> list[JsonObject]:
-    """Return the operations that turn one object into the other; empty if they are equal."""
+    """Return the operations that turn `before` into `after`; empty if both are equal."""
     return list(_patch(before, after, "", _MAX_DEPTH))
 
 
@@ -38,7 +39,7 @@ def _change(before: Json, after: Json, place: str, depth: int) -> Iterator[JsonO
 
 
 def _is_longer(before: list[Any], after: list[Any]) -> bool:
-    """Return True if items were only appended."""
+    """Return True if `after` consists of all items of `before` and further items after them."""
     return len(after) > len(before) and is_identical(before, after[: len(before)])
 
 
@@ -48,7 +49,8 @@ def _escape(name: str) -> str:
 
 
 def apply_patch(value: Any, patch: list[JsonObject]) -> Any:
-    """Return a value after operations. The value itself is unchanged, and unchanged parts are shared.
+    """Return the result of the operations on a value. The value itself is unchanged, and the result shares its
+    unchanged parts.
 
     Raises:
         ValueError: if an operation is unknown or does not apply.
@@ -105,7 +107,8 @@ def _get(value: Any, tokens: list[str]) -> Any:
 
 
 def _put(value: Any, tokens: list[str], new: Any, *, is_add: bool) -> Any:
-    """Return a copy of the value with a new value at a path. Unchanged parts are shared."""
+    """Return a copy of the value with `new` at the path `tokens`. Unchanged parts are shared. With `is_add`, an item is
+    inserted into a list and a member may be absent; without it, the path must exist. Raises ValueError."""
     if not tokens:
         return new
     token, rest = tokens[0], tokens[1:]

@@ -16,7 +16,7 @@ _INPUT: Final = "input_required"
 _CONFIRMATION: Final = "confirmation"
 _AUTH: Final = "babelgate:auth"
 _UNDECLARED: Final = "babelgate:tool_call"
-"""Reason of a call of a tool that the caller did not declare."""
+"""`reason` of the interrupt that asks for a call of a tool which the caller did not declare."""
 _ANY_TEXT: Final[JsonObject] = {"type": "string"}
 """Schema that is sent for a question without one: `input_required` needs a schema, from which clients make a form."""
 
@@ -24,19 +24,21 @@ Question = InterruptRaised | Interrupt
 
 
 def called_part(question: Question) -> ToolCallPart | None:
-    """Return the call of a caller's tool that the question is, or None."""
+    """Return the tool call of a question that asks the caller to execute a tool, or None for any other question."""
     parts = (part for part in question.message.parts if isinstance(part, ToolCallPart) and part.side == "caller")
     return next(parts, None)
 
 
 def is_tool_call(question: Question, tools: Container[str]) -> bool:
-    """Return True if a question is shown as a pending tool call: its tool is among those that the caller declared."""
+    """Return True if a question is shown as a pending tool call, and not as an interrupt: it asks for a call of one of
+    `tools`, the names that the caller declared."""
     part = called_part(question)
     return part is not None and part.name in tools
 
 
 def can_take_text(question: Question) -> bool:
-    """Return True if the words of a user are a possible answer."""
+    """Return True if a text that the user types can answer the question: no tool call is asked for, and the schema of
+    the answer allows a string."""
     if called_part(question) is not None:
         return False
     schema = question.answer_schema
@@ -44,7 +46,8 @@ def can_take_text(question: Question) -> bool:
 
 
 def encode_interrupt(question: Question) -> JsonObject:
-    """Return a question as an interrupt. One from another AG-UI server keeps its members."""
+    """Return a question as an item of `outcome.interrupts` in a `RUN_FINISHED` event. A question from another AG-UI
+    server keeps the members that the server sent, such as `reason`."""
     upstream = as_object(as_object(question.extra.get(PROTOCOL)).get("interrupt"))
     call, text = called_part(question), question.message.text
     if not text:
@@ -69,7 +72,8 @@ def _reason(question: Question) -> str:
 
 
 def _encode_own(question: Question) -> JsonObject:
-    """Return what an interrupt has no member for."""
+    """Return the properties of a question for which an interrupt has no member, such as `node`. Another gateway
+    restores the question from them."""
     call = called_part(question)
     members: JsonObject = {
         "ask": question.ask,
@@ -88,7 +92,7 @@ def _encode_own(question: Question) -> JsonObject:
 
 
 def decode_interrupt(value: JsonObject) -> InterruptRaised | None:
-    """Return an interrupt of another server as a question, or None if it has no id."""
+    """Return an interrupt of another server as the event that raises a question, or None if the interrupt has no id."""
     interrupt_id = value.get("id")
     if not isinstance(interrupt_id, str) or not interrupt_id:
         return None
@@ -128,7 +132,8 @@ def _ask(value: JsonObject, marks: JsonObject, schema: JsonObject | None) -> Any
 
 
 def _value(value: JsonObject, marks: JsonObject) -> Any:
-    """Return the data of a question. ag-ui-langgraph 0.0.47 has them in its own member of the metadata."""
+    """Return the data of a question. `marks` are the gateway's own members of the interrupt. ag-ui-langgraph 0.0.47
+    sends the data as `metadata.langgraph.raw`."""
     if marks:
         return marks.get("value")
     native = as_object(as_object(as_object(value.get("metadata")).get("langgraph")))
@@ -136,7 +141,8 @@ def _value(value: JsonObject, marks: JsonObject) -> Any:
 
 
 def encode_answer(schema: JsonObject | None, value: Any, *, declined: bool) -> JsonObject:
-    """Return status and payload of an answer. A refusal is an answer if the schema asks for an approval."""
+    """Return the members `status` and `payload` of the answer to an interrupt. A declined question is `cancelled`. If
+    its schema has a member `approved`, it is answered with `approved: false` instead."""
     if not declined:
         return {"status": "resolved", "payload": value}
     if "approved" in as_object((schema or {}).get("properties")):

@@ -13,7 +13,7 @@ _NAMES: Final = {
     "output_tokens": "outputTokens",
     "total_tokens": "totalTokens",
 }
-"""Members of usage that both have, by canonical name."""
+"""Members that canonical usage and `TokenUsage` both have: the wire name by the canonical name."""
 _DETAILS: Final = (
     ("input_tokens_details", "cached_tokens", "cachedInputTokens"),
     ("input_tokens_details", "cache_write_tokens", "cacheWriteInputTokens"),
@@ -23,12 +23,14 @@ _DETAILS: Final = (
     ("input_token_details", "cache_creation", "cacheWriteInputTokens"),
     ("output_token_details", "reasoning", "reasoningTokens"),
 )
-"""Counts within the details of usage: the member, its own member, and the wire name."""
+"""Counts in a nested object of canonical usage: the name of the object, the name of the count in it, and the wire name.
+If two have the same wire name, the first one is sent."""
 _READ: Final = _DETAILS[:3]
 
 
 def encode_usage(usage: JsonObject) -> list[JsonObject]:
-    """Return token counts as the member `usage` of an event; empty if none are known."""
+    """Return token counts as the member `usage` of an event: a list with one `TokenUsage`, or an empty list if no count
+    is known."""
     encoded = {wire: usage[name] for name, wire in _NAMES.items() if _is_count(usage.get(name), name)}
     for name, member, wire in _DETAILS:
         count = as_object(usage.get(name)).get(member)
@@ -38,7 +40,7 @@ def encode_usage(usage: JsonObject) -> list[JsonObject]:
 
 
 def decode_usage(value: Json) -> JsonObject:
-    """Return the member `usage` of an event as one canonical usage. Counts of several models are added."""
+    """Return the member `usage` of an event as one canonical usage. The counts of several models are added."""
     usages = objects_in(value)
     total: dict[str, Any] = {}
     for name, wire in _NAMES.items():
@@ -52,7 +54,8 @@ def decode_usage(value: Json) -> JsonObject:
 
 
 def add_usage(one: JsonObject, other: JsonObject) -> JsonObject:
-    """Return the sum of two canonical usages."""
+    """Return the sum of two canonical usages, also of their nested counts. A value that is not a count is taken from
+    `other`."""
     total = dict(one)
     for name, value in other.items():
         before = total.get(name)
@@ -66,7 +69,8 @@ def add_usage(one: JsonObject, other: JsonObject) -> JsonObject:
 
 
 def _put(total: dict[str, Any], name: str, values: Sequence[Any]) -> None:
-    """Add the sum of the counts to the total, or the only text. Absent counts are not known, and not 0."""
+    """Set a member of `total` to the sum of the counts in `values`, or to the only text for `provider` and `model`.
+    Without any count the member stays absent, because an unknown count is not 0."""
     counts = [value for value in values if _is_count(value)]
     texts = {value for value in values if isinstance(value, str)}
     if counts:

@@ -17,20 +17,22 @@ _ROLES: Final[Any] = {"user": "user", "developer": "system", "system": "system"}
 
 @dataclass(slots=True)
 class _Message:
-    """Canonical message that is open."""
+    """Canonical message that has begun and has not ended."""
 
     message_id: str
     parts: int = 0
     text: tuple[int, str] | None = None
-    """Index and kind of the open text part."""
+    """Index and kind (`text` or `refusal`) of the open text part, to which further text is appended. None if no text
+    part is open."""
     thoughts: dict[str, int] = field(default_factory=dict[str, int])
-    """Indexes of the open reasoning parts, by the id on the wire."""
+    """Index of each open reasoning part, by the id of its message on the wire."""
     data: str | None = None
     """JSON of a data part, so far."""
 
 
 class MessageReader:
-    """Reader of one run's messages. `add` adds an event, and `known` has the ids of messages of the conversation."""
+    """Decoder of the message events of one run. It passes canonical events to `add`. `known_ids` are the ids of
+    messages in the request. `new_id` returns an id for a message whose own is missing or already used."""
 
     def __init__(self, add: Callable[[Event], None], known_ids: Set[str], new_id: Callable[[str], str]) -> None:
         self.seen: dict[str, str] = {}
@@ -39,18 +41,19 @@ class MessageReader:
         self._known_ids = known_ids
         self._new_id = new_id
         self._open: dict[str, _Message] = {}
-        """Open messages by canonical id."""
+        """Messages that have not ended, by their canonical id."""
         self._thoughts: dict[str, _Message] = {}
-        """Messages of the open reasoning, by the id on the wire."""
+        """Message of each open reasoning part, by the id of the reasoning on the wire."""
 
     def has_message(self, name: str) -> bool:
-        """Return True if the conversation or this run has a message with this id."""
+        """Return True if the request or this run contains a message with this id of the wire."""
         return name in self.seen or name in self._known_ids
 
     # Text
 
     def start(self, event: JsonObject) -> None:
-        """Begin a message, or continue one that has begun with its reasoning."""
+        """Begin the message of a `TEXT_MESSAGE_START`, or continue it if its reasoning or a file has begun it
+        already."""
         name, marks = as_text(event.get("messageId")), own_of(event)
         current = self.seen.get(name)
         if current is not None and current in self._open:
@@ -70,12 +73,14 @@ class MessageReader:
         return message
 
     def _begin_at(self, wire_id: str, marks: JsonObject) -> _Message:
-        """Begin the message that a file or reasoning belongs to."""
+        """Begin a message at its first reasoning or file, before its text. `marks` are the gateway's own members of the
+        event, such as `phase`."""
         phase: Any = "progress" if marks.get("phase") == "progress" else "answer"
         return self._begin(wire_id, phase=phase, metadata=as_object(marks.get("metadata")))
 
     def say(self, event: JsonObject) -> None:
-        """Add a piece of text. The message begins with it if its start is missing."""
+        """Add the text of a `TEXT_MESSAGE_CONTENT` to its message, which begins with it if its start is missing. The
+        gateway's own member `kind` marks a refusal or the JSON of a data part."""
         name, delta, kind = as_text(event.get("messageId")), as_text(event.get("delta")), own_of(event).get("kind")
         message = self._find(name)
         if kind == "separator":
@@ -110,7 +115,7 @@ class MessageReader:
             message.text = None
 
     def end(self, event: JsonObject) -> None:
-        """End a message, with its citations."""
+        """End the message of a `TEXT_MESSAGE_END`. The gateway's own member `citations` becomes annotation parts."""
         message = self._open.get(self.seen.get(as_text(event.get("messageId")), ""))
         if message is None:
             return
@@ -135,14 +140,15 @@ class MessageReader:
             self._add(MessageEnded(message_id=message.message_id))
 
     def close(self) -> None:
-        """End all open messages."""
+        """End all messages that are still open at the end of the run."""
         for message in list(self._open.values()):
             self._end_message(message)
 
     # Reasoning
 
     def start_thought(self, event: JsonObject) -> None:
-        """Begin reasoning: in the message that a gateway names, and else in a separate message."""
+        """Begin the reasoning part of a `REASONING_MESSAGE_START`. It belongs to the message that another gateway names
+        in the event, or otherwise to a separate message."""
         name, marks = as_text(event.get("messageId")), own_of(event)
         if name in self._thoughts:
             return
@@ -156,7 +162,7 @@ class MessageReader:
         self._thoughts[name] = message
 
     def think(self, event: JsonObject) -> None:
-        """Add a piece of reasoning."""
+        """Add the text of a `REASONING_MESSAGE_CONTENT` to its part, which begins with it if its start is missing."""
         name, delta = as_text(event.get("messageId")), as_text(event.get("delta"))
         if name not in self._thoughts:
             self.start_thought(event)
@@ -165,7 +171,7 @@ class MessageReader:
             self._add(PartDelta(message_id=message.message_id, index=message.thoughts[name], text=delta))
 
     def end_thought(self, name: str) -> None:
-        """End reasoning. A message that has nothing else ends with it."""
+        """End a reasoning part, by its id on the wire. A separate message that has only this part ends with it."""
         message = self._thoughts.pop(name, None)
         if message is None:
             return
@@ -177,7 +183,8 @@ class MessageReader:
     # Whole messages
 
     def add_file(self, part: FilePart, marks: JsonObject) -> None:
-        """Add a file of a message. `marks` are those of its activity."""
+        """Add a file from an activity of another gateway to its message. `marks` are the gateway's own members of the
+        activity, and name the message."""
         name = as_text(marks.get("messageId"))
         message = self._open.get(self.seen.get(name, ""))
         if message is None:
@@ -186,7 +193,8 @@ class MessageReader:
         self._add_part(message, part)
 
     def add_progress(self, name: str, content: JsonObject) -> None:
-        """Add a progress message."""
+        """Add a complete progress message from an activity of another gateway. `name` is the id of the activity; a
+        repeated one is ignored."""
         if name in self.seen:
             return
         metadata = as_object(content.get("metadata"))
@@ -195,7 +203,7 @@ class MessageReader:
         self._end_message(message)
 
     def add_whole(self, wire: JsonObject) -> None:
-        """Add a message of a snapshot that no event has shown."""
+        """Add a message of a `MESSAGES_SNAPSHOT` that no earlier event has shown. A message without text is ignored."""
         name, content = as_text(wire.get("id")), wire.get("content")
         text = (
             content

@@ -1,5 +1,5 @@
-"""Events of the wire → canonical events of one run. Read leniently: unknown events are passed on to AG-UI callers, and
-missing ends are added."""
+"""Events of the wire → canonical events of one run. Reading is lenient: unknown events are passed on to AG-UI callers,
+and ends that a server omits are added."""
 
 import json
 from collections.abc import Container, Mapping, Set
@@ -32,9 +32,11 @@ from babelgate.canonical.json import as_list, as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 _ON_INTERRUPT: Final = "on_interrupt"
-"""Custom event by which ag-ui-langgraph 0.0.47 asks a question, unless it is configured to use outcomes."""
+"""Name of the custom event by which ag-ui-langgraph 0.0.47 asks a question, unless it is configured to put questions
+into the outcome of the run."""
 LEGACY: Final = "legacy"
-"""Prefix of the ids of such questions that came without an id. They are answered by `forwardedProps.command`."""
+"""Prefix of the ids of questions from `on_interrupt` events without an id, such as `legacy-1`. The answer to such a
+question is sent as `forwardedProps.command`."""
 _STATE_LOST: Final = "a shared state that is not an object, or a patch that does not apply"
 _TEXT_KEPT: Final = "text that the agent's server has withdrawn; the log keeps it"
 _CHUNKS: Final = {
@@ -42,13 +44,16 @@ _CHUNKS: Final = {
     "TOOL_CALL_CHUNK": ("TOOL_CALL", "toolCallId"),
     "REASONING_MESSAGE_CHUNK": ("REASONING_MESSAGE", "messageId"),
 }
-"""Events that begin and continue an item in one, with the prefix of the separate events and the member of the id."""
+"""Chunk events, which begin an item or continue it. The values are the prefix of the equivalent separate events, and
+the member that holds the item's id."""
 _WITHIN_CHUNKS: Final = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
-"""Events that do not end an item of chunks (§ Chunk events of the specification)."""
+"""Events that may come between two chunks of one item. Any other event ends the item (§ Chunk events of the
+specification)."""
 
 
 class EventReader:
-    """Reader of one run's events."""
+    """Decoder of one run's AG-UI events. `tools` are the names of the caller's tools. `known_ids` are the ids of
+    messages in the request. `earlier` has the tool names of earlier runs' calls, by call id."""
 
     def __init__(
         self,
@@ -60,26 +65,29 @@ class EventReader:
     ) -> None:
         self.has_ended = False
         self.state: Any = None
-        """Shared state, if the server has sent one."""
+        """Shared state after the snapshots and deltas so far; None if the server has sent neither."""
         self._run_id = run_id
         self._count = 0
         self._events: list[Event] = []
         self._messages = MessageReader(self._add, known_ids, self._new_id)
         self._tools = CallReader(self._add, tools, earlier or {})
         self._chunk: tuple[str, str] | None = None
-        """Prefix and id of the item that chunks continue."""
+        """Event prefix and id of the item that chunks have begun, for example `TEXT_MESSAGE` and `m1`. None if no such
+        item is open."""
         self._steps: dict[str, tuple[str, str]] = {}
-        """Id and name of the open steps, by the name on the wire."""
+        """Step id and canonical name of each open step, by its `stepName` on the wire."""
         self._subagents: dict[str, str] = {}
         self._is_state_changed = False
         self._asked: dict[str, InterruptRaised] = {}
-        """Questions of custom events."""
+        """Questions of `on_interrupt` events, by question id. They are raised at the end of the run, unless its outcome
+        has interrupts."""
         self._losses: set[str] = set()
 
     def read(self, value: Json) -> list[Event]:
-        """Return the events for one event of the wire.
+        """Return the canonical events for one AG-UI event. The list is empty if the event adds nothing, or the run has
+        ended.
 
-        Raises agent_failed, and the code of another gateway, if the run has failed.
+        Raises agent_failed, or the `agent_` code that another gateway has sent, if the run has failed.
         """
         self._events = []
         event = as_object(value)
@@ -209,8 +217,9 @@ class EventReader:
         self._tools.add_result(event)
 
     def _messages_snapshot(self, event: JsonObject) -> None:
-        """Add the messages that no event has shown. ag-ui-langgraph 0.0.47 sends answers that no model has streamed in
-        this form only."""
+        """Add the messages and tool calls of a `MESSAGES_SNAPSHOT` that no earlier event has shown. ag-ui-langgraph
+        0.0.47 sends an answer that no model has streamed only in a snapshot. A shown message that is absent is a
+        loss."""
         messages = [each for each in objects_in(event.get("messages")) if as_text(each.get("id"))]
         listed = {each["id"] for each in messages}
         shown_ids = {name for name, message_id in self._messages.seen.items() if name == message_id}
@@ -277,7 +286,8 @@ class EventReader:
             self._is_state_changed = True
 
     def _save_state(self) -> None:
-        """Add the state as a revision. Servers send it many times in a run, so only the last one becomes a revision."""
+        """Add the shared state at the end of the run as a revision, if the server has sent one. Servers send the state
+        many times in a run, so only the last one becomes a revision."""
         if not self._is_state_changed:
             return
         if isinstance(self.state, dict):
@@ -330,7 +340,8 @@ class EventReader:
                 self._add(ArtifactAdded(artifact_id=artifact["id"], name=name, part=part, append=True, last=is_last))
 
     def _add_activity(self, event: JsonObject, value: Json) -> None:
-        """Add an activity of another server. AG-UI callers get it as it was sent."""
+        """Add an activity of another server as a `Custom` event with this value. AG-UI callers receive the original
+        event."""
         name, message_id = as_text(event.get("activityType")), as_text(event.get("messageId"))
         is_valid = name and message_id and isinstance(value, list if "patch" in event else dict)
         extra = {PROTOCOL: {"event": _without_time(event)}} if is_valid else {}
@@ -348,8 +359,8 @@ class EventReader:
             self._add(Custom(name="" if marks.get("isUnnamed") is True else name, value=value, ns=ns))
 
     def _ask(self, event: JsonObject) -> None:
-        """Keep a question of ag-ui-langgraph until the run has ended. Its value is JSON text, and its id is in the
-        original event, if the server sends that."""
+        """Store the question of an `on_interrupt` event until the run has ended. Its value may be JSON text. Its id is
+        in `rawEvent`, if the server sends that."""
         value, raw = event.get("value"), as_object(event.get("rawEvent"))
         parsed = parse_text(value) if isinstance(value, str) else value
         value = event.get("value") if parsed is ABSENT else parsed
@@ -360,7 +371,8 @@ class EventReader:
         )
 
     def _ignore(self, event: JsonObject) -> None:
-        """Ignore an event that repeats others, or that only frames them."""
+        """Ignore an event whose content other events have, such as `RAW`, or that only marks the begin or end of a
+        group, such as `REASONING_START`."""
 
     def _read_unknown(self, event: JsonObject) -> None:
         self._add(Native(protocol=PROTOCOL, event=as_text(event.get("type")), data=_without_time(event)))
@@ -407,6 +419,7 @@ def _without_time(event: JsonObject) -> JsonObject:
 
 
 def _question_text(value: Json) -> str:
-    """Return the text of a question whose value is data: one of the members that frameworks use, or the JSON."""
+    """Return the text of a question whose value is not a string. It is the first text among the members `question`,
+    `message`, `prompt` and `text`, or else the value as JSON."""
     texts = [as_text(as_object(value).get(name)) for name in ("question", "message", "prompt", "text")]
     return next((text for text in texts if text), "") or json.dumps(value, ensure_ascii=False)

@@ -22,15 +22,15 @@ class _Call:
     arguments: str = ""
     is_complete: bool = False
     is_started: bool = False
-    """True if the log has it as a call that the agent executes itself."""
+    """True if a `ToolStarted` event was added, because the agent executes the call itself."""
     has_result: bool = False
     is_resumed: bool = False
-    """True if an earlier run has shown the call, and this one only its result."""
+    """True if an earlier run has shown the call, and this run has only its result."""
 
 
 class CallReader:
-    """Reader of one run's calls. `declared` has the names of the caller's tools, and `earlier` the names of calls of
-    earlier runs by id."""
+    """Decoder of the tool calls of one run. It passes canonical events to `add`. `declared` are the names of the
+    caller's tools. `earlier` has the tool names of earlier runs' calls, by call id."""
 
     def __init__(self, add: Callable[[Event], None], declared: Container[str], earlier: Mapping[str, str]) -> None:
         self._add = add
@@ -43,20 +43,21 @@ class CallReader:
         return call_id in self._calls or call_id in self._earlier
 
     def start(self, event: JsonObject) -> None:
-        """Begin a call."""
+        """Begin the call of a `TOOL_CALL_START`. No event is added until its arguments are complete."""
         call_id, name = as_text(event.get("toolCallId")), as_text(event.get("toolCallName"))
         if call_id and call_id not in self._calls:
             parent = as_text(event.get("parentMessageId"))
             self._calls[call_id] = _Call(call_id, name, parent, own_of(event))
 
     def add_arguments(self, event: JsonObject) -> None:
-        """Add a piece of a call's arguments."""
+        """Append the text of a `TOOL_CALL_ARGS` to the arguments of its call."""
         call = self._calls.get(as_text(event.get("toolCallId")))
         if call is not None:
             call.arguments += as_text(event.get("delta"))
 
     def end(self, call_id: str) -> None:
-        """End the arguments of a call. A call of a tool that the caller has not declared is the agent's own."""
+        """Complete the arguments of a call. If the caller has not declared the tool, the agent executes the call
+        itself, and a `ToolStarted` event is added."""
         call = self._calls.get(call_id)
         if call is not None and not call.is_complete:
             call.is_complete = True
@@ -81,7 +82,8 @@ class CallReader:
         )
 
     def add_result(self, event: JsonObject) -> None:
-        """Add the result of a call, also of a call of an earlier run."""
+        """Add a `ToolEnded` event for a `TOOL_CALL_RESULT`, also for a call of an earlier run. A second result of a
+        call is ignored."""
         call_id, marks = as_text(event.get("toolCallId")), own_of(event)
         call = self._calls.get(call_id)
         if call is None:
@@ -99,8 +101,9 @@ class CallReader:
         self._add(ToolEnded(call_id=call_id, name=call.name, output=_output(event.get("content"), marks)))
 
     def close(self, pending: Json, waiting: Container[str] = ()) -> None:
-        """Ask the questions of all calls that wait for their caller. `pending` is the list of their ids, if the server
-        sent one. `waiting` has the ids of calls whose approval an interrupt asks for."""
+        """Handle the calls without a result when the run has ended. Calls that the caller must execute become
+        questions: those in `pending`, or without such a list all calls of declared tools. `waiting` has the ids of
+        calls whose approval an interrupt requests."""
         ids = [each for each in as_list(pending) if isinstance(each, str)]
         for call in self._calls.values():
             is_waiting = call.call_id in ids if pending is not None else call.name in self._declared
@@ -113,8 +116,8 @@ class CallReader:
                 self._start_own(call)
 
     def read_snapshot(self, messages: list[JsonObject]) -> None:
-        """Add the calls of a snapshot that no event has shown: those with a result there, and those of the caller's
-        tools."""
+        """Add the tool calls in the messages of a `MESSAGES_SNAPSHOT` that no earlier event has shown. Calls of the
+        agent's own tools are added only with a result."""
         results = {as_text(each.get("toolCallId")): each for each in messages if each.get("role") == "tool"}
         for message in messages:
             for call in objects_in(message.get("toolCalls")):
@@ -131,7 +134,8 @@ class CallReader:
 
 
 def _question(call: _Call) -> InterruptRaised:
-    """Return the question that a call of the caller's tool is."""
+    """Return the question that asks the caller to execute a tool. Its id is that of the call, and its answer is the
+    result."""
     arguments = parse_text(call.arguments or "{}")
     extra = {PROTOCOL: {"parent": call.parent}} if call.parent else {}
     part = ToolCallPart(

@@ -1,4 +1,4 @@
-"""AG-UI's endpoint, and the gateway's own next to it: reattach, cancel, capabilities and files."""
+"""AG-UI's endpoint, and the gateway's own endpoints next to it: reattach, cancel, capabilities and files."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
@@ -38,13 +38,14 @@ from babelgate.canonical.value import JsonObject
 __all__ = ("answer_fault", "routes")
 
 _HEARTBEAT: Final = 15.0
-"""Interval of comments in a stream, in seconds. ag-ui-validate 0.4.0 reports silence of 30 seconds."""
+"""Interval of the SSE comments that keep a stream open, in seconds. ag-ui-validate 0.4.0 reports silence of 30
+seconds."""
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 """Headers of streams, so that no proxy stores or buffers them."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    """Return the routes of the protocol."""
+    """Return the route handlers of the protocol's endpoint and of the gateway's own endpoints."""
     server = Server(hub)
     agent = "/ag-ui/{agent:str}"
     return [
@@ -64,19 +65,21 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
 
 
 class Server(Handlers):
-    """Route handlers of the protocol."""
+    """Handlers of the routes below `/ag-ui`."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     def _agent(self, request: AnyRequest) -> tuple[Caller, AgentInfo]:
-        """Return the caller, and the agent of the path or the default one. Raises not_found."""
+        """Return the caller, and the agent that the path names. Without a name, it is the default agent. Raises
+        not_found."""
         who = caller(request)
         name = request.path_params.get("agent")
         return who, self._hub.agent(who.principal, who.need_agent() if name is None else name)
 
     async def run_agent(self, request: AnyRequest) -> Response[Any]:
-        """Run the agent, and stream the events of the run."""
+        """Run the agent, and stream the events of the run. It is a new run, the run that the request's answers begin,
+        or the earlier run that the request repeats."""
         who, agent = self._agent(request)
         run_request = await read_request(self._hub, who, agent, await read_json(request))
         self._hub.check_submit(who.principal, agent.name)
@@ -96,8 +99,8 @@ class Server(Handlers):
         return event_stream(frames, ping=_HEARTBEAT, headers={**_HEADERS, **_run_headers(begun)})
 
     async def connect(self, request: AnyRequest) -> Response[Any]:
-        """Stream the conversation of a thread, and then a run: the named one, or the one that is active. With a cursor,
-        stream only the rest of a run."""
+        """Stream the conversation of a thread, and then the named run or the active one. With a cursor (`after` or
+        `Last-Event-ID`), stream only the frames of the run after it. Raises not_found."""
         who, agent = self._agent(request)
         body = validate(w.RunReference, await read_json(request))
         check_version(body.protocol_version)
@@ -132,7 +135,8 @@ class Server(Handlers):
         index: ThreadIndex,
         run: Run | None,
     ) -> Response[Any]:
-        """Stream the conversation as one snapshot, and then the run, unless it has ended."""
+        """Stream the conversation of a thread as a finished run with one snapshot, and then `run` itself if it has not
+        ended. Raises not_found if the thread has no runs."""
         last = run or await self._hub.reads.last_begun(who.principal, thread_id)
         if last is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Nothing has run on the thread {body.thread_id}.")
@@ -194,7 +198,8 @@ class Server(Handlers):
         return {"type": "RUN_FINISHED", "outcome": {"type": "success", "pendingToolCallIds": pending}}
 
     async def cancel(self, request: AnyRequest) -> Response[Any]:
-        """Cancel a run. Its stream then ends with the outcome `cancelled`. Raises task_ended."""
+        """Cancel the named run of a thread, or the newest one. Its stream then ends with the outcome `cancelled`.
+        Raises not_found, task_ended."""
         who, agent = self._agent(request)
         body = validate(w.RunReference, await read_json(request))
         thread_id, index = await self._thread(who, agent, body.thread_id)
@@ -214,19 +219,20 @@ class Server(Handlers):
         return json_response(encode_capabilities(agent))
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
-        """Return a file that an activity names by its URL. Raises not_found."""
+        """Return the bytes of a stored file. Activities contain its URL. Raises not_found."""
         self._agent(request)
         return await answer_file(self._hub, request, request.path_params["blob"])
 
     async def _thread(self, who: Caller, agent: AgentInfo, name: str) -> tuple[str, ThreadIndex]:
-        """Return a thread and its index. Raises not_found."""
+        """Return the id and the index of the thread with the client's name. Raises not_found."""
         thread_id = await find_thread(self._hub, who, agent.name, name)
         if thread_id is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Thread {name[:100]} not found")
         return thread_id, await read_index(self._hub, who.principal, thread_id)
 
     async def _find_run(self, who: Caller, index: ThreadIndex, name: str | None) -> Run | None:
-        """Return the named run, or without a name the newest one if it has not ended. Raises not_found."""
+        """Return the run that a client's or a gateway's run id names. Without a name, return the newest run, or None if
+        it has ended or the thread has no run. Raises not_found."""
         if name is not None:
             run_id = index.runs.get(name) or (name if name in index.tasks else None)
             if run_id is None:

@@ -36,7 +36,8 @@ from babelgate.canonical.state import WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _TYPED: Final = frozenset({"user", "system", "developer"})
-"""Roles of messages that a caller adds to a conversation. All others come from the agent, or answer it."""
+"""Roles of messages that a caller adds to a conversation. Messages of all other roles come from the agent, or are
+results for it."""
 
 
 class RunSource(NamedTuple):
@@ -45,12 +46,12 @@ class RunSource(NamedTuple):
     task: Task
     run_id: str
     receipt: Receipt | None
-    """Receipt of the new run. None if the run existed before the request."""
+    """Receipt of the run if this request began it. None if the run existed before the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """Valid request for a run."""
+    """Valid request for a run, and the state of its thread, which decides what the request means."""
 
     hub: Hub
     who: Caller
@@ -60,18 +61,19 @@ class RunRequest:
     messages: Sequence[Message]
     """All messages of the request, without activities."""
     index: ThreadIndex | None
-    """Index of the thread; None if the thread is new."""
+    """Index of the thread; None if the thread is new, or has no runs and messages yet."""
     thread_id: str | None
-    """Id of the thread, if it exists."""
+    """Gateway's id of the thread; None if the thread does not exist."""
     open: Sequence[Interrupt] = field(default_factory=tuple[Interrupt, ...])
-    """Open questions of the newest task that waits."""
+    """Open questions of the agent's newest waiting task on the thread; empty if no task waits."""
 
     @property
     def principal(self) -> Principal:
         return self.who.principal
 
     async def start(self) -> RunSource:
-        """Start a run, answer questions, or find the run that the request repeats. Raises invalid, not_awaiting."""
+        """Start a run, answer questions, or find the run that the request repeats. Raises invalid, not_awaiting, and
+        not_found for an unknown `parentRunId`."""
         answers = self._answers()
         added = self._added_messages()
         if answers:
@@ -87,8 +89,8 @@ class RunRequest:
         return await self._submit((), fork=self._regeneration())
 
     def _check_left(self) -> None:
-        """Refuse a request that brings nothing while the thread has something to continue. Raises invalid,
-        not_awaiting."""
+        """Refuse a request without new messages or usable answers if the thread has open questions, or if the request
+        answers questions that are not open. Raises invalid, not_awaiting."""
         if self.open:
             raise _waiting_fault(self.open)
         if self.body.resume:
@@ -97,8 +99,8 @@ class RunRequest:
     # What the request brings
 
     def _added_messages(self) -> Sequence[Message]:
-        """Return the messages that the caller has added: those after the last one that the log has or that the agent
-        has sent."""
+        """Return the messages that the caller has added to the conversation. They follow the last message that the log
+        has, or whose role shows that the caller did not write it."""
         known_ids: Collection[str] = () if self.index is None else self.index.messages
         first = 0
         for number, message in enumerate(self.body.messages):
@@ -109,12 +111,13 @@ class RunRequest:
         return self.messages[len(self.messages) - count :] if count else ()
 
     def _history(self, added: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the messages before the added ones, for a thread that the gateway does not have."""
+        """Return the messages before the `added` ones, to store them as history. The result is empty if the gateway
+        already has the thread."""
         return () if self.index is not None else tuple(self.messages[: len(self.messages) - len(added)])
 
     def _answers(self) -> Mapping[str, tuple[Json, bool]]:
-        """Return the answers to open questions by id: the value, and True if the question is declined. Raises
-        invalid."""
+        """Return the answers of the request to open questions, by question id: the value, and True if the caller
+        declines. They are in `resume` and in tool messages. Raises invalid."""
         found: dict[str, tuple[Json, bool]] = {}
         calls = {each.interrupt_id: each for each in self.open if called_part(each) is not None}
         for number, message in enumerate(self.body.messages):
@@ -129,7 +132,8 @@ class RunRequest:
         return found
 
     def _repeated_run(self) -> str | None:
-        """Return the run that the request repeats: the one that its answers have begun, or the one of its own id."""
+        """Return the gateway's id of the run that an earlier, equal request began, or None. It is the run that the
+        answers began, or the run with the client's run id."""
         if self.index is None:
             return None
         answered = [item.interrupt_id for item in self.body.resume or ()]
@@ -138,7 +142,8 @@ class RunRequest:
         return begun[-1] if begun else self.index.runs.get(self.body.run_id)
 
     def _regeneration(self) -> Fork | None:
-        """Return the state before the last message of the user, if the client asks for another answer to it."""
+        """Return the state before the last message if that message started an earlier run: the client then requests
+        another answer to it. Return None otherwise, or if no run precedes it."""
         last = self.body.messages[-1] if self.body.messages else None
         if self.index is None or last is None or last.id not in self.index.inputs:
             return None
@@ -148,7 +153,8 @@ class RunRequest:
     # What is begun
 
     async def _take_words(self, added: Sequence[Message]) -> RunSource:
-        """Answer the open question with the user's words if it takes them, and else begin a new turn."""
+        """Answer the only open question with the text of the user's new messages, if the question accepts text.
+        Otherwise start a run with the messages."""
         is_typed = all(message.role == "user" for message in added)
         if len(self.open) == 1 and is_typed and can_take_text(self.open[0]):
             question = self.open[0]
@@ -165,7 +171,8 @@ class RunRequest:
         return await self._submit(added, fork=self._edit(added))
 
     def _edit(self, added: Sequence[Message]) -> Fork | None:
-        """Return the state that new messages continue from, if the client has removed later messages of the user."""
+        """Return the state that new messages continue from: after `parentRunId`, or before the user's messages that the
+        client has removed. Return None for the newest state. Raises not_found."""
         index, parent = self.index, self.body.parent_run_id
         if index is None:
             return None
@@ -183,7 +190,8 @@ class RunRequest:
         return None if before is None else Fork(run_id=before)
 
     async def _submit(self, added: Sequence[Message], *, fork: Fork | None) -> RunSource:
-        """Begin a run with new messages, or the one that regenerates an answer."""
+        """Start a run with the new messages. Without new messages and with `fork`, start it with the last message
+        again, to regenerate the answer. A run that an equal request has just started is returned."""
         body = self.body
         is_repeated = self.index is not None and body.run_id in self.index.runs
         if not added and fork is not None:
@@ -261,7 +269,8 @@ class RunRequest:
         )
 
     async def _changed_state(self) -> JsonObject:
-        """Return the members of the shared state that the client has changed."""
+        """Return the members of the request's shared state that differ from the newest revision of the thread. For a
+        new thread, these are all members."""
         state = as_object(self.body.state)
         if not state or self.thread_id is None:
             return state
@@ -281,7 +290,8 @@ def _waiting_fault(left: Sequence[Interrupt]) -> FaultError:
 
 
 def _decode_result(result: Json, question: Interrupt) -> Json:
-    """Return the result of a tool as a value: clients send JSON as text."""
+    """Return the result of a caller's tool. A JSON object or list that was sent as text is parsed, unless the schema of
+    the answer demands a string."""
     is_text = (question.answer_schema or {}).get("type") == "string"
     if not isinstance(result, str) or is_text:
         return result
@@ -293,12 +303,14 @@ def _decode_result(result: Json, question: Interrupt) -> Json:
 
 
 def thread_uuid(name: str) -> str | None:
-    """Return the id of the thread if its name is a UUID. Any other name is an alias."""
+    """Return the gateway's id of the thread if the client's name of it is a UUID. Any other name is stored as an alias,
+    and gives None."""
     return str(UUID(name)) if is_uuid(name) else None
 
 
 def run_uuid(who: Caller, agent: str, thread_id: str, run_id: str) -> str:
-    """Return the gateway's id of the run that a request begins. A request that is sent twice has the same."""
+    """Return the gateway's id of the run that a request begins, derived from the caller's ids. A request that is sent
+    twice gets the same id."""
     return str(uuid5(NAMESPACE_OID, f"ag-ui\0{who.owner}\0{agent}\0{thread_id}\0{run_id}"))
 
 
@@ -337,7 +349,8 @@ async def open_questions(hub: Hub, principal: Principal, agent: str, thread_id: 
 
 
 async def read_request(hub: Hub, who: Caller, agent: AgentInfo, value: Any) -> RunRequest:
-    """Return the request for a run. Raises invalid, unsupported."""
+    """Return the validated request for a run, with the index and the open questions of its thread. Raises invalid,
+    unsupported."""
     body = validate(w.RunAgentInput, value)
     check_version(body.protocol_version)
     for name, text in (("threadId", body.thread_id), ("runId", body.run_id)):
@@ -353,7 +366,7 @@ async def read_request(hub: Hub, who: Caller, agent: AgentInfo, value: Any) -> R
 
 
 def check_version(version: str | None) -> None:
-    """Refuse a request of a newer major version. Raises unsupported."""
+    """Refuse a `protocolVersion` whose major version is not the gateway's. Raises unsupported."""
     if version is not None and version.partition(".")[0] != w.VERSION.partition(".")[0]:
         words = f"protocolVersion: expected {w.VERSION}, got {version[:20]!r}"
         raise FaultError(FaultCode.UNSUPPORTED, words)

@@ -17,11 +17,13 @@ from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Record, S
 from babelgate.canonical.value import JsonObject
 
 _HISTORY: Final = "history"
-"""Prefix of the cursor of frames that show the history. They come before all frames of the run."""
+"""Id of the SSE frames that show the history. As a cursor it is the start of the run, because these frames precede all
+frames of the run."""
 
 
 class Cursor(NamedTuple):
-    """Position after a frame: the number of its record, and its number among the record's frames."""
+    """Position after a frame: the number of its record in the log, and the frame's number among those of the record,
+    from 0. Its text is `seq-number`, such as `12-0`."""
 
     seq: int = 0
     number: int = -1
@@ -38,7 +40,8 @@ class Cursor(NamedTuple):
 
 
 class RunFrames:
-    """Reader of one run."""
+    """Encoder of one run as SSE frames, from its records in the log. With `after`, the frames up to this cursor are
+    omitted."""
 
     def __init__(
         self,
@@ -62,10 +65,12 @@ class RunFrames:
         self._after = Cursor() if after is None else after
         self.writer = RunEventWriter(run_id, thread_name, base_url=base_url, agent=task.agent)
         self._text: tuple[Any, TextFrames] | None = None
-        """Template of the newest passage, with what distinguishes it from others."""
+        """Frame template of the newest passage of text deltas, with the message id and part index that it is for. None
+        before the first passage."""
 
     async def frames(self) -> AsyncGenerator[bytes]:
-        """Yield the bytes of the stream, until the run has ended."""
+        """Yield the bytes of the frames until the run has ended. If the log ends before that, because the gateway
+        stops, the last frame is a `RUN_ERROR`."""
         async with aclosing(self._batches()) as batches:
             async for ready in batches:
                 async with aclosing(pieces_of(ready)) as pieces:
@@ -106,7 +111,8 @@ class RunFrames:
         ]
 
     def _write_texts(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
-        """Return the frames of a passage, or None if its records must be written one by one."""
+        """Return the frames of a passage, which is a series of text deltas of one part. `texts` has the text of each
+        record. Return None if the records must be written one by one."""
         make = self.writer.text_maker(passage[0])
         if make is None:
             return None
@@ -120,7 +126,8 @@ class RunFrames:
         return self._text[1].write(texts, ids=[f"{record.seq}-0" for record in passage])
 
     async def _correct(self, record: Record) -> Sequence[bytes | LargeFrame]:
-        """Return a snapshot without the messages that a restart makes void. It has the next number of the record."""
+        """Return the frame of a `MESSAGES_SNAPSHOT` without the messages that a restart of the run voids. Its number is
+        99, after all other frames of the record. Empty if the cursor is past it."""
         if (record.seq, 99) <= self._after:
             return ()
         transcript = await read_transcript(self._hub, self._principal, self._task, self._base_url, until=record.seq)
@@ -131,7 +138,8 @@ class RunFrames:
 async def read_transcript(
     hub: Hub, principal: Principal, task: Task, base_url: str, *, until: int | None = None
 ) -> ConversationReducer:
-    """Return the messages of a thread, up to the record number `until`."""
+    """Return the reducer with the messages of the task's thread, up to the record number `until`. None is the end of
+    the log."""
     transcript = ConversationReducer(task.thread_id, base_url=base_url, agent=task.agent)
     log = hub.reads.log(principal, Scope(task.thread_id), inline=True)
     async with aclosing(complete_states(hub, principal, task.thread_id, log)) as batches:
@@ -144,15 +152,15 @@ async def read_transcript(
 
 
 def messages_snapshot(transcript: ConversationReducer, at: int) -> JsonObject:
-    """Return the event with all messages. `at` is its time in microseconds since 1970."""
+    """Return the `MESSAGES_SNAPSHOT` event with all messages. `at` is its time in microseconds since 1970."""
     return {"type": "MESSAGES_SNAPSHOT", "timestamp": at // 1000, "messages": transcript.messages()}
 
 
 def history_frames(
     transcript: ConversationReducer, state: JsonObject, at: int, thread_id: str, run_id: str, end: JsonObject
 ) -> list[bytes | LargeFrame]:
-    """Return the frames of a run that only restates the conversation. `state` is the state of the thread, and `end` has
-    the type and further members of the last event."""
+    """Return the frames of a run that executes nothing and only restates the conversation. `state` is the shared state,
+    and `at` the time in microseconds since 1970. `end` has the type and further members of the last event."""
     stamp = {"timestamp": at // 1000}
     events: list[JsonObject] = [
         {"type": "RUN_STARTED", **stamp, "threadId": thread_id, "runId": run_id, "protocolVersion": w.VERSION},

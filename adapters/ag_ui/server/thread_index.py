@@ -8,22 +8,24 @@ from babelgate.canonical.event import InterruptAnswered, MessageStarted, RunCrea
 from babelgate.canonical.json import as_object, as_text
 
 _ENTRY: Final = 200
-"""Estimated bytes of an entry."""
+"""Estimated memory of one entry of the index, in bytes."""
 
 
 class ThreadIndex:
-    """Ids of a thread, folded from its records (`babelgate.canonical.hub.Snapshot`)."""
+    """Ids of a thread's messages, runs and answered questions, folded from its records
+    (`babelgate.canonical.hub.Snapshot`)."""
 
     def __init__(self) -> None:
         self.seq = 0
         self.messages: dict[str, str | None] = {}
-        """Run of each message, by message id; None for messages outside runs."""
+        """Run id of each message, by message id; None for messages outside runs."""
         self.inputs: dict[str, str] = {}
-        """Run of each message that a caller has sent to start it, by message id, oldest first."""
+        """Run id of each message that a caller sent to start the run, by message id, oldest first."""
         self.runs: dict[str, str] = {}
-        """Newest run by the client's own id."""
+        """Gateway's run id by the client's run id. If a client used an id twice, it is the newest run. A run of another
+        protocol is listed under its gateway's id."""
         self.tasks: dict[str, str] = {}
-        """Task of each run, oldest first."""
+        """Task id of each run, by run id, oldest first."""
         self.answered: dict[str, str] = {}
         """Run that the answer to a question began, by the question's id."""
 
@@ -32,7 +34,7 @@ class ThreadIndex:
         return _ENTRY * (len(self.messages) + len(self.runs) + len(self.tasks) + len(self.answered))
 
     def apply(self, record: Record) -> None:
-        """Add a record."""
+        """Update the index with the next record of the thread."""
         self.seq = record.seq
         event = record.event
         match event:
@@ -69,7 +71,7 @@ class ThreadIndex:
         return copy
 
     def run_before(self, run_id: str) -> str | None:
-        """Return the run that precedes a run on the thread, or None if it is the first."""
+        """Return the id of the run that precedes a run on the thread, or None if the run is the first or unknown."""
         before: str | None = None
         for each in self.tasks:
             if each == run_id:

@@ -42,8 +42,8 @@ _SEPARATOR: Final[JsonObject] = {w.OWN: {"kind": "separator"}}
 
 
 class MessageWriter:
-    """Writer of everything that the agent says and produces. `emit` adds an event with its time, and `add` one without
-    it."""
+    """Encoder of the messages, tool calls, files and artifacts of one run. It passes AG-UI events to `emit`, which adds
+    the time, or to `add`, which does not."""
 
     def __init__(self, emit: Callable[..., None], add: Callable[[JsonObject], None], base_url: str, agent: str) -> None:
         self._emit = emit
@@ -52,19 +52,21 @@ class MessageWriter:
         self._agent = agent
         self._messages: dict[str, MessageDraft] = {}
         self._last_shown: str | None = None
-        """Id of the newest message of the assistant that the reader has. Tool calls belong to it."""
+        """Id of the newest assistant message whose start was sent. Tool calls that name no other message belong to
+        it."""
         self._calls: dict[str, bool] = {}
-        """Ids of the calls that were shown. True if the result was shown, too."""
+        """Ids of the tool calls that were sent. The value is True if the result was sent, too."""
 
     def write(self, event: Event) -> None:
-        """Add the events for an event of the log. Events of other kinds are ignored."""
+        """Add the AG-UI events for one event of the log. Events that are not about messages, tool calls or artifacts
+        are ignored."""
         write = self._WRITES.get(type(event))
         if write is not None:
             write(self, event)
 
     def text_maker(self, event: PartDelta) -> Callable[[str], JsonObject] | None:
-        """Return a function that makes the event for one text of a passage, or None if its deltas must be written one
-        by one."""
+        """Return a function that returns the AG-UI event for one text of a passage. A passage is a series of text
+        deltas of one part. Return None if its deltas must be written one by one."""
         message = self._messages.get(event.message_id or "")
         if message is None or message.is_progress:
             return None
@@ -83,7 +85,7 @@ class MessageWriter:
             self._end_message(message)
 
     def start_over(self, event: RunStarted) -> None:
-        """Discard the place of tool calls if a restart of the run makes it void."""
+        """Clear the message to which tool calls belong if the restart of the run voids it."""
         if self._last_shown is not None and event.is_void(self._last_shown):
             self._last_shown = None
 
@@ -111,7 +113,8 @@ class MessageWriter:
             self._emit("TEXT_MESSAGE_END", messageId=message.message_id, metadata={w.OWN: marks} if marks else None)
 
     def _show(self, message: MessageDraft) -> None:
-        """Begin the message on the wire, with its first text. A message without text has no place there."""
+        """Emit `TEXT_MESSAGE_START` for a message, once. It is delayed until the first text, because AG-UI shows no
+        message without text. Progress messages are shown as activities instead."""
         if message.is_shown or message.is_progress:
             return
         started = message.started
@@ -171,7 +174,7 @@ class MessageWriter:
             message.open_parts[index] = kind
 
     def _add_part(self, message: MessageDraft, index: int, part: Part, *, is_open: bool) -> PartKind | None:
-        """Add a part, and return its kind if deltas can follow."""
+        """Emit the events for an added part. Return its kind if text deltas can follow, and None otherwise."""
         match part:
             case TextPart():
                 self._separate(message)
@@ -275,7 +278,8 @@ class MessageWriter:
     # Tools
 
     def show_call(self, call_id: str, part: ToolCallPart) -> None:
-        """Add a whole call of a tool, under an id of the gateway."""
+        """Emit the complete call of a caller's tool when its question is raised, unless it was sent. `call_id` is the
+        id of the question."""
         name, arguments = part.name, part.arguments
         if call_id not in self._calls:
             self._begin_call(call_id, name, _parent(part.extra))
@@ -291,7 +295,8 @@ class MessageWriter:
         self._emit("TOOL_CALL_START", toolCallId=call_id, toolCallName=name, parentMessageId=parent, metadata=metadata)
 
     def _add_call(self, message: MessageDraft, index: int, part: ToolCallPart, *, is_open: bool) -> PartKind | None:
-        """Add a call that is part of a message. Calls of the caller's tools are shown when their question is asked."""
+        """Emit the call that a part of a message contains. Return `call` if deltas of its arguments can follow. Calls
+        of the caller's tools are sent later, when their question is raised."""
         if part.side == "caller" or part.call_id in self._calls:
             return None
         self._begin_call(part.call_id, part.name, message.message_id if message.is_shown else _parent(part.extra))
@@ -329,7 +334,8 @@ class MessageWriter:
         self._show_result(event.call_id or "", event.output, fault)
 
     def _show_result(self, call_id: str, output: Json, fault: JsonObject | None) -> None:
-        """Add the result of a call, once. A fault is shown as text, because the event has no member for it."""
+        """Emit the result of a call, unless it was sent already. A fault is sent as the JSON text `{"error": …}`,
+        because the event has no member for it."""
         if self._calls.get(call_id) is not False:
             return
         self._calls[call_id] = True
@@ -385,12 +391,14 @@ class MessageWriter:
 
 
 def _index(message: MessageDraft, index: int | None) -> int:
-    """Return the index of the part that a delta or an end belongs to; the newest one without an index."""
+    """Return the index of the part to which a delta or an end belongs. If the event has no index, it is the newest
+    part."""
     return message.newest if index is None else index
 
 
 def _place(message: MessageDraft) -> JsonObject:
-    """Return the message that a file or reasoning belongs to, with what only its start would show."""
+    """Return the gateway's own members for a file or reasoning. They name the message that it belongs to, with the
+    phase and metadata that no `TEXT_MESSAGE_START` has sent."""
     place: JsonObject = {"messageId": message.message_id}
     if message.is_progress:
         place["phase"] = "progress"
@@ -400,7 +408,8 @@ def _place(message: MessageDraft) -> JsonObject:
 
 
 def _parent(extra: Extra) -> str | None:
-    """Return the message that holds a call on another AG-UI server, if it came from one."""
+    """Return the id of the message that contains a call on another AG-UI server, or None if the call does not come from
+    such a server."""
     return as_text(as_object(extra.get(names.PROTOCOL)).get("parent")) or None
 
 

@@ -1,4 +1,4 @@
-"""Message that is being written: the parts that are open, and what its end has to show."""
+"""Message that is being written: its open parts, and the citations and progress text for its end."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,7 +11,7 @@ PartKind = Literal["text", "refusal", "reasoning", "call"]
 
 @dataclass(slots=True)
 class MessageDraft:
-    """Canonical message that has not ended."""
+    """Canonical message that has not ended, and which of its events were sent."""
 
     started: MessageStarted
     is_shown: bool = False
@@ -19,11 +19,11 @@ class MessageDraft:
     has_content: bool = False
     """True if text was sent."""
     is_after_data: bool = False
-    """True if the newest text is the JSON of a data part."""
+    """True if the newest text sent is the JSON of a data part. A line break must then precede further text."""
     open_parts: dict[int, PartKind] = field(default_factory=dict[int, PartKind])
-    """Kinds of the parts that deltas add to, by index."""
+    """Kind of each open part, to which deltas may add text, by the index of the part."""
     newest: int = -1
-    """Index of the newest part."""
+    """Index of the newest part; -1 before the first one."""
     call_ids: dict[int, str] = field(default_factory=dict[int, str])
     """Ids of the tool calls among the open parts, by index."""
     thoughts: dict[int, str] = field(default_factory=dict[int, str])

@@ -35,18 +35,19 @@ STOPPING: Final = Fault(
     message="The gateway is shutting down, and the run has not ended: connect again to read the rest.",
 )
 _OLD_EVENTS: Final = frozenset({"REASONING_ENCRYPTED_VALUE"})
-"""Types of passed-on events that clients older than 1.0 accept. @ag-ui/client 0.0.59 ends a run for any other."""
+"""Types of other servers' events that are passed on to clients older than 1.0. @ag-ui/client 0.0.59 ends a run if it
+receives any other."""
 _UNKNOWN_EVENT: Final = "an event that clients older than 1.0 do not accept"
 _ENDED_EARLY: Final[Mapping[RunReason, str]] = {
     RunReason.SUPERSEDED: names.SUPERSEDED,
     RunReason.ROLLED_BACK: "rolled_back",
 }
-"""Codes of runs that were cancelled for another run."""
+"""Code of the `RUN_ERROR` for a run that was cancelled for another run, by the reason of its end."""
 
 
 class RunEventWriter:
-    """Writer of one run. Feed it the records of the task, from the first one on: questions and tools of earlier runs
-    decide how this one ends."""
+    """Encoder of one run as AG-UI events. Pass it all records of the task, from the first one on, because questions and
+    tools of earlier runs decide how this run ends."""
 
     def __init__(self, run_id: str, thread_id: str, *, base_url: str = "", agent: str = "") -> None:
         self.run_id = run_id
@@ -54,7 +55,8 @@ class RunEventWriter:
         self.has_begun = False
         self.has_ended = False
         self.is_restarted = False
-        """True if the record before was the start of a later attempt that makes events void."""
+        """True if the record that was written last began another attempt, which voids events of the attempt before
+        it."""
         self._events: list[JsonObject] = []
         self._at = 0
         self._agent = agent
@@ -63,17 +65,18 @@ class RunEventWriter:
         self._questions: dict[str, InterruptRaised] = {}
         self._tools: frozenset[str] = frozenset()
         self._steps: dict[str, str] = {}
-        """Names of the open steps on the wire, by step id."""
+        """Name on the wire (`stepName`) of each open step, by step id."""
         self._usage: JsonObject = {}
         self._losses: dict[Loss, None] = {}
 
     @property
     def losses(self) -> Sequence[Loss]:
-        """Losses of the run."""
+        """Losses of the run so far, each once: those in the log, and events that an old client does not accept."""
         return tuple(self._losses)
 
     def write(self, record: Record) -> list[JsonObject]:
-        """Return the events that a record adds. Call it once for each record of the task, in order."""
+        """Return the AG-UI events that a record adds; empty for records of other runs. Call it once for each record of
+        the task, in order."""
         event = record.event
         self._events, self._at, self.is_restarted = [], record.at // 1000, False
         if isinstance(event, RunCreated):
@@ -93,14 +96,14 @@ class RunEventWriter:
         return self._events
 
     def text_maker(self, record: Record) -> Callable[[str], JsonObject] | None:
-        """Return a function that makes the event for one text of a passage that begins with the record. Return None if
-        its records must be written one by one."""
+        """Return a function that returns the AG-UI event for one text of a passage. A passage is a series of text
+        deltas of one part, and `record` its first one. Return None if its records must be written one by one."""
         if record.run_id != self.run_id or self.has_ended or type(record.event) is not PartDelta:
             return None
         return self._messages.text_maker(record.event)
 
     def interrupt(self) -> JsonObject:
-        """Return the `RUN_ERROR` of a stream that ends before its run does."""
+        """Return the `RUN_ERROR` for a stream that ends before its run does, because the gateway stops."""
         return {"type": "RUN_ERROR", "message": STOPPING.message, "code": str(STOPPING.code)}
 
     def _emit(self, type: str, **members: Any) -> None:
@@ -160,7 +163,8 @@ class RunEventWriter:
             self._finish(outcome=self._outcome({"type": "success", "pendingToolCallIds": calls}), **more)
 
     def _outcome(self, outcome: JsonObject) -> JsonObject | None:
-        """Return the outcome of a success. @ag-ui/client 0.0.59 ends a run for `pendingToolCallIds`."""
+        """Return the outcome of a success, or None for a client older than 1.0. @ag-ui/client 0.0.59 ends a run if it
+        receives `pendingToolCallIds`."""
         return None if self.ids.is_old else outcome
 
     def _cancel(self, more: JsonObject) -> None:
@@ -177,7 +181,7 @@ class RunEventWriter:
         self._emit("RUN_ERROR", message=message, code=code, **more)
 
     def _close(self) -> None:
-        """End everything that is open, because nothing may be open at the end of a run."""
+        """End all open messages and steps, because none may be open at the end of a run."""
         self._messages.close()
         for step_id in list(self._steps):
             self._emit("STEP_FINISHED", stepName=self._steps.pop(step_id))
@@ -272,7 +276,8 @@ def fault_words(fault: Fault | None) -> tuple[str, str]:
 
 
 def _mark(members: JsonObject) -> JsonObject | None:
-    """Return the metadata with the gateway's own members, or None if there are none."""
+    """Return `metadata` with the members that are not None as the gateway's own, or None if there are no such
+    members."""
     found = {name: value for name, value in members.items() if value is not None}
     return {w.OWN: found} if found else None
 
@@ -281,5 +286,5 @@ _COUNTS: Final = frozenset({"input_tokens", "output_tokens", "total_tokens"})
 
 
 def _is_whole(usage: JsonObject) -> bool:
-    """Return True if the protocol has a member for each count."""
+    """Return True if `TokenUsage` has a member for everything in a canonical usage."""
     return usage.keys() <= _COUNTS and all(type(value) is int for value in usage.values())

@@ -21,7 +21,8 @@ class StateWriter:
         """Values of the run's revisions, by checkpoint id."""
 
     def _resolve(self, event: StateSaved) -> JsonObject | None:
-        """Return the values of a revision, or None if they are unknown."""
+        """Return all values of a revision, which may be stored as its difference to an earlier revision. Return None if
+        the earlier revision is not of this run, or if the event has no values."""
         if event.values is not None:
             return event.values
         if event.change is not None:
@@ -32,8 +33,8 @@ class StateWriter:
         return None
 
     def save(self, event: StateSaved) -> None:
-        """Emit a revision. States of graphs inside the agent are not shared. The record must hold the whole state, or
-        its difference to a revision of this run."""
+        """Emit a revision that differs from the one before it. Revisions of graphs inside the agent are not sent. The
+        event must hold the whole state, or its difference to a revision of this run."""
         values = self._resolve(event)
         if values is None:
             return

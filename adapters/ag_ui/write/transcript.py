@@ -1,4 +1,5 @@
-"""Records of a thread → its messages, as a client has them that has read every run."""
+"""Records of a thread → its messages in AG-UI's form, equal to those of a client that has read the streams of all
+runs."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -26,7 +27,7 @@ from babelgate.canonical.value import JsonObject
 
 
 class ConversationReducer:
-    """Reducer of the events of all runs of a thread. Apply the records in order."""
+    """Reducer of the records of a thread to its messages in AG-UI's form. Apply all records in order."""
 
     def __init__(self, thread_id: str, *, base_url: str = "", agent: str = "") -> None:
         self._thread_id = thread_id
@@ -35,18 +36,19 @@ class ConversationReducer:
         self._writer: RunEventWriter | None = None
         self._messages: dict[str, JsonObject] = {}
         self._sources: dict[str, tuple[str | None, str | None]] = {}
-        """Run and canonical message that each message of the wire shows. A run of None means that it is an input."""
+        """Run id and canonical message id of each AG-UI message, by its id on the wire. The run id is None for inputs,
+        for results of callers and for messages outside runs."""
         self._asked: set[str] = set()
-        """Ids of the calls of the caller's tools."""
+        """Ids of the questions that ask for a call of a caller's tool."""
         self._given: tuple[MessageStarted, GrowingParts] | None = None
-        """Message outside runs that is being read."""
+        """Start of a message outside runs, with its parts so far; None if no such message is open."""
 
     def messages(self) -> list[JsonObject]:
-        """Return the messages for a `MESSAGES_SNAPSHOT`."""
+        """Return the AG-UI messages for a `MESSAGES_SNAPSHOT`, oldest first."""
         return list(self._messages.values())
 
     def apply(self, record: Record) -> None:
-        """Add a record."""
+        """Update the messages with the next record of the thread."""
         event = record.event
         match event:
             case RunCreated():
@@ -77,7 +79,8 @@ class ConversationReducer:
                 self._read(each, record.run_id)
 
     def _add_result(self, event: InterruptAnswered) -> None:
-        """Add the result of a tool that the caller executed, unless another input has replaced it."""
+        """Add the tool message with the result of a call that the caller executed, unless another input has superseded
+        the question."""
         if event.action == "superseded":
             return
         name = result_id(event.interrupt_id)
@@ -89,7 +92,8 @@ class ConversationReducer:
             self._put(encode_message(message), None, message.message_id)
 
     def _apply_outside(self, record: Record) -> None:
-        """Add a message that a caller brought from elsewhere."""
+        """Apply a record outside of runs. Messages that a caller has added to the thread are collected from such
+        records, and added when they are complete."""
         event = record.event
         if isinstance(event, MessageStarted):
             self._given = (event, GrowingParts())
@@ -118,7 +122,7 @@ class ConversationReducer:
             del self._messages[name], self._sources[name]
 
     def _read(self, event: JsonObject, run_id: str) -> None:
-        """Apply an event as a client does."""
+        """Apply an AG-UI event of a run to the messages, as a client does."""
         marks = own_of(event)
         match event["type"]:
             case "TEXT_MESSAGE_START":
@@ -161,7 +165,8 @@ class ConversationReducer:
             activity["content"] = apply_patch(activity["content"], patch)
 
     def _encrypt(self, event: JsonObject) -> None:
-        """Add what another server has encrypted for itself, in order to get it back."""
+        """Add the value of a `REASONING_ENCRYPTED_VALUE` to its message or tool call. The server that has encrypted the
+        value expects it in later requests."""
         target = self._messages.get(event.get("entityId", ""))
         if event.get("subtype") == "tool-call":
             calls = [call for message in self._messages.values() for call in message.get("toolCalls", ())]

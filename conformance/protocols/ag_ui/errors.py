@@ -13,7 +13,8 @@ probes: Final = Probes[AgUiTarget]()
 
 
 async def _play_failure(ctx: Ctx) -> Played:
-    """Make the agent fail. Raises NotShown if it has an answer."""
+    """Make the agent fail with the trigger `fail`, and return the run. Raises NotShown if the run finishes without an
+    error."""
     played = await play_behaviour(ctx, "fail")
     check_shown(dig(played.end, "type") != "RUN_FINISHED", "fail", "finished its run")
     return played
@@ -46,7 +47,8 @@ async def server_survives_a_disconnect(ctx: Ctx) -> None:
 
 
 async def _refuse(ctx: Ctx, body: Any) -> Exchange:
-    """Send an invalid request, and return the exchange. A valid one has succeeded before."""
+    """Send an invalid request, and return the exchange. A valid request must have succeeded before, so that an error
+    shows a refusal of this one."""
     await ctx.once(play_behaviour, "plain")
     agent, _ = agent_for(ctx, "plain")
     return await agent.post(body)

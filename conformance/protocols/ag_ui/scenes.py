@@ -18,13 +18,13 @@ TOOL: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A run that was read to its end."""
+    """Run whose stream was read to its end, with its request and response."""
 
     agent: AgUiTarget
     body: dict[str, Any]
     exchange: Exchange
     rest: str = ""
-    """Incomplete event at the end of the stream."""
+    """Text after the last complete event of the stream; empty if the stream ended with a complete one."""
 
     @property
     def events(self) -> Sequence[Any]:
@@ -49,7 +49,8 @@ class Played:
 
 
 async def play(agent: AgUiTarget, body: dict[str, Any], **options: Any) -> Played:
-    """Send a request, and read its stream to the end. Raises Failed if there is no stream."""
+    """Send a request for a run, and read its stream to the end. Raises Failed if the response is not a stream with at
+    least one event."""
     async with agent.stream(body, **options) as stream:
         exchange = stream.exchange
         check(exchange.status == 200, "the status 200", exchange.status, exchange)
@@ -60,7 +61,7 @@ async def play(agent: AgUiTarget, body: dict[str, Any], **options: Any) -> Playe
 
 
 async def play_behaviour(ctx: Ctx, behaviour: str) -> Played:
-    """Run the agent on a new thread with the trigger of a behaviour."""
+    """Run the agent on a new thread, with the input that triggers a behaviour such as `question`."""
     agent, text = agent_for(ctx, behaviour)
     tools = [TOOL] if behaviour == "calls" else []
     return await play(agent, request(message(text), tools=tools))
@@ -75,7 +76,8 @@ async def play_question(ctx: Ctx) -> Played:
 
 
 async def play_questions(ctx: Ctx) -> Played:
-    """Make the agent ask two questions at once. Raises NotShown if it finishes without one."""
+    """Make the agent ask two questions at once, and return its run. Raises NotShown if the run finishes without a
+    question."""
     played = await play_behaviour(ctx, "questions")
     is_done = dig(played.end, "type") == "RUN_FINISHED" and not played.interrupts
     check_shown(not is_done, "questions", "finished without a question")
@@ -83,21 +85,22 @@ async def play_questions(ctx: Ctx) -> Played:
 
 
 async def resume(played: Played, answer: Any, **options: Any) -> Played:
-    """Answer the questions of a run with one payload."""
+    """Answer all questions of a run with the payload `answer`, and return the run that the answers begin."""
     answers = [{"interruptId": dig(each, "id"), "status": "resolved", "payload": answer} for each in played.interrupts]
     body = request(*played.body["messages"], threadId=played.body["threadId"], resume=answers)
     return await play(played.agent, body, **options)
 
 
 async def play_answer(ctx: Ctx) -> Played:
-    """Answer the question of the agent."""
+    """Make the agent ask a question, answer it, and return the run that the answer begins."""
     played = await ctx.once(play_question)
     check(bool(played.interrupts), "an interrupt", played.end, played.exchange)
     return await resume(played, ctx.triggers["question"].answer)
 
 
 async def play_call(ctx: Ctx) -> Played:
-    """Make the agent call the tool of the caller. Raises NotShown if it does not."""
+    """Make the agent call the tool `TOOL` of the caller, and return its run. Raises NotShown if the agent does not call
+    it."""
     played = await play_behaviour(ctx, "calls")
     names = [dig(event, "toolCallName") for event in played.of_type("TOOL_CALL_START")]
     check_shown(TOOL["name"] in names, "calls", f"called {names}")

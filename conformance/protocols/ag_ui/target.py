@@ -15,7 +15,7 @@ _HEADERS: Final[Mapping[str, str]] = {"Accept": "text/event-stream"}
 
 
 class AgUiTarget:
-    """Client of one agent."""
+    """Client of the agent under test, which is one URL."""
 
     def __init__(self, wire: Wire, url: str) -> None:
         self.wire = wire
@@ -23,7 +23,7 @@ class AgUiTarget:
 
     @asynccontextmanager
     async def stream(self, body: Any, **options: Any) -> AsyncGenerator[StreamExchange]:
-        """Send a request, and yield the response."""
+        """Send a request for a run, and yield its exchange, from which the caller reads the events."""
         async with self.wire.stream(
             "POST",
             self.url,
@@ -37,7 +37,7 @@ class AgUiTarget:
             yield stream
 
     async def run(self, body: Any, **options: Any) -> Exchange:
-        """Send a request, and return the exchange with all events."""
+        """Send a request for a run, read all events of its stream, and return the exchange."""
         async with self.stream(body, **options) as stream:
             await stream.rest_of_it()
         return stream.exchange
@@ -61,11 +61,11 @@ async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_requested: 
 
 
 def agent_for(ctx: Ctx, behaviour: str) -> tuple[AgUiTarget, str]:
-    """Return the agent that shows a behaviour, and the text that triggers it. Another agent has a URL that differs in
-    the last segment.
+    """Return the agent that shows a behaviour, and the text that triggers it. If the trigger names another agent than
+    the target, the URL of that agent differs in the last segment.
 
-    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
-    shows it.
+    Raises NotObserved if the user gave no trigger for the behaviour, and NotApplicable if the user states that the
+    agent never shows it.
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
@@ -84,7 +84,8 @@ def message(text: str) -> dict[str, Any]:
 
 
 def request(*messages: Any, **members: Any) -> dict[str, Any]:
-    """Return a RunAgentInput, as the official client sends it."""
+    """Return the body of a request for a run (`RunAgentInput`), with new ids and the members that the official client
+    sends. `members` replace or add members."""
     return {
         "threadId": str(uuid4()),
         "runId": str(uuid4()),

@@ -43,18 +43,19 @@ log = logging.getLogger("babelgate.process")
 
 _CHILD: Final = "babelgate.gateway.agents.processes.child"
 _BUFFER: Final = 2**20
-"""Bytes of a connection that are read ahead. Chosen."""
+"""Limit of the read buffer of a connection to the process, in bytes. Chosen."""
 _PONG: Final = 10.0
-"""Seconds in which a process must answer after a run was cancelled. One that does not is killed. Chosen."""
+"""Seconds within which a process must answer a `Ping` after one of its runs was cancelled. Otherwise it is killed.
+Chosen."""
 _EXIT: Final = 2.0
-"""Seconds to wait for the end of a process that has closed a connection, to name the reason. Also the time in which a
-process must end after its control connection. Chosen."""
+"""Seconds to wait for the exit of a process. If the process has closed a connection, the gateway waits to report how it
+ended. If the gateway has closed the control connection, it sends SIGTERM after this time. Chosen."""
 _BACKLOG: Final = 1000
-"""Maximum number of connections that wait while the process is busy. Chosen."""
+"""Maximum number of connections that wait until the process accepts them. Each run has one. Chosen."""
 
 
 class AgentProcess:
-    """Running process of an agent, ready for runs."""
+    """Running process that has imported its agent, and accepts runs."""
 
     def __init__(
         self,
@@ -63,7 +64,8 @@ class AgentProcess:
         folder: Path,
         control: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
-        """Create it for a process that has sent `ProcessReady`. `folder` holds its socket; `stop` removes it."""
+        """Create the handle of a process that has sent `ProcessReady`. `folder` contains the socket at which the
+        process accepts runs; `stop` removes it."""
         self.info = info
         self._child = child
         self._folder = folder
@@ -73,10 +75,10 @@ class AgentProcess:
 
     @classmethod
     async def start(cls, setup: Setup, patience: float, memory: int | None) -> "AgentProcess":
-        """Start a process and wait until it has imported the agent, for `patience` seconds at most.
+        """Start a process, wait until it has imported the agent, and return its handle.
 
-        Raises Unstartable if the agent cannot be imported, and OSError or TimeoutError if the process does not get so
-        far.
+        Raises Unstartable if the agent cannot be imported. Raises OSError if the process cannot be started or ends
+        before the import, and TimeoutError if that takes longer than `patience` seconds.
         """
         folder = Path(tempfile.mkdtemp(prefix="babelgate-"))
         gateway, process = socket.socketpair()
@@ -114,7 +116,8 @@ class AgentProcess:
         return await self._child.wait()
 
     async def stop(self) -> None:
-        """Close the control connection, which ends the process, and kill it if it has not ended in time."""
+        """Close the control connection, which ends the process, and terminate the process if it has not ended 2 seconds
+        later."""
         self._reading.cancel()
         self._writer.close()
         await self._child.stop(_EXIT)
@@ -138,7 +141,7 @@ class AgentProcess:
             return "closed the connection"
 
     async def kill_blocked(self) -> bool:
-        """Kill the process unless it answers within 10 seconds. Return True if it was killed."""
+        """Kill the process unless it answers a `Ping` within 10 seconds or ends. Return True if it was killed."""
         pong: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pongs.append(pong)
         self.send(Ping())
@@ -170,8 +173,9 @@ class ProcessAgent:
     def __init__(self, target: str, name: str, *, replay: bool, patience: float, memory: int | None) -> None:
         """Create the agent; `open` starts its process.
 
-        `target` is its import path, and `replay` the setting of this name. The process has `patience` seconds to import
-        the agent. `memory` limits its address space in bytes; None is no limit.
+        `target` is its import path. `replay` is the agent's setting: True if a lost paused generator may run again from
+        its beginning. The process has `patience` seconds to import the agent. `memory` limits its address space in
+        bytes; None is no limit.
         """
         self.name = name
         self._patience = patience
@@ -179,7 +183,7 @@ class ProcessAgent:
         setup = Setup(target, name, replay, tuple(sys.path), level)
         self._supervisor = Supervisor(f"process of agent={name}", partial(AgentProcess.start, setup, patience, memory))
         self._checks: dict[int, asyncio.Task[None]] = {}
-        """Running checks whether a process is blocked, by the id of the process."""
+        """Running checks whether a process is blocked, by the `id()` of its `AgentProcess`."""
 
     async def open(self) -> AgentInfo:
         """Start the process, and return the description of the agent. Raises Unstartable with the reason."""
@@ -231,14 +235,14 @@ class ProcessAgent:
             process.send(Forget(owner, task_id))
 
     async def aclose(self) -> None:
-        """End the process, and the checks of it."""
+        """End the process, and cancel the checks whether it is blocked."""
         for task in self._checks.values():
             task.cancel()
         await self._supervisor.aclose()
 
     async def _process(self) -> AgentProcess:
-        """Return the running process, after a restart if one is due soon. Raises agent_unreachable if the process does
-        not run."""
+        """Return the running process. A restart that is due within `patience` seconds is awaited. Raises
+        agent_unreachable if the process does not run after that."""
         await self._supervisor.is_ready(self._patience)
         process = self._supervisor.current
         if isinstance(process, AgentProcess):
@@ -267,7 +271,8 @@ class ProcessAgent:
 
 
 async def _reply(call: Invocation, request: DataRequest) -> DataReply:
-    """Return the reply to a request of the process, or the fault with which the gateway cannot answer it."""
+    """Return the records or the message that the process requests. If the gateway cannot read them, the reply holds the
+    fault."""
     try:
         if request.asks == "past":
             return DataReply(request.number, records=tuple(await call.past()))

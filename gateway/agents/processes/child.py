@@ -1,7 +1,7 @@
 """Process of one agent in Python: `python -m babelgate.gateway.agents.processes.child CONTROL LISTENER`.
 
-The gateway starts it, and passes the descriptors of the control connection and of the socket at which it listens. It
-ends when the control connection does. Only the agent writes to stdout.
+The gateway starts the process. The arguments are the file descriptors of the control connection and of the listening
+socket for runs. The process ends when the gateway closes the control connection. Only the agent writes to stdout.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from babelgate.gateway.agents.python.agent import wrap
 log = logging.getLogger("babelgate.agent")
 
 _BUFFER: Final = 2**20
-"""Bytes of a connection that are read ahead. Chosen."""
+"""Limit of the read buffer of a connection to the gateway, in bytes. Chosen."""
 _END: Final = 2.0
 """Seconds that the agent has to close its runs after the control connection has ended. Chosen."""
 _SET_PDEATHSIG: Final = 1
@@ -51,7 +51,8 @@ _SET_PDEATHSIG: Final = 1
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Run the agent until the gateway closes the control connection. Then end it, even if a thread blocks."""
+    """Run the agent until the gateway closes the control connection. Then end the process, even if a thread of the
+    agent blocks. `arguments` are two file descriptors."""
     control, listener = (socket.socket(fileno=int(each)) for each in arguments)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
@@ -97,7 +98,7 @@ def _import(setup: Setup) -> tuple[AgentInfo, Agent]:
 
 
 def _end_later() -> None:
-    """End the process after a few seconds, even if the agent blocks its event loop."""
+    """End the process 2 seconds later, even if the agent blocks its event loop."""
     timer = threading.Timer(_END, os._exit, (0,))
     timer.daemon = True
     timer.start()
@@ -123,7 +124,7 @@ class _Runs:
         self._active: set[asyncio.Task[Any]] = set()
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Execute the run of a connection. It is cancelled when the gateway closes the connection."""
+        """Execute the run that a connection requests. The run is cancelled when the gateway closes the connection."""
         task = asyncio.current_task()
         assert task is not None
         self._active.add(task)
@@ -147,7 +148,7 @@ class _Runs:
 
 
 class _Run:
-    """Run of the agent, with the connection to the gateway."""
+    """One run of the agent, and its connection to the gateway."""
 
     def __init__(self, agent: Agent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._agent = agent
@@ -156,10 +157,11 @@ class _Run:
         self._replies: dict[int, asyncio.Future[DataReply]] = {}
         """Replies that the agent waits for, by the number of the request."""
         self._asked = 0
-        """Number of requests so far."""
+        """Number of requests that were sent to the gateway in this run."""
 
     async def execute(self, start: StartRun) -> None:
-        """Send the events of the run, and then `RunFinished`. Stop when the connection ends."""
+        """Run the agent. Send its events to the gateway, and then `RunFinished`. Stop if the gateway closes the
+        connection."""
         running = asyncio.ensure_future(self._send_events(start))
         reading = asyncio.ensure_future(self._read_replies())
         try:
@@ -194,7 +196,7 @@ class _Run:
                 reply.set_result(frame)
 
     async def _ask(self, request: DataRequest) -> DataReply:
-        """Send a request and return the reply. Raises the fault of the gateway."""
+        """Send a request for data to the gateway, and return the reply. Raises the fault that the reply holds."""
         future = self._replies[request.number] = asyncio.get_running_loop().create_future()
         await _send(self._writer, request)
         reply = await future

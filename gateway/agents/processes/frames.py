@@ -1,10 +1,11 @@
-"""Frames between the gateway and the process of an agent in Python: JSON with its length in front.
+"""Frames between the gateway and the process of an agent in Python: JSON after its length in bytes.
 
 A connection carries one run. The gateway sends `StartRun`. The process sends each event in an `EventFrame`, and then
 `RunFinished`. In between, it may send a `DataRequest` for data that the gateway reads on demand, and the gateway sends
 a `DataReply`. A closed connection cancels the run.
 
-One more connection, the control connection, is open as long as the process runs.
+One more connection, the control connection, is open as long as the process runs. It carries `Setup` and its answer,
+`Ping`, `Pong` and `Forget`.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.value import JsonObject
 
 _PREFIX: Final = 4
-"""Size of the length in front of each frame, in bytes. It is big-endian."""
+"""Size of the big-endian number before each frame, in bytes. The number is the length of the frame in bytes."""
 MAX_FRAME: Final = 2**30
 """Maximum size of one frame in bytes. Chosen: above every file or event that the default limits allow."""
 _DATA: Final = (
@@ -41,15 +42,16 @@ _DATA: Final = (
     "history",
     "upstream",
 )
-"""Fields of an `Invocation` that are data. The others are functions of the gateway, which the process asks."""
+"""Fields of an `Invocation` that are data, and are sent to the process. Other fields are functions that read data on
+demand. The process can call them only by a `DataRequest`."""
 
 
 class _Frame(msgspec.Struct, tag_field="op", omit_defaults=True, forbid_unknown_fields=True):
-    """Frame of either side; `op` names its kind."""
+    """Base of all frames, in both directions. The member `op` of the JSON names the type of the frame."""
 
 
 class CallData(msgspec.Struct, omit_defaults=True):
-    """Data of an `Invocation`, with the meaning of its fields there."""
+    """Fields of an `Invocation` that can be sent to another process. Each has its meaning in `Invocation`."""
 
     owner: str
     agent: str
@@ -69,13 +71,14 @@ class CallData(msgspec.Struct, omit_defaults=True):
 
     @classmethod
     def of(cls, call: Invocation) -> "CallData":
-        """Return the data of a call."""
+        """Return the fields of a call that can be sent to the process."""
         values: dict[str, Any] = {name: getattr(call, name) for name in _DATA}
         values |= {"origin": dict(call.origin), "upstream": dict(call.upstream)}
         return cls(**values)
 
     def invocation(self, **functions: Any) -> Invocation:
-        """Return the call of an agent, with these functions for the data that is read on demand."""
+        """Return the `Invocation` for the agent. `functions` are the fields that read data on demand, such as
+        `past`."""
         return Invocation(**{name: getattr(self, name) for name in _DATA}, **functions)
 
 
@@ -98,14 +101,13 @@ class ProcessReady(_Frame, tag="ready"):
 
 
 class ProcessUnusable(_Frame, tag="unusable"):
-    """Answer to `Setup`: the agent cannot be used. A new process could not use it either."""
+    """Answer to `Setup`: the agent cannot be imported, and a new process could not import it either."""
 
     reason: str
 
 
 class Ping(_Frame, tag="ping"):
-    """Request for a `Pong` on the control connection, which a process cannot send if something blocks its event
-    loop."""
+    """Request for a `Pong` on the control connection. The process does not answer while its event loop is blocked."""
 
 
 class Pong(_Frame, tag="pong"):
@@ -132,7 +134,7 @@ class EventFrame(_Frame, tag="event"):
 
 
 class RunFinished(_Frame, tag="finished"):
-    """Last frame of a connection: the agent has ended the run. `fault` is None if no exception ended it."""
+    """Last frame of a connection: the agent has ended the run. `fault` is None if the agent raised no exception."""
 
     fault: Fault | None = None
 
@@ -142,13 +144,13 @@ class DataRequest(_Frame, tag="request"):
     (`Invocation.with_files`)."""
 
     number: int
-    """Number by which the reply names the request."""
+    """Number of the request within its run. The reply has the same number."""
     asks: Literal["past", "files"]
     message: Message | None = None
 
 
 class DataReply(_Frame, tag="reply"):
-    """Answer to a `DataRequest`. One of the other members is set."""
+    """Answer to a `DataRequest`. Either `records`, `message` or `fault` is set."""
 
     number: int
     records: tuple[Record, ...] | None = None
@@ -177,7 +179,7 @@ def encode_frame(frame: ToProcess | FromProcess) -> bytes:
 async def read_frame(reader: asyncio.StreamReader, decoder: "msgspec.json.Decoder[T]") -> T | None:
     """Return the next frame, or None at the end of the connection.
 
-    Raises ValueError for bytes that are no frame, and ConnectionError.
+    Raises ValueError for bytes that are not a frame, and ConnectionError if the connection breaks.
     """
     try:
         size = int.from_bytes(await reader.readexactly(_PREFIX), "big")

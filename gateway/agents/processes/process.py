@@ -1,4 +1,4 @@
-"""Child process with a bounded end, and the loop that starts it again."""
+"""Child process that can be ended within a bounded time, and the loop that starts a program again when it ends."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ log = logging.getLogger("babelgate.process")
 _EARLY_END: Final = 10.0
 """Seconds after its start within which the end of a process counts as early. Chosen."""
 _RESTART_DELAY: Final = 0.5
-"""Seconds until a process is started again after an early end. They are doubled after each further early end.
+"""Seconds until a program is started again after an early end. The delay is doubled after each further early end.
 Chosen."""
 _MAX_DELAY: Final = 60.0
 """Maximum delay of a restart, in seconds. Chosen."""
@@ -24,7 +24,7 @@ _TERM_GRACE: Final = 5.0
 
 
 class Child:
-    """Running child process with a separate process group."""
+    """Child process in its own process group, so that its own children can be ended with it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -71,7 +71,8 @@ class Child:
         return self.process.returncode is not None
 
     async def wait(self) -> str:
-        """Wait until the process has ended, and return how, such as `ended with status 3`."""
+        """Wait until the process has ended, and return how it ended, such as `ended with status 3` or `was killed by
+        SIGSEGV`."""
         code = await self.process.wait()
         if code >= 0:
             return f"ended with status {code}"
@@ -83,8 +84,8 @@ class Child:
         self._signal(signal.SIGKILL)
 
     async def stop(self, patience: float = 0.0) -> None:
-        """End the process and its own children: wait `patience` seconds, then send SIGTERM, and 5 seconds later
-        SIGKILL."""
+        """End the process and its own children. Wait `patience` seconds for its end, then send SIGTERM, and 5 seconds
+        later SIGKILL."""
         for number, grace in ((None, patience), (signal.SIGTERM, _TERM_GRACE), (signal.SIGKILL, _TERM_GRACE)):
             if number is not None:
                 self._signal(number)
@@ -102,16 +103,17 @@ class Runnable(Protocol):
     """Running program that a `Supervisor` watches."""
 
     async def wait(self) -> str:
-        """Wait until it has ended, and return how."""
+        """Wait until the program has ended, and return how it ended, such as `ended with status 3`."""
         ...
 
     async def stop(self) -> None:
-        """End it, within a bounded time."""
+        """End the program within a bounded time."""
         ...
 
 
 class Unstartable(Exception):
-    """Program that cannot be started, and that a further attempt could not start either. The message is the reason."""
+    """Failure to start a program that would recur with each attempt, so no restart is tried. The message is the
+    reason."""
 
 
 class Supervisor:
@@ -122,13 +124,13 @@ class Supervisor:
     """
 
     def __init__(self, title: str, start: Callable[[], Awaitable[Runnable]]) -> None:
-        """Create the loop; `run` starts it. `title` names the program in log lines. `start` starts it once, and
-        raises Unstartable for a failure that would not pass."""
+        """Create the loop; `run` starts it. `title` names the program in log lines. `start` starts the program, and
+        raises Unstartable for a failure that would recur."""
         self._title = title
         self._start = start
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
-        """Event that is set, and replaced, at each change of the state."""
+        """Event that is set at the next change of the program's state, and then replaced by a new one."""
         self.current: Runnable | None = None
         """Program that runs now and is usable; None during a start and while a restart is due."""
         self.due: float | None = None
@@ -136,7 +138,7 @@ class Supervisor:
         self.problem: str | None = None
         """Reason why the program does not run, on one line; None before the first start and while it runs."""
         self.is_given_up = False
-        """True after an Unstartable: the program is not started again."""
+        """True if a start raised Unstartable: the program is not started again."""
 
     def run(self) -> None:
         """Start the loop in the background."""
@@ -144,8 +146,8 @@ class Supervisor:
             self._task = asyncio.ensure_future(self._keep_running())
 
     async def is_ready(self, patience: float) -> bool:
-        """Wait until the program runs, for `patience` seconds at most. Return False if it does not, or cannot within
-        this time because it is given up or its restart is due later."""
+        """Wait until the program runs, for `patience` seconds at most. Return False if it does not run by then. Return
+        False at once if its restart is due after that time, or if it is not started again."""
         end = time.monotonic() + patience
         while self.current is None:
             remaining = end - time.monotonic()
@@ -166,7 +168,7 @@ class Supervisor:
         await self._changed.wait()
 
     async def aclose(self) -> None:
-        """End the program, and do not start it again."""
+        """End the loop and the program."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

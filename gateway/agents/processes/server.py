@@ -43,15 +43,17 @@ _INHERITED: Final = frozenset(
 _LINE: Final = 2000
 """Maximum length of a line of a command's output in the log, in characters. Chosen."""
 _POLL: Final = 0.05
-"""Seconds between two attempts to connect to a starting server, and between two to take over a server whose gateway may
-have ended. They are doubled up to `_MAX_POLL`. Chosen."""
+"""Seconds before the second attempt to connect to a starting server, or to lock a server that another gateway
+supervises. Each further pause is doubled, up to `_MAX_POLL`. Chosen."""
 _MAX_POLL: Final = 1.0
-"""Maximum of these seconds. Chosen."""
+"""Maximum pause between two such attempts, in seconds. Also the seconds to wait for the last output of an ended
+command. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """Command of an agent's server, with everything that a restart of the process depends on."""
+    """Command that starts an agent's server, with its environment and limits. If any field changes, the server is
+    restarted."""
 
     command: tuple[str, ...]
     url: str
@@ -61,11 +63,12 @@ class ServerSpec:
     start_timeout: float
     """Seconds in which the server must accept connections after a start."""
     memory: int | None
-    """Maximum address space in bytes; None is no limit."""
+    """Maximum address space of the process, in bytes; None is no limit."""
 
     @classmethod
     def of(cls, settings: AgentSettings) -> "ServerSpec | None":
-        """Return the command in the settings of an agent; None if there is none."""
+        """Return the specification of the server in the settings of an agent; None if the agent has no command or no
+        URL."""
         if not settings.command or settings.url is None:
             return None
         env = sorted((name, secret.get_secret_value()) for name, secret in settings.env.items())
@@ -139,7 +142,7 @@ class ManagedServer:
         self._lock: IO[bytes] | None = None
 
     def run(self) -> None:
-        """Start to supervise the server in the background."""
+        """Begin to supervise the server in the background, as soon as no other gateway holds its lock."""
         self._task = asyncio.ensure_future(self._supervise())
 
     async def until_usable(self) -> None:
@@ -168,7 +171,7 @@ class ManagedServer:
         return current.pid if isinstance(current, CommandProcess) else None
 
     async def aclose(self) -> None:
-        """End the server if this gateway has started it."""
+        """End the supervision, and the server if this gateway has started it."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -220,7 +223,7 @@ class ManagedServers:
 
 
 async def _until_answering(url: str) -> None:
-    """Wait until the host of a URL accepts connections."""
+    """Wait until the host and port of a URL accept connections."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     pause = _POLL
@@ -234,7 +237,8 @@ async def _until_answering(url: str) -> None:
 
 
 def _lock_of(spec: ServerSpec) -> IO[bytes] | None:
-    """Return the locked file of a server, or None if another process of this user has locked it.
+    """Lock the file that represents a server, and return the file. Return None if another process of this user holds
+    the lock.
 
     The lock ends when the file is closed, also by the end of the process. Its name depends on the command and the URL,
     so different users and different servers do not disturb each other. If the file cannot be used, each gateway starts
