@@ -19,13 +19,14 @@ from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.value import JsonObject
 
 _STATES: Final[Mapping[str, str]] = {"success": "completed", "paused": "input_required", "cancelled": "cancelled"}
-"""State of a task by the status of its last run."""
+"""State of a task that is reported at the end of a run, by the status of the run. Any other status means `failed`."""
 
 
 def session_updates(
     records: Iterable[Record], hidden_runs: Set[str], url_of: Callable[[str], str]
 ) -> Iterator[w.Update]:
-    """Yield the updates for the records of a thread, without those of `hidden_runs`, which are on other branches."""
+    """Yield the updates for the records of a thread. Records of `hidden_runs` are left out: the ids of runs on other
+    branches."""
     replay = _Replay(url_of)
     for record in without_voided(records):
         if record.run_id not in hidden_runs:
@@ -38,9 +39,9 @@ class _Replay:
     def __init__(self, url_of: Callable[[str], str]) -> None:
         self._writer = UpdateWriter(url_of, None, is_replay=True)
         self._open: dict[str, dict[str, None]] = {}
-        """Ids of the open questions of each task."""
+        """Open questions of each task: task id → ids of the questions, oldest first."""
         self._paused: set[str | None] = set()
-        """Tasks whose last run has stopped for questions."""
+        """Ids of the tasks whose last run has stopped for questions."""
         self._usage: JsonObject = {}
 
     def write(self, record: Record) -> Iterator[w.Update]:
@@ -93,13 +94,15 @@ def _fault_member(fault: Fault | None) -> JsonObject:
 
 
 def _info(record: Record, *, run_id: str | None = None, **members: Any) -> w.Update:
-    """Return the update that reports a change of a run to clients that read `_meta`."""
+    """Return an update for clients that read `_meta.babelgate`: the ids of a task and a run, and `members`, such as the
+    new state."""
     marks: JsonObject = {"task": record.task_id, "run": run_id or record.run_id, **members}
     return {"sessionUpdate": "session_info_update", "_meta": {w.OWN: marks}}
 
 
 def _failure(fault: Fault, run_id: str | None) -> w.Update:
-    """Return the update that shows why a run failed. Its prompt was answered with an error, which has no update."""
+    """Return a message of the agent with the error of a failed run. Before the repetition, the error was the response
+    to the prompt, and not an update."""
     block = {"type": "text", "text": f"Error: {fault.message}"}
     update: w.Update = {"sessionUpdate": "agent_message_chunk", "content": block, "messageId": f"{run_id}/error"}
     return {**update, "_meta": {w.OWN: {"kind": "error"}}}

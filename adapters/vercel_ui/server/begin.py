@@ -177,8 +177,8 @@ class ChatPost:
         return self._body.messages is not None or log.find(self._messages[-1].id) is not None
 
     async def _empty_state(self, thread_id: str, log: ChatLog) -> str:
-        """Save a state without messages on the thread, and return its checkpoint id, from which a run can start without history.
-        Active runs are cancelled first, because they prevent a change of the state."""
+        """Save a state without messages on the thread, and return its checkpoint id, so that a run can start without
+        history. Active runs are cancelled first, because they prevent a change of the state."""
         principal = self._who.principal
         for run in log.runs.values():
             if not run.has_ended:
