@@ -1,4 +1,4 @@
-"""Conversion between UI messages and canonical messages, tools and answers."""
+"""Conversion of UI messages of the AI SDK to canonical messages, tools and answers, and back."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,8 +60,8 @@ def can_ask(created: RunCreated) -> bool:
 
 
 def is_new_reply(created: RunCreated) -> bool:
-    """Return True if a later run of a task begins a new assistant message, because a user message precedes it. Not for
-    the first run of a task, which always begins one."""
+    """Return True if a later run of a task begins a new assistant message, because a user message precedes it. The
+    result is False for the first run of a task, which always begins one."""
     return created.cause == "follow_up" or bool(as_object(created.extra.get(PROTOCOL)).get(_TYPED))
 
 

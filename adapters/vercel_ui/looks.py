@@ -7,7 +7,7 @@ from babelgate.adapters.vercel_ui.carries import VERSION
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return two requests for the console: one reads the messages of the run's chat, the other one the stream of the
+    """Return two requests for the console: one for the messages of the run's chat, and one for the stream of the
     run."""
     path = f"/vercel-ui/{target.task.agent}"
     return (

@@ -1,4 +1,4 @@
-"""Content blocks ↔ parts of messages."""
+"""Content blocks of the protocol ↔ parts of canonical messages."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as BinasciiError

@@ -21,7 +21,7 @@ Question = InterruptRaised | Interrupt
 _CHOICES: Final = 20
 """Maximum number of options of a permission request. Chosen: a dialog with more is not readable."""
 _FIELD: Final = "answer"
-"""Name of the only field of a form for an answer that is not an object."""
+"""Name of the only field of a form, if the answer is not an object."""
 _PLAIN: Final = frozenset({"string", "number", "integer", "boolean"})
 _FORM_KEYWORDS: Final = frozenset({"type", "properties", "required", "title", "description", "$schema"})
 _NEGATIVE: Final = frozenset({"no", "n", "false", "reject", "rejected", "deny", "decline", "cancel", "abort", "stop"})
@@ -200,7 +200,8 @@ def _is_field(schema: JsonObject) -> bool:
 
 
 def _is_call(question: Question) -> bool:
-    """Return True if the question is a call of a tool of the caller, whose result only a program can give."""
+    """Return True if the question is a call of a tool of the caller, which has no form for a user: only a program can
+    return its result."""
     return any(isinstance(part, ToolCallPart) and part.side == "caller" for part in question.message.parts)
 
 

@@ -25,8 +25,8 @@ _STATES: Final[Mapping[str, str]] = {"success": "completed", "paused": "input_re
 def session_updates(
     records: Iterable[Record], hidden_runs: Set[str], url_of: Callable[[str], str]
 ) -> Iterator[w.Update]:
-    """Yield the updates for the records of a thread. Records of `hidden_runs` are left out: the ids of runs on other
-    branches."""
+    """Yield the updates for the records of a thread. Records of the runs `hidden_runs`, which are on other branches,
+    are left out."""
     replay = _Replay(url_of)
     for record in without_voided(records):
         if record.run_id not in hidden_runs:
@@ -34,7 +34,7 @@ def session_updates(
 
 
 class _Replay:
-    """Writer of the updates that repeat a conversation."""
+    """Writer of the updates that repeat a thread's conversation, for `session/load`."""
 
     def __init__(self, url_of: Callable[[str], str]) -> None:
         self._writer = UpdateWriter(url_of, None, is_replay=True)
@@ -45,7 +45,7 @@ class _Replay:
         self._usage: JsonObject = {}
 
     def write(self, record: Record) -> Iterator[w.Update]:
-        """Yield the updates for a record."""
+        """Yield the updates for the next record of the thread."""
         event, questions = record.event, self._open.setdefault(record.task_id or "", {})
         match event:
             case RunCreated():
@@ -101,8 +101,8 @@ def _info(record: Record, *, run_id: str | None = None, **members: Any) -> w.Upd
 
 
 def _failure(fault: Fault, run_id: str | None) -> w.Update:
-    """Return a message of the agent with the error of a failed run. Before the repetition, the error was the response
-    to the prompt, and not an update."""
+    """Return an agent message with the error text of a failed run. While the run was active, the client got the error
+    as the response to its prompt, and not as an update."""
     block = {"type": "text", "text": f"Error: {fault.message}"}
     update: w.Update = {"sessionUpdate": "agent_message_chunk", "content": block, "messageId": f"{run_id}/error"}
     return {**update, "_meta": {w.OWN: {"kind": "error"}}}

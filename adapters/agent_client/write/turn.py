@@ -1,6 +1,7 @@
 """Records of one turn → its updates, and the result of its prompt.
 
-A turn begins with a prompt. Answers to permission requests and forms continue it; an answer by another prompt ends it.
+A turn begins with a prompt. An answer to a permission request or a form continues the turn. An answer by another prompt
+ends it, and begins the next turn.
 """
 
 from collections.abc import Callable
@@ -60,7 +61,7 @@ class TurnWriter:
         self._updates = UpdateWriter(url_of, elicitation, is_replay=False)
         self._has_begun = False
         self._has_sent = False
-        """True if the current run has sent anything that a restart would void."""
+        """True if updates were sent for the current run, which a restart of the run would make void."""
         self._losses: dict[Loss, None] = {}
         self._open: dict[str, None] = {}
         self.run_id = run_id

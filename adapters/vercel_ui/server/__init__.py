@@ -128,8 +128,8 @@ class Server(Handlers):
         """Return the stream to resume for a chat id or a run id. Return None if the id is unknown, or the chat has no
         active run.
 
-        A run id selects that run, active or ended, without restarts: its stream repeats the void chunks, because
-        `startIndex` counts all chunks that were ever sent.
+        A run id selects that run, active or ended. Its stream repeats void chunks, too, because `startIndex` counts all
+        chunks that were ever sent.
         """
         thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
         if thread_id is None:

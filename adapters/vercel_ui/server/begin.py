@@ -124,7 +124,7 @@ class ChatPost:
             return None
 
     def _split(self, log: ChatLog, earlier_run: ChatRun | None) -> tuple[Sequence[w.UIMessage], ChatRun | None]:
-        """Return the messages that are new input, and the last run before them, or None if the log has no message
+        """Return the messages that are new input, and the last run before them, which is None if the log has no message
         before them. `earlier_run` is the newest run of the last message's turn, if the log has that message."""
         messages = self._messages
         if earlier_run is not None and self._body.messages is None:

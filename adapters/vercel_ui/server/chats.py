@@ -39,7 +39,7 @@ async def or_none(hub: Hub, principal: Principal, thread_id: str) -> str | None:
 
 
 async def read_log(hub: Hub, principal: Principal, thread_id: str) -> ChatLog:
-    """Return the index of a thread's log. Raises not_found."""
+    """Return the index of a thread's log, up to its newest record. Raises not_found."""
     return await hub.reads.snapshot(principal, thread_id, ChatLog, ChatLog)
 
 

@@ -1,4 +1,4 @@
-"""Streams of one message of the assistant: live, or repeated from its first chunk."""
+"""SSE streams of one assistant message: live, or repeated from the first chunk."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""Messages of a chat as the page has them, for `useChat({messages})`."""
+"""Messages of a chat in the form of the SDK, with which a page can start `useChat({messages})`."""
 
 from collections.abc import Sequence
 from contextlib import aclosing

@@ -48,8 +48,8 @@ _DYNAMIC: Final[JsonObject] = {"dynamic": True, "providerExecuted": True}
 """Members of the chunks for calls of the agent's own tools. Without `providerExecuted`, the page would execute the
 calls itself."""
 _MAX_FALLBACK: Final = 64 * 1024
-"""Length of the collected text, in characters, from which no more data is added to it, and the maximum length of each
-addition. It is sent if the run has no other text. Chosen."""
+"""Limit of the text that shows an answer's data if the answer has no text, in characters. Once it is reached, no more
+data is added, and each addition is cut to it. Chosen."""
 _OPEN_TYPES: Final[Mapping[type[Part], str]] = {TextPart: "text", RefusalPart: "text", ReasoningPart: "reasoning"}
 
 

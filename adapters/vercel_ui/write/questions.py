@@ -22,7 +22,8 @@ _REFUSALS: Final = {"decline": "Declined.", "superseded": "Not answered."}
 class Questions:
     """Encoder of the questions in one assistant message, and of their answers.
 
-    - An approval is a tool call that the page has to approve. SDK 5 has no approvals, so the next rules apply to it.
+    - An approval is a tool call that the page has to approve. SDK 5 has no approvals, and some need more than a yes or
+      a no: the next rules apply to those.
     - A question that is a call of a page's tool is sent as that call.
     - Any other question is a call of `ask_caller` if the page declares this tool, and otherwise text.
     """

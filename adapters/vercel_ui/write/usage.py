@@ -1,4 +1,4 @@
-"""Token counts under the names of the AI SDK."""
+"""Token counts of a run, under their names in the AI SDK."""
 
 from collections.abc import Sequence
 from typing import Final

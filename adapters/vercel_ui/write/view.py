@@ -57,7 +57,7 @@ class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
     restarts: tuple[Restart, ...] = ()
     """Restarts before the reader joined. The content that they made void is not sent."""
     steps: bool = False
-    """True if the caller requests the named steps of the agent."""
+    """True if the reader requests the named steps of the agent (`steps=true`)."""
 
     def file_url(self, part: FilePart) -> str:
         """Return the URL of a file: a `data:` URL if the part has its bytes, or else its own URL, or else the gateway's

@@ -1,4 +1,4 @@
-"""Probes of invalid requests, of agents that fail, and of resumed streams."""
+"""Probes of invalid requests, of failures of the agent, and of streams that are resumed."""
 
 from typing import Any, Final
 

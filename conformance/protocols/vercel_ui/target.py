@@ -39,7 +39,7 @@ class ChatTarget:
             yield stream
 
     async def refuse(self, body: Any = None, **options: Any) -> Exchange:
-        """Post a request that is wrong on purpose, and return the exchange."""
+        """Post a request that the server should refuse, and return the exchange: the request and its response."""
         return await self.wire.request("POST", self.url, sends=None, receives=None, body=body, **options)
 
     @asynccontextmanager
