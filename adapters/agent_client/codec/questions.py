@@ -70,7 +70,7 @@ def question_members(question: Question) -> JsonObject:
 
 def options_of(question: Question) -> tuple[Option, ...]:
     """Return the options with which a permission request asks a question, for example Allow and Reject. Empty for a
-    question that needs another form."""
+    question that a permission request cannot ask."""
     if question.ask == "auth" or _is_call(question):
         return ()
     schema = question.answer_schema
@@ -200,8 +200,7 @@ def _is_field(schema: JsonObject) -> bool:
 
 
 def _is_call(question: Question) -> bool:
-    """Return True if the question is a call of a tool of the caller, which has no form for a user: only a program can
-    return its result."""
+    """Return True if the question is a call of a tool of the caller, whose result only a program can give."""
     return any(isinstance(part, ToolCallPart) and part.side == "caller" for part in question.message.parts)
 
 

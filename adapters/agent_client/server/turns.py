@@ -164,7 +164,8 @@ class Turns:
         self, thread_id: str, run_input: RunInput, values: JsonObject | None, text: str
     ) -> Receipt | None:
         """Answer open questions of the session with a prompt: `values` by question id, or `text` for the oldest
-        question that takes text. Return None if no question is answered. Raises not_awaiting."""
+        question that takes text. Return None if the text answers no question. Raises not_awaiting for `values` without
+        an open question."""
         principal = self._who.principal
         task = await self._sessions.open_task(thread_id)
         questions: Sequence[Interrupt] = ()

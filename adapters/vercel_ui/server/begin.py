@@ -109,8 +109,8 @@ class ChatPost:
         )
 
     async def _thread_id(self, last: w.UIMessage) -> str | None:
-        """Return the id of the chat's thread, or None if there is none yet. In a request without a chat id, the id of
-        the last assistant message may be that of its task."""
+        """Return the id of the chat's thread, or None if there is none yet. In a request without a chat id, the last
+        assistant message may have the id of its task, whose thread is returned."""
         principal = self._who.principal
         if self._body.id:
             return await find_thread(self._hub, principal, self._agent, self._body.id)
@@ -191,7 +191,7 @@ class ChatPost:
         return await self._hub.update_state(principal, StateUpdate(thread_id=thread_id, removed_ids=removed))
 
     async def _cancel(self, thread_id: str, run: ChatRun) -> None:
-        """Cancel a run, and wait for its end."""
+        """Cancel a run of the thread, and wait for the end of the run."""
         principal, scope = self._who.principal, Scope(thread_id, "run", run.run_id)
         try:
             await self._hub.cancel_run(principal, run.run_id)

@@ -41,8 +41,8 @@ class ReplyStream:
     """SSE stream of one assistant message, from one of its runs on.
 
     - `first_run`: id of the first run to send, for the `start` chunk.
-    - `last_run`: id of the run with whose end the stream ends.
-    - `show_after`: number of the record after which records are sent.
+    - `last_run`: id of the run whose end is the end of the stream.
+    - `show_after`: number of the last record that is not sent.
     - `skip`: number of chunks to leave out at the beginning.
     - `started_run`: True if the stream is the response to the request that started the run.
     """

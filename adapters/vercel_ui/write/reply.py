@@ -156,7 +156,8 @@ class ReplyWriter:
             chunks.append({"type": "start-step"})
 
     def _run_started(self, chunks: list[w.Chunk], event: RunStarted) -> None:
-        """Handle a restart that makes sent content void: reset the step for SDK 7, or end the message with an error."""
+        """Handle a restart that makes sent content void. If all content of the run is void, reset the step for SDK 7.
+        Otherwise, end the message with an error."""
         if not event.is_restart or not self._is_step_open or not self._contents.has_void(event):
             return
         if self.view.sdk >= 7 and event.void is None:
