@@ -14,7 +14,7 @@ __all__ = ("CARRIES", "VERSION", "adapter")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return the row of the URL table."""
+    """Return the protocol's row of the gateway's URL table: the URL of the agent, and a command to paste."""
     url = f"{base_url}{PATH}/{agent}"
     return (Example("Agent Client Protocol", url, f"babelgate acp {agent} --url {base_url}"),)
 

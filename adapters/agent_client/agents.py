@@ -1,4 +1,4 @@
-"""The gateway and its agents as the protocol describes them."""
+"""Descriptions of the gateway and its agents for clients that initialize a connection."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from babelgate.canonical.printable import printable
 from babelgate.canonical.value import JsonObject
 
 _TITLE: Final = 200
-"""Maximum length of the title, in characters. Chosen."""
+"""Maximum length of an agent's title in the result of `initialize`, in characters. Chosen."""
 
 
 def encode_initialized(info: AgentInfo, version: str) -> JsonObject:

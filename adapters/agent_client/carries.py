@@ -6,7 +6,7 @@ from typing import Final
 from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "1"
-"""Version of the protocol."""
+"""Version of the Agent Client Protocol that the gateway serves."""
 
 _OWN: Final = "docs/protocols/agent-client.md"
 _SCHEMA: Final = "schema 1.7"

@@ -1,4 +1,4 @@
-"""Faults as errors of JSON-RPC, and as responses to HTTP requests that are no WebSocket."""
+"""Faults as JSON-RPC errors, and as responses to plain HTTP requests."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -28,13 +28,14 @@ _CODES: Final[Mapping[FaultCode, int]] = {
     FaultCode.CONFLICT: INVALID_REQUEST,
 }
 _ORIGIN: Final = "origin"
-"""Value of `details.reason` in the fault for a page of an origin that is not allowed."""
+"""Value of `details.reason` in the fault for a request from a web page whose origin is not allowed."""
 _SHOWN: Final = ("field", "limit", "reason", "retry_after", "resets_at", "scopes", "used", "allowed")
-"""Details of a fault that clients get."""
+"""Keys of the `details` of a fault that are sent to clients."""
 
 
 def encode_error(fault: Fault, code: int | None = None) -> JsonObject:
-    """Return a fault as the `error` of a response. `code` is the JSON-RPC code; None derives it from the fault."""
+    """Return a fault as the `error` object of a JSON-RPC response. `code` is its number; by default, the fault's code
+    determines it."""
     data: JsonObject = {"code": str(fault.code)}
     data |= {name: fault.details[name] for name in _SHOWN if name in fault.details}
     number = _CODES.get(fault.code, INTERNAL) if code is None else code
@@ -42,7 +43,7 @@ def encode_error(fault: Fault, code: int | None = None) -> JsonObject:
 
 
 def encode_fault(fault: Fault) -> tuple[int, JsonObject]:
-    """Return the status and the body of an HTTP response."""
+    """Return the status and the JSON body of the HTTP response that reports a fault."""
     # As in MCP: a credential does not help a page of a foreign origin.
     status = 403 if fault.details.get("reason") == _ORIGIN else STATUSES[fault.code]
     return status, {"jsonrpc": "2.0", "id": None, "error": encode_error(fault)}

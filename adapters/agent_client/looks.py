@@ -7,6 +7,6 @@ from babelgate.adapters.kit.adapter import Look, LookTarget, ReadRequest
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the updates with which the session of the run is loaded."""
+    """Return one request for the console, which reads the updates that repeat the session of a run."""
     path = f"/agent-client/{target.task.agent}/sessions/{target.task.thread_id}"
     return (Look(version=VERSION, title="Agent Client Protocol session", request=ReadRequest(path=path)),)

@@ -1,4 +1,5 @@
-"""HTTP operations of the protocol, for the OpenAPI document. All calls are messages over a WebSocket."""
+"""HTTP operations of the adapter, for the OpenAPI document. The methods of the protocol itself are messages over a
+WebSocket."""
 
 from typing import Any, Final
 

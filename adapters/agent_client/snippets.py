@@ -39,7 +39,8 @@ asyncio.run(main())
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command, and a program with the SDK for Python."""
+    """Return a shell command for the client acpx and a Python program with the protocol's SDK, which both call an
+    agent."""
     return (
         program("acpx", "shell", _SHELL, version=VERSION, url=base_url, agent=agent),
         program("agent-client-protocol", "python", _PYTHON, version=VERSION, url=base_url, agent=agent),

@@ -9,12 +9,13 @@ from babelgate.canonical.value import Json, JsonObject
 SPEC: Final = "https://agentclientprotocol.com/protocol/v1/overview"
 
 PROTOCOL_VERSION: Final = 1
-"""Version that the gateway speaks. Clients that name another version get this one as the answer."""
+"""Version that the result of `initialize` names, also for a client that requested another version."""
 
 OWN: Final = "babelgate"
-"""Name of the gateway's own members in `_meta`."""
+"""Key of the gateway's own members in `_meta`."""
 ATTACH: Final = "_babelgate/attach"
-"""Extension method that repeats the updates of a turn and answers like its prompt."""
+"""Extension method of the gateway. It sends the updates of a turn again, and returns the result of the turn's
+prompt."""
 
 UPDATE: Final = "session/update"
 PERMISSION: Final = "session/request_permission"
@@ -25,7 +26,7 @@ Update = JsonObject
 
 
 class Wire(BaseModel):
-    """Base of the messages. Unknown members are ignored."""
+    """Base of the params and results that the gateway reads. Unknown members are ignored."""
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True)
 
@@ -33,7 +34,7 @@ class Wire(BaseModel):
 
     @property
     def gateway_members(self) -> JsonObject:
-        """Members in `_meta` that concern the gateway."""
+        """Members of `_meta.babelgate`, which a client sends to the gateway; empty if there are none."""
         members: Any = (self.meta or {}).get(OWN)
         return cast("JsonObject", members) if isinstance(members, dict) else {}
 
@@ -55,7 +56,8 @@ class Envelope(BaseModel):
 
 
 class Elicitations(Wire):
-    """Forms and pages that a client can show to its user. An empty object is a yes."""
+    """Capability of a client to show forms (`form`) and pages (`url`) to its user. A member that is present means yes,
+    even if it is `{}`."""
 
     form: JsonObject | None = None
     url: JsonObject | None = None
@@ -91,8 +93,8 @@ class SessionParams(Wire):
 class Attach(SessionParams):
     """Params of `_babelgate/attach`.
 
-    - `prompt`: key of a prompt, the first of the turn to repeat. None means the newest turn.
-    - `task`: id of a task, all of whose runs are repeated.
+    - `prompt`: key of the prompt that began the turn to repeat. None means the newest turn.
+    - `task`: id of a task to repeat with all of its runs, instead of one turn.
     - `skip`: number of updates to leave out at the beginning.
     """
 
@@ -115,7 +117,7 @@ class ListSessions(Wire):
 
 
 class Outcome(Wire):
-    """Choice of a client's user among the options of a permission request."""
+    """User's choice in a permission request: `selected` with the id of an option, or `cancelled`."""
 
     outcome: str = "cancelled"
     option_id: str | None = Field(default=None, alias="optionId")
@@ -135,7 +137,7 @@ class Elicited(Wire):
 
 
 class SessionUpdates(BaseModel):
-    """Body of the route that returns a session."""
+    """Response to an HTTP request for a session: its id, and the updates that repeat it."""
 
     session_id: str = Field(alias="sessionId")
     updates: list[JsonObject]

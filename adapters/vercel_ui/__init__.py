@@ -14,7 +14,8 @@ __all__ = ("CARRIES", "VERSION", "adapter")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    """Return the row of the URL table."""
+    """Return the protocol's row of the gateway's URL table: the URL of the agent's chats, and a curl command to
+    paste."""
     url = f"{base_url}{PATH}/{agent}"
     body = '{"messages": [{"role": "user", "parts": [{"type": "text", "text": "Hello"}]}]}'
     return (Example("Vercel AI SDK", url, f"curl -s {url} -d '{body}'"),)

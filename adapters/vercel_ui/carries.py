@@ -6,7 +6,7 @@ from typing import Final
 from babelgate.canonical import FULL, Carry, Feature, dropped, whole
 
 VERSION: Final = "ui-message-stream-v1"
-"""Value of the header of a stream, the only version of the format."""
+"""Name of the stream format's only version. A response names it in the header `x-vercel-ai-ui-message-stream: v1`."""
 
 _OWN: Final = "docs/protocols/vercel-ui.md"
 _CHUNKS: Final = "ui-message-chunks.ts"

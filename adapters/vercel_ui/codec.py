@@ -1,4 +1,4 @@
-"""Conversion between UI messages and canonical messages, tools and answers."""
+"""Conversion of UI messages of the AI SDK to canonical messages, tools and answers, and back."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,9 +26,10 @@ from babelgate.canonical.value import Extra, Json, JsonObject
 
 PROTOCOL: Final = "vercel-ui"
 ASK: Final = "ask_caller"
-"""Tool that is called for a question, if the page declares it."""
+"""Name of a tool that a page may declare in its requests. The gateway then sends a question as a call of this tool, and
+the result of the call is the answer."""
 APPROVE: Final = "approve"
-"""Name of the tool that is shown for an approval that names no tool."""
+"""Tool name in the call that shows an approval, if the agent's question names no tool."""
 
 _ASKS: Final = "asks"
 _TYPED: Final = "typed"
@@ -36,9 +37,9 @@ _ID: Final = "id"
 _KNOWN: Final = frozenset(
     {"id", "messages", "message", "trigger", "messageId", "system", "prompt", "tools", "metadata"}
 )
-"""Members of a request that have their own place."""
+"""Top-level members of a request that are not copied to the run's configuration."""
 _NO: Final = frozenset({"no", "n", "false", "reject", "deny", "decline", "cancel"})
-"""Words that refuse an approval."""
+"""Words, in lower case, that refuse an approval which the user answers with a text message."""
 _TOOL: Final = "tool-"
 _DATA: Final = "data-"
 
@@ -47,25 +48,26 @@ _DATA: Final = "data-"
 
 
 def run_extra(*, asks: bool, typed: bool = False) -> Extra:
-    """Return the `extra` of a run's input. `asks` is True if the page declares `ask_caller`, and `typed` if the user
-    answered a question with a message."""
+    """Return flags of a run for `RunInput.extra`, under the key `vercel-ui`; empty if neither is set. `asks` is True if
+    the page declares `ask_caller`, and `typed` if the user answered a question with a text message."""
     members: JsonObject = {**({_ASKS: True} if asks else {}), **({_TYPED: True} if typed else {})}
     return {PROTOCOL: members} if members else {}
 
 
 def can_ask(created: RunCreated) -> bool:
-    """Return True if the page of a run declares `ask_caller`."""
+    """Return True if the request that created a run declared the tool `ask_caller`, as `run_extra` has stored it."""
     return bool(as_object(created.extra.get(PROTOCOL)).get(_ASKS))
 
 
 def is_new_reply(created: RunCreated) -> bool:
-    """Return True if a run that is not the first one of its task begins a new message of the assistant, because a
-    message of the user precedes it."""
+    """Return True if a later run of a task begins a new assistant message, because a user message precedes it. The
+    result is False for the first run of a task, which always begins one."""
     return created.cause == "follow_up" or bool(as_object(created.extra.get(PROTOCOL)).get(_TYPED))
 
 
 def ui_id(message: Message) -> str:
-    """Return the page's id of a user message. A message of another protocol has the gateway's id."""
+    """Return the id that the page gave to a user message. For a message that came by another protocol, return the
+    gateway's `message_id`."""
     page_id = as_object(message.extra.get(PROTOCOL)).get(_ID)
     return page_id if isinstance(page_id, str) else message.message_id or ""
 
@@ -74,7 +76,8 @@ def ui_id(message: Message) -> str:
 
 
 def request_messages(body: w.ChatRequest) -> list[w.UIMessage]:
-    """Return the messages of a request. Raises invalid if it has none."""
+    """Return the `messages` of a request and its single `message`, or its `prompt` as a user message. Raises invalid if
+    there is none, or if all have the form of AI SDK 4."""
     messages = list(body.messages or ())
     if body.message is not None:
         messages.append(body.message)
@@ -88,12 +91,14 @@ def request_messages(body: w.ChatRequest) -> list[w.UIMessage]:
 
 
 def invalid(field: str, words: str) -> FaultError:
-    """Return the invalid fault for a member of the request."""
+    """Return the fault `invalid` for a member of the request, for example `messages.0.parts.1.url`. `words` says what
+    is wrong with it."""
     return FaultError(FaultCode.INVALID, f"{field}: {words}", errors=[{"field": field, "description": words}])
 
 
 def decode_message(message: w.UIMessage, where: str = "message") -> Message:
-    """Return a message of a user or of the system. Raises invalid."""
+    """Return a user or system message in canonical form, with the page's id in `extra`. `where` is its path in the
+    request, for error texts. Raises invalid."""
     parts = tuple(_decode_part(part, f"{where}.parts.{number}") for number, part in enumerate(message.all_parts))
     extra: Extra = {PROTOCOL: {_ID: message.id}} if message.id else {}
     role = "system" if message.role == "system" else "user"
@@ -102,8 +107,8 @@ def decode_message(message: w.UIMessage, where: str = "message") -> Message:
 
 
 def decode_history(messages: Sequence[w.UIMessage]) -> Iterator[Message]:
-    """Yield the messages of a conversation that was held elsewhere. A result of a tool is a separate message. Raises
-    invalid."""
+    """Yield the canonical messages of a conversation that the gateway has not stored. Each result of a tool becomes a
+    separate message of the role `tool`, after the message with the call. Raises invalid."""
     for number, message in enumerate(messages):
         if message.role != "assistant":
             yield decode_message(message, f"messages.{number}")
@@ -131,7 +136,8 @@ def decode_history(messages: Sequence[w.UIMessage]) -> Iterator[Message]:
 
 
 def _decode_part(part: JsonObject, where: str) -> Part | None:
-    """Return a part, or None for a part that only the page reads. Raises invalid."""
+    """Return a part of a `UIMessage` in canonical form, or None for a type without one, such as `step-start`. `where`
+    is its path in the request. Raises invalid."""
     match part.get("type"):
         case "text":
             return TextPart(text=_text(part, "text", where))
@@ -163,7 +169,8 @@ def _text(part: JsonObject, name: str, where: str = "") -> str:
 
 
 def tool_name(part: JsonObject) -> str | None:
-    """Return the name of a tool part's tool, or None for another part."""
+    """Return the tool's name in a part of the type `tool-<name>` or `dynamic-tool`, or None for a part of another
+    type."""
     kind: object = part.get("type")
     if kind == "dynamic-tool":
         return _text(part, "toolName")
@@ -174,9 +181,10 @@ def tool_name(part: JsonObject) -> str | None:
 
 
 def tools_of(body: w.ChatRequest) -> list[JsonObject]:
-    """Return the tools that the page declares, without `ask_caller`, as declarations of functions.
+    """Return the tools that the page declares, except `ask_caller`, each as `{"type": "function", "function": …}`.
 
-    assistant-ui sends an object of them by name (`AssistantChatTransport`). A list is taken as it is.
+    An object of tools by name, as assistant-ui's `AssistantChatTransport` sends it, is converted. The items of a list
+    are returned unchanged.
     """
     tools: list[JsonObject] = []
     for name, tool in _declarations(body):
@@ -196,12 +204,12 @@ def tools_of(body: w.ChatRequest) -> list[JsonObject]:
 
 
 def has_ask_tool(body: w.ChatRequest) -> bool:
-    """Return True if the page declares `ask_caller`."""
+    """Return True if a request declares the tool `ask_caller`."""
     return any(name == ASK for name, _ in _declarations(body))
 
 
 def _declarations(body: w.ChatRequest) -> Iterator[tuple[str, JsonObject]]:
-    """Yield the declared tools by name."""
+    """Yield the name and the declaration of each tool in `tools` of a request, which is an object by name or a list."""
     if isinstance(body.tools, dict):
         yield from ((name, as_object(tool)) for name, tool in body.tools.items())
     for tool in body.tools if isinstance(body.tools, list) else ():
@@ -212,7 +220,8 @@ def _declarations(body: w.ChatRequest) -> Iterator[tuple[str, JsonObject]]:
 
 
 def config_of(body: w.ChatRequest) -> JsonObject:
-    """Return the configuration of a run: the tools, and the members that the app has added to the request."""
+    """Return the configuration of a run: the declared `tools`, and all top-level members that the app has added to the
+    request."""
     config: JsonObject = {name: value for name, value in (body.model_extra or {}).items() if name not in _KNOWN}
     if tools := tools_of(body):
         config["tools"] = tools
@@ -223,20 +232,22 @@ def config_of(body: w.ChatRequest) -> JsonObject:
 
 
 def called_part(question: InterruptRaised | Interrupt) -> ToolCallPart | None:
-    """Return the call of a tool of the page that the question is, or None."""
+    """Return the call of a page's tool that a question contains, or None for a question that is not such a call."""
     parts = (part for part in question.message.parts if isinstance(part, ToolCallPart) and part.side == "caller")
     return next(parts, None)
 
 
 def question_text(question: InterruptRaised | Interrupt) -> str:
-    """Return the text that shows a question: its message, or else its data as JSON."""
+    """Return the text that shows a question: the text of its message, or else its value as JSON, or else a fixed
+    sentence."""
     if question.message.text or question.value is None:
         return question.message.text or "The agent waits for your answer."
     return json_text(question.value)
 
 
 def question_members(question: InterruptRaised) -> JsonObject:
-    """Return the members of a question, except its text."""
+    """Return the members of a question besides its text: `kind` (unless it is `input`), and the `schema` and the
+    `value` if it has them."""
     members: JsonObject = {}
     if question.ask != "input":
         members["kind"] = question.ask
@@ -248,7 +259,8 @@ def question_members(question: InterruptRaised) -> JsonObject:
 
 
 def approved_tool(question: InterruptRaised) -> tuple[str, Json]:
-    """Return the name and the input of the tool for which an approval is shown."""
+    """Return the tool name and the input of the call that shows an approval: those of the call that the question
+    contains or describes. If it has none, the name is `approve` and the input is the question."""
     part = called_part(question)
     if part is not None:
         return part.name, arguments_of(part)
@@ -262,22 +274,24 @@ def approved_tool(question: InterruptRaised) -> tuple[str, Json]:
 
 
 def arguments_of(part: ToolCallPart) -> Json:
-    """Return the arguments of a call. Text that is not JSON stays text."""
+    """Return the arguments of a tool call as a JSON value: `{}` if there are none, and the text itself if it is not
+    JSON."""
     value = parse_text(part.arguments) if part.arguments else {}
     return part.arguments if value is ABSENT else value
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Answers that approve and refuse."""
+    """Answer values of one approval: `yes` approves, and `no` refuses."""
 
     yes: Json
     no: Json = None
-    """The answer that refuses; None if a refusal declines the question."""
+    """Value that refuses. None means that a refusal declines the question without a value."""
 
 
 def decisions_of(schema: JsonObject | None) -> Decisions | None:
-    """Return the answers that the schema of an approval permits, or None if it needs more than a yes or a no."""
+    """Return the values that approve and refuse under the answer schema of an approval, for example True and False.
+    Return None if the schema needs more than a yes or a no, such as two required fields."""
     if not schema:
         return Decisions(yes=True)
     if schema.get("type") == "boolean":
@@ -297,7 +311,8 @@ def decisions_of(schema: JsonObject | None) -> Decisions | None:
 
 @dataclass(frozen=True, slots=True)
 class PartAnswer:
-    """Answer that a tool part of the page contains."""
+    """Answer to one question, from a tool part or a text message of the page. `reason` is the user's comment, or the
+    error text of a tool."""
 
     question_id: str
     value: Json
@@ -306,7 +321,8 @@ class PartAnswer:
 
 
 def decode_answers(message: w.UIMessage, questions: Mapping[str, Interrupt]) -> list[PartAnswer]:
-    """Return the answers to these questions in a message of the assistant, which the page has completed."""
+    """Return the answers in an assistant message that the page has completed and sent back. Only tool parts for
+    `questions` are read: the open questions, by id."""
     answers: list[PartAnswer] = []
     for part in message.all_parts:
         if tool_name(part) is None or part.get("state") not in w.TOOL_ENDS:
@@ -335,7 +351,8 @@ def _decode_answer(part: JsonObject, approval: JsonObject, question: Interrupt) 
 
 
 def decode_words(text: str, question: Interrupt) -> PartAnswer:
-    """Return the answer that a text of the user is. A word that approves or refuses is that decision."""
+    """Return the user's text as the answer to a question. For an approval, a word that means yes or no becomes the
+    value of that decision."""
     decisions = decisions_of(question.answer_schema) if question.ask == "approval" else None
     if decisions is not None and is_yes(text):
         return PartAnswer(question.interrupt_id, decisions.yes)
@@ -345,7 +362,8 @@ def decode_words(text: str, question: Interrupt) -> PartAnswer:
 
 
 def tool_ids(message: w.UIMessage) -> Iterator[str]:
-    """Yield the question ids of the tool parts that the page has answered in the last step of a message."""
+    """Yield the question id of each tool part that the page has answered, in the last step of an assistant message.
+    Calls of the agent's own tools are left out."""
     parts = message.all_parts
     last = max((number for number, part in enumerate(parts) if part.get("type") == "step-start"), default=0)
     for part in parts[last:]:
@@ -358,7 +376,8 @@ def tool_ids(message: w.UIMessage) -> Iterator[str]:
 
 
 def answer_message(answer: PartAnswer) -> Message:
-    """Return the message that shows an answer, for the log and for agents that take messages."""
+    """Return a user message that shows an answer, for the log and for agents that read messages. It has the reason, the
+    answered text, or the answered value as data."""
     if answer.reason or answer.is_declined:
         return Message.of(answer.reason or "Declined.", "user")
     if isinstance(answer.value, str):
@@ -367,8 +386,8 @@ def answer_message(answer: PartAnswer) -> Message:
 
 
 def can_answer_in_words(question: Interrupt, *, asks: bool, sdk: int) -> bool:
-    """Return True if a message of the user answers a question. `asks` is True if the page shows questions as calls of
-    `ask_caller`."""
+    """Return True if a text message of the user is the answer to a question, and not a new input. `asks` is True if the
+    page shows questions as calls of `ask_caller`, and `sdk` is the major version of its SDK."""
     if called_part(question) is not None:
         return False
     if question.takes_text:
@@ -380,7 +399,7 @@ def can_answer_in_words(question: Interrupt, *, asks: bool, sdk: int) -> bool:
 
 
 def encode_user_message(message: Message, file_url: Callable[[FilePart], str]) -> JsonObject:
-    """Return a message of a user or of the system as the page has sent it. `file_url` returns the URL of a file."""
+    """Return a user or system message as a `UIMessage` for the page. `file_url` returns the URL of a file."""
     parts: list[JsonObject] = []
     for part in message.parts:
         match part:

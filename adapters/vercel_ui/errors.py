@@ -10,5 +10,5 @@ _STATUSES: Final[Mapping[FaultCode, int]] = {**STATUSES, FaultCode.INVALID: 400}
 
 
 def encode_fault(fault: Fault) -> tuple[int, str]:
-    """Return status and text of an error response."""
+    """Return the HTTP status and the plain-text body of the response that reports a fault."""
     return _STATUSES[fault.code], fault.message

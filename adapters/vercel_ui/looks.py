@@ -7,7 +7,8 @@ from babelgate.adapters.vercel_ui.carries import VERSION
 
 
 def looks(target: LookTarget) -> Sequence[Look]:
-    """Return the messages of the chat, and the stream of the run."""
+    """Return two requests for the console: one for the messages of the run's chat, and one for the stream of the
+    run."""
     path = f"/vercel-ui/{target.task.agent}"
     return (
         Look(version=VERSION, title="UI messages", request=ReadRequest(path=f"{path}/{target.task.thread_id}")),

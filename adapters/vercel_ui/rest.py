@@ -1,4 +1,5 @@
-"""REST operations of the UI message stream: the types of their bodies."""
+"""HTTP operations of the protocol, for the OpenAPI document: the types of their bodies, query parameters and
+headers."""
 
 from typing import Any, Final
 

@@ -29,7 +29,7 @@ console.log(JSON.stringify(message.parts));
 
 
 def snippets(base_url: str, agent: str) -> Sequence[Snippet]:
-    """Return a command, and a program with the SDK for TypeScript."""
+    """Return a curl command and a TypeScript program with the AI SDK, which both send a message to an agent."""
     body: JsonObject = {"messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]}
     return (
         curl("curl", f"{base_url}/vercel-ui/{agent}", body, version=VERSION),

@@ -13,30 +13,33 @@ from babelgate.canonical.value import Json, JsonObject
 SPEC: Final = "https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol"
 
 SDKS: Final = (5, 6, 7)
-"""Major versions of the AI SDK in a page. Nothing in a request names one."""
+"""Supported major versions of the page's AI SDK. An SDK does not name its version, so a query parameter or a header of
+the gateway does."""
 DEFAULT_SDK: Final = 6
 
 STREAM_HEADER: Final = "x-vercel-ai-ui-message-stream"
 STREAM_VERSION: Final = "v1"
 RUN_HEADER: Final = "x-workflow-run-id"
-"""Header without which `WorkflowChatTransport` of @ai-sdk/workflow 2.0.43 rejects a response."""
+"""Response header with the run id. `WorkflowChatTransport` of @ai-sdk/workflow 2.0.43 rejects a response without it."""
 
 RESUMABLE_HEADER: Final = "x-resumable-stream-id"
-"""Header from which `AssistantChatTransport` of @assistant-ui/ai-sdk 0.0.7 takes the id of a stream to resume."""
+"""Response header with the run id. `AssistantChatTransport` of @assistant-ui/ai-sdk 0.0.7 resumes the stream with this
+id."""
 
 OWN: Final = "babelgate"
-"""Name of the gateway's own members in metadata. The SDKs 5.0.200 and 6.0.200 reject unknown members anywhere else."""
+"""Key of the gateway's own members in message metadata and provider metadata. The SDKs 5.0.200 and 6.0.200 reject
+unknown members anywhere else."""
 
 APPROVED: Final = "approval-responded"
 TOOL_ENDS: Final = frozenset({"output-available", "output-error", "output-denied", APPROVED})
-"""States of a tool part that the page has answered."""
+"""Values of `state` in a tool part that the page has answered."""
 
 Chunk = JsonObject
 """One chunk of a stream. Optional members are left out, because the schemas of all versions reject null."""
 
 
 class UIMessage(BaseModel):
-    """One message of the page."""
+    """One message of a chat, in the form of the SDK. The parts are raw JSON objects."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -51,7 +54,7 @@ class UIMessage(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """Body of a request for an answer. An app may add members at the top, or send only the last message."""
+    """Body of a POST to a chat. An app may add members at the top, or send only the last message, as `message`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -62,7 +65,7 @@ class ChatRequest(BaseModel):
     message_id: str | None = Field(default=None, alias="messageId")
     system: str | None = None
     prompt: str | None = None
-    """Text of a request of `useCompletion`."""
+    """Text of a request of `useCompletion`, which has no messages."""
     tools: dict[str, Any] | list[Any] | None = None
     metadata: JsonObject | None = None
 
@@ -72,13 +75,13 @@ class ChatRequest(BaseModel):
 
 
 class ChatHistory(BaseModel):
-    """Messages of a chat, for `useChat({messages})`."""
+    """Response with the messages of a chat, for `useChat({messages})`."""
 
     id: str
     messages: list[JsonObject]
 
 
 class Stopped(BaseModel):
-    """Result of a stop."""
+    """Response to a request that stops a chat."""
 
     success: bool = True

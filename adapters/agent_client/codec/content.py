@@ -1,4 +1,4 @@
-"""Content blocks ↔ parts of messages."""
+"""Content blocks of the protocol ↔ parts of canonical messages."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as BinasciiError
@@ -14,24 +14,27 @@ from babelgate.canonical.value import JsonObject
 PROTOCOL: Final = "agent-client"
 
 _NAME: Final = 200
-"""Maximum length of a text of the caller in an error, in characters. Chosen."""
+"""Maximum length of a caller's text that an error repeats, and of a whole URI that is used as a file name, in
+characters. Chosen."""
 _TEXT: Final = "text/plain"
 _BYTES: Final = "application/octet-stream"
 
 
 def invalid(field: str, words: str) -> FaultError:
-    """Return the fault for a wrong member of a request."""
+    """Return the fault `invalid` for a member of a request, for example `prompt.0.text`. `words` says what is wrong
+    with it."""
     return FaultError(FaultCode.INVALID, f"{field}: {words}", field=field)
 
 
 def decode_prompt(blocks: Sequence[JsonObject]) -> Message:
-    """Return the message of the user that a prompt contains. Raises invalid."""
+    """Return the content blocks of a prompt as one user message. Raises invalid."""
     parts = [decode_block(block, f"prompt.{number}") for number, block in enumerate(blocks)]
     return Message(role="user", parts=tuple(parts))
 
 
 def decode_block(block: JsonObject, where: str) -> Part:
-    """Return a content block as a part. `where` is its place in the request. Raises invalid."""
+    """Return a content block as a part. `where` is its place in the request for error texts, for example `prompt.0`.
+    Raises invalid."""
     match block.get("type"):
         case "text":
             text = _text(block, "text", where)
@@ -55,8 +58,8 @@ def decode_block(block: JsonObject, where: str) -> Part:
 
 
 def _decode_link(block: JsonObject, where: str) -> Part:
-    """Return a link as a file at a URL. A link to a file of the client's machine becomes text that names it, because
-    neither the gateway nor the agent can read that file."""
+    """Return a `resource_link` block as a file part with its URL. A link to a file on the client's machine becomes a
+    text part that names the file, because neither the gateway nor the agent can read it."""
     uri = _text(block, "uri", where)
     name = _optional(block, "name") or name_of(uri)
     if urlsplit(uri).scheme not in ("http", "https", "data"):
@@ -65,7 +68,8 @@ def _decode_link(block: JsonObject, where: str) -> Part:
 
 
 def _decode_resource(resource: JsonObject, name: str | None, where: str) -> Part:
-    """Return an embedded resource as a file with its bytes. Raises invalid."""
+    """Return an embedded resource as a file part with its bytes. Without a `name`, the file gets the last segment of
+    the resource's URI as its name. Raises invalid."""
     uri = _text(resource, "uri", where)
     name = name or name_of(uri)
     if isinstance(resource.get("blob"), str):
@@ -83,7 +87,7 @@ def _bytes_part(text: str, media_type: str | None, name: str | None, where: str)
 
 
 def name_of(uri: str) -> str:
-    """Return the last segment of a URI's path, or the whole URI if there is none."""
+    """Return the last segment of a URI's path, or the first 200 characters of the URI if there is none."""
     try:
         path = urlsplit(uri).path
     except ValueError:
@@ -92,7 +96,8 @@ def name_of(uri: str) -> str:
 
 
 def own_member(block: JsonObject, member: str) -> str | None:
-    """Return a text among the gateway's members in the `_meta` of a block, such as the `name` of a file."""
+    """Return the text in `_meta.babelgate` of a block under the name `member`, for example the `name` of a file. Return
+    None if it is missing."""
     meta: object = block.get("_meta")
     marks: object = cast("JsonObject", meta).get(OWN) if isinstance(meta, dict) else None
     value: object = cast("JsonObject", marks).get(member) if isinstance(marks, dict) else None
@@ -112,13 +117,13 @@ def _optional(members: JsonObject, name: str) -> str | None:
 
 
 def text_block(text: str) -> JsonObject:
-    """Return a block of text."""
+    """Return a content block with a text."""
     return {"type": "text", "text": text}
 
 
 def encode_file(part: FilePart, url_of: Callable[[str], str]) -> JsonObject:
-    """Return a file as a block. `url_of` returns the URL of a stored file by its hash, for a file whose bytes are not
-    in the part because it is larger than `limits.inline`."""
+    """Return a file as a content block: an image, an audio or a resource with the file's bytes, or a link. `url_of`
+    returns the URL of a stored file by its hash, for a file larger than `limits.inline`."""
     if part.url is not None:
         link: JsonObject = {"type": "resource_link", "uri": part.url, "name": part.name or name_of(part.url)}
         return {**link, **_description_of(part)}
@@ -140,7 +145,7 @@ def _description_of(part: FilePart) -> JsonObject:
 
 
 def encode_parts(message: Message, url_of: Callable[[str], str]) -> list[JsonObject]:
-    """Return the texts and files of a message of the user as blocks."""
+    """Return the text parts and file parts of a user message as content blocks. Other parts are left out."""
     blocks: list[JsonObject] = []
     for part in message.parts:
         if isinstance(part, TextPart):

@@ -1,7 +1,8 @@
-"""Questions of agents as requests to the client, and the answers to them.
+"""Questions of agents as JSON-RPC requests to the client, and the client's answers.
 
-A yes or no, and a choice, is a permission request. Other questions are forms, if the client shows forms. A question
-that the client cannot be asked is text, and the next prompt answers it.
+A question for a yes or a no, or for a choice, is a permission request. Any other question is a form if the client can
+show forms. A question that the gateway itself asks can be a page that the client opens. All others are text, which the
+next prompt answers.
 """
 
 from dataclasses import dataclass
@@ -24,12 +25,12 @@ _FIELD: Final = "answer"
 _PLAIN: Final = frozenset({"string", "number", "integer", "boolean"})
 _FORM_KEYWORDS: Final = frozenset({"type", "properties", "required", "title", "description", "$schema"})
 _NEGATIVE: Final = frozenset({"no", "n", "false", "reject", "rejected", "deny", "decline", "cancel", "abort", "stop"})
-"""Choices that refuse, in lower case."""
+"""Choices, in lower case, whose option in a permission request is a `reject_once`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Option of a permission request, and the answer that it represents."""
+    """One option of a permission request. `value` is the answer that a user gives with this option."""
 
     id: str
     name: str
@@ -39,14 +40,15 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class QuestionReply:
-    """Answer to a question: a value, or a refusal to answer."""
+    """Answer of the user to one question: a value, or the decision to decline it."""
 
     value: Json = None
     is_decline: bool = False
 
 
 def question_text(question: Question) -> str:
-    """Return the text of a question: its message, the calls in it, or its data as JSON."""
+    """Return the text that shows a question: its message, or else the tool calls in it, or else its value as JSON, or
+    else a fixed sentence."""
     if question.message.text:
         return question.message.text
     calls = [part for part in question.message.parts if isinstance(part, ToolCallPart)]
@@ -56,7 +58,8 @@ def question_text(question: Question) -> str:
 
 
 def question_members(question: Question) -> JsonObject:
-    """Return a question as the gateway's member `question` in `_meta`."""
+    """Return a question as the object `question` in `_meta.babelgate`, with its id, kind and text, and its schema and
+    value if any."""
     members: JsonObject = {"id": question.interrupt_id or "", "kind": question.ask, "message": question_text(question)}
     if question.answer_schema is not None:
         members["schema"] = question.answer_schema
@@ -66,7 +69,8 @@ def question_members(question: Question) -> JsonObject:
 
 
 def options_of(question: Question) -> tuple[Option, ...]:
-    """Return the options of a question that is a permission request. Empty for any other question."""
+    """Return the options with which a permission request asks a question, for example Allow and Reject. Empty for a
+    question that a permission request cannot ask."""
     if question.ask == "auth" or _is_call(question):
         return ()
     schema = question.answer_schema
@@ -100,7 +104,8 @@ def _choice(number: int, word: Json) -> Option:
 
 
 def can_fill_form(question: Question, elicitation: w.Elicitations | None) -> bool:
-    """Return True if the client can show the question as a form."""
+    """Return True if the client can show forms, and the answer schema of the question fits into one. `elicitation` is
+    the client's capability."""
     if elicitation is None or elicitation.form is None or question.ask == "auth" or _is_call(question):
         return False
     schema = question.answer_schema
@@ -108,8 +113,8 @@ def can_fill_form(question: Question, elicitation: w.Elicitations | None) -> boo
 
 
 def page_of(question: Question, elicitation: w.Elicitations | None) -> str | None:
-    """Return the URL of the page on which the user answers, if the client can open it. A URL in a question of an agent
-    is only data."""
+    """Return the URL of the page on which the user answers a question of the gateway, if the client can open pages.
+    Return None for a question of an agent, in which a URL is only data."""
     value: object = question.value
     if elicitation is None or elicitation.url is None or question.asker != "gateway" or not isinstance(value, dict):
         return None
@@ -118,12 +123,13 @@ def page_of(question: Question, elicitation: w.Elicitations | None) -> str | Non
 
 
 def can_be_asked(question: Question, elicitation: w.Elicitations | None) -> bool:
-    """Return True if a question is sent to the client as a request, and False if it is text."""
+    """Return True if a question is sent to the client as a JSON-RPC request, and False if it is shown as text."""
     return bool(options_of(question)) or can_fill_form(question, elicitation) or bool(page_of(question, elicitation))
 
 
 def encode_request(question: Question, session_id: str, elicitation: w.Elicitations | None) -> tuple[str, JsonObject]:
-    """Return the method and the params of the request that asks a question."""
+    """Return the method and the params of the JSON-RPC request that asks a question: `session/request_permission` or
+    `elicitation/create`."""
     meta: JsonObject = {w.OWN: {"question": question_members(question)}}
     options = options_of(question)
     if options:
@@ -142,7 +148,8 @@ def encode_request(question: Question, session_id: str, elicitation: w.Elicitati
 
 
 def encode_call(question: Question) -> JsonObject:
-    """Return the tool call that shows a question in a permission request."""
+    """Return the tool call that shows a question in a permission request. The id of the call is that of the
+    question."""
     text = question_text(question)
     call: JsonObject = {"toolCallId": question.interrupt_id or "", "title": text, "kind": "other", "status": "pending"}
     call["content"] = [{"type": "content", "content": text_block(text)}]
@@ -150,7 +157,8 @@ def encode_call(question: Question) -> JsonObject:
 
 
 def decode_reply(question: Question, result: JsonObject, elicitation: w.Elicitations | None) -> QuestionReply | None:
-    """Return the answer in the result of a request, or None if the user has not answered."""
+    """Return the answer in the client's result of the request that asked a question. Return None if the user has not
+    answered, or answers on a page, which reports the answer itself."""
     options = options_of(question)
     if options:
         outcome = w.Permission.model_validate(result).outcome
@@ -176,7 +184,8 @@ def _form(schema: JsonObject | None) -> JsonObject:
 
 
 def _is_flat(schema: JsonObject) -> bool:
-    """Return True if the schema is an object whose members are all fields of a form."""
+    """Return True for the schema of an object whose properties all have a plain type, so that each becomes a field of a
+    form."""
     members: object = schema.get("properties")
     if schema.get("type") != "object" or not isinstance(members, dict) or not members:
         return False
@@ -196,5 +205,6 @@ def _is_call(question: Question) -> bool:
 
 
 def can_be_text(question: Question, elicitation: w.Elicitations | None) -> bool:
-    """Return True if a prompt of the user answers the question. Otherwise the prompt supersedes it."""
+    """Return True if the next prompt is the answer to the question. Otherwise the prompt is a new input, which
+    supersedes the question."""
     return question.takes_text or not can_be_asked(question, elicitation)

@@ -1,4 +1,5 @@
-"""Endpoint of the protocol: a WebSocket for each connection of a client, and the files of its sessions."""
+"""Endpoints of the protocol: a WebSocket for each connection of a client, and HTTP requests that read its sessions and
+files."""
 
 import logging
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ _VERSION: Final = version("babelgate")
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    """Return the routes of the protocol."""
+    """Return the WebSocket and HTTP routes below `/agent-client`."""
     server = Server(hub)
     return [
         Router(
@@ -46,19 +47,20 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    """Return a fault as a response of the protocol."""
+    """Return the HTTP response that reports a fault as a JSON-RPC error."""
     status, body = encode_fault(fault)
     return json_response(body, fault_headers(fault), status=status)
 
 
 class Server(Handlers):
-    """Route handlers of the protocol."""
+    """Handlers of the WebSocket and the HTTP requests below `/agent-client`."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
-        """Accept a WebSocket, and serve it until either side closes it. A path without an agent closes it at once."""
+        """Accept a WebSocket, and serve it until either side closes it. If the path names an unknown agent, close it at
+        once with the reason."""
         try:
             info = self._agent(socket)
         except FaultError as error:
@@ -77,17 +79,19 @@ class Server(Handlers):
             await peer.close(FAILED, "The gateway failed.")
 
     def _agent(self, connection: WebSocket[Any, Any, Any] | AnyRequest) -> AgentInfo:
-        """Return the agent in the path, or that of the base URL. Raises not_found."""
+        """Return the agent that the path names, or the caller's default agent for a path without a name. Raises
+        not_found."""
         who = caller(connection)
         return self._hub.agent(who.principal, connection.path_params.get("agent") or who.need_agent())
 
     async def get_session(self, request: AnyRequest) -> Response[Any]:
-        """Return the updates with which `session/load` repeats a session. Raises not_found."""
+        """Return the id of a session and the updates with which `session/load` repeats it, as JSON. Raises
+        not_found."""
         sessions = Sessions(self._hub, caller(request), self._agent(request).name)
         thread = await sessions.find(request.path_params["session_id"])
         return json_response({"sessionId": thread.thread_id, "updates": await sessions.updates(thread.thread_id)})
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
-        """Return a file that an update names. Raises not_found."""
+        """Return the bytes of a stored file, by the hash in the path. Raises not_found."""
         self._agent(request)
         return await answer_file(self._hub, request, request.path_params["blob"])

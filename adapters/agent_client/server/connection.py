@@ -1,4 +1,4 @@
-"""Methods of one connection of a client to an agent."""
+"""Handlers of the JSON-RPC methods that a client calls on its connection to an agent."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
@@ -15,29 +15,33 @@ from babelgate.canonical.value import JsonObject
 
 
 class AgentConnection:
-    """One connection. It has no state that a lost connection would lose, except the requests to the client."""
+    """JSON-RPC methods of one connection. Sessions are stored as threads, so a lost connection loses only the gateway's
+    unanswered requests to the client."""
 
     def __init__(
         self, hub: Hub, who: Caller, info: AgentInfo, peer: ClientPeer, version: str, *, cancels: bool
     ) -> None:
-        """Create the connection. `cancels` is True if a disconnect cancels its runs, and `version` is the gateway's."""
+        """Create the handlers of a connection. `cancels` is True if a disconnect of the client cancels its active runs,
+        and `version` is that of the gateway."""
         self._info = info
         self._peer = peer
         self._version = version
         self._sessions = Sessions(hub, who, info.name)
         self._turns = Turns(hub, who, info.name, peer, self._sessions, cancels=cancels)
         self._prompts: dict[Id, str] = {}
-        """Session of each active prompt, by the id of its request."""
+        """Session id of each active prompt, by the JSON-RPC id of its request."""
 
     async def answer(self, method: str, params: JsonObject, request_id: Id) -> JsonObject:
-        """Return the result of a request. Raises MethodNotFound, RequestFailed, and the faults of the method."""
+        """Return the result of the client's JSON-RPC request. Raises MethodNotFound, RequestFailed, and the faults of
+        the method."""
         handler = self._METHODS.get(method)
         if handler is None:
             raise MethodNotFound
         return await handler(self, params, request_id)
 
     async def note(self, method: str, params: JsonObject) -> None:
-        """Handle a notification. Unknown ones are ignored. Raises invalid, not_found."""
+        """Handle a JSON-RPC notification: it cancels the turn of a session, or a request. Others are ignored. Raises
+        invalid, not_found."""
         if method == "session/cancel":
             await self._turns.cancel(validate(w.SessionParams, params).session_id)
         elif method == "$/cancel_request":
@@ -57,7 +61,7 @@ class AgentConnection:
         return await self._sessions.create(validate(w.NewSession, params))
 
     async def _load_session(self, params: JsonObject, request_id: Id) -> JsonObject:
-        """Repeat the session, and answer when all of its updates are sent."""
+        """Send all updates of a session as notifications, and then return the result of `session/load`."""
         session_id = validate(w.SessionParams, params).session_id
         thread = await self._sessions.find(session_id)
         for update in await self._sessions.updates(thread.thread_id):

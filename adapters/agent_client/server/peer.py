@@ -1,4 +1,4 @@
-"""JSON-RPC over one WebSocket: requests of the client, and requests to the client."""
+"""JSON-RPC over one WebSocket: requests that the client sends, and requests that the gateway sends to the client."""
 
 import asyncio
 import logging
@@ -27,7 +27,8 @@ from babelgate.canonical.value import Json, JsonObject
 log = logging.getLogger("babelgate.agent_client")
 
 _ACTIVE: Final = 64
-"""Maximum number of active requests of one connection. Chosen: an editor has a prompt for each of its tabs."""
+"""Maximum number of unanswered requests that a client may have on one connection. Chosen: an editor has a prompt for
+each of its tabs."""
 _TOO_MANY: Final = Fault(
     code=FaultCode.QUEUE_FULL, message=f"More than {_ACTIVE} requests are active on this connection."
 )
@@ -37,11 +38,11 @@ Id = int | str
 
 
 class MethodNotFound(Exception):
-    """Raised for a method that the gateway does not have."""
+    """Raised for a JSON-RPC method that the gateway does not have."""
 
 
 class RequestFailed(Exception):
-    """Raised for a request that is answered with an error that the handler has encoded."""
+    """Raised by a handler whose request failed. `error` is the encoded error object for the JSON-RPC response."""
 
     def __init__(self, error: JsonObject) -> None:
         super().__init__(error.get("message"))
@@ -53,21 +54,21 @@ Note = Callable[[str, JsonObject], Awaitable[None]]
 
 
 class ClientPeer:
-    """The client at the other end of a WebSocket."""
+    """Client at the other end of a WebSocket: it sends requests and notifications, and gets those of the gateway."""
 
     def __init__(self, socket: WebSocket[Any, Any, Any]) -> None:
         self._socket = socket
         self._values = most_values(socket)
         self._sending = asyncio.Lock()
         self._active: dict[Id, asyncio.Task[None]] = {}
-        """Requests of the client that are not answered."""
+        """Tasks that handle the client's unanswered requests, by request id."""
         self._asked: dict[str, asyncio.Future[JsonObject | None]] = {}
-        """Requests to the client that are not answered. The ids are random, so that an answer to a request of an
-        earlier connection matches none."""
+        """Futures for the results of the gateway's unanswered requests to the client, by request id. The ids are
+        random, so that an answer to a request of an earlier connection matches none."""
 
     async def serve(self, answer: Answer, note: Note) -> None:
-        """Receive messages until the client disconnects. Requests are answered at the same time, and notifications one
-        after the other."""
+        """Receive messages until the client disconnects. `answer` handles requests, several at the same time, and
+        `note` handles notifications, one after the other."""
         async with asyncio.TaskGroup() as tasks:
             try:
                 with suppress(Disconnected):
@@ -86,7 +87,7 @@ class ClientPeer:
         return raw
 
     async def _handle(self, raw: bytes, answer: Answer, note: Note, tasks: asyncio.TaskGroup) -> None:
-        """Handle one message."""
+        """Parse one received message and dispatch it. Answer with an error if it is not valid JSON-RPC."""
         try:
             value = await parse(raw, self._values)
         except FaultError as error:
@@ -129,7 +130,7 @@ class ClientPeer:
             future.set_result(result if isinstance(result, dict) and message.error is None else None)
 
     async def _answer(self, answer: Answer, method: str, params: JsonObject, request_id: Id) -> None:
-        """Answer one request."""
+        """Handle one request of the client with `answer`, and send its result or its error."""
         try:
             reply: JsonObject = {"result": await answer(method, params, request_id)}
         except FaultError as error:
@@ -151,7 +152,7 @@ class ClientPeer:
             await self._send({"jsonrpc": "2.0", "id": request_id, **reply})
 
     async def cancel_request(self, request_id: Json) -> None:
-        """Stop a request of the client, and answer it with an error."""
+        """Cancel the client's active request with this id, and answer it with an error. An unknown id is ignored."""
         task = self._active.pop(request_id, None) if isinstance(request_id, int | str) else None
         if task is not None:
             task.cancel()
@@ -163,12 +164,12 @@ class ClientPeer:
         await self._send({"jsonrpc": "2.0", "id": request_id, "error": encode_error(fault, code)})
 
     async def notify(self, method: str, params: JsonObject) -> None:
-        """Send a notification. Raises Disconnected."""
+        """Send a notification to the client. Raises Disconnected."""
         await self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def request(self, method: str, params: JsonObject) -> JsonObject | None:
-        """Send a request, and return its result, or None if the client answers with an error. A request whose answer is
-        not needed any more is cancelled. Raises Disconnected."""
+        """Send a request to the client, and return its result, or None if the client answers with an error. If the
+        calling task is cancelled, send the client `$/cancel_request`. Raises Disconnected."""
         request_id = str(uuid4())
         future = self._asked[request_id] = asyncio.get_running_loop().create_future()
         try:
@@ -188,12 +189,12 @@ class ClientPeer:
                 await self._socket.send_data(text)
 
     async def close(self, code: int, why: str) -> None:
-        """Close the connection."""
+        """Close the WebSocket with a close code and a reason."""
         with suppress(Disconnected), detect_disconnect():
             await self._socket.close(code, why)
 
 
 def _id_of(value: Json) -> Id | None:
-    """Return the id of a message that is no JSON-RPC message, if it has one."""
+    """Return the id in a message that is not valid JSON-RPC, for the error response. Return None if it has none."""
     request_id = value.get("id") if isinstance(value, dict) else None
     return request_id if isinstance(request_id, int | str) and not isinstance(request_id, bool) else None

@@ -1,4 +1,4 @@
-"""Sessions: threads of the caller, under their own ids."""
+"""Sessions of the protocol: threads of the caller. The id of a session is that of its thread."""
 
 from contextlib import aclosing
 from functools import partial
@@ -17,7 +17,7 @@ from babelgate.canonical.thread import Thread, ThreadView
 from babelgate.canonical.value import JsonObject, is_uuid
 
 _PAGE: Final = 20
-"""Number of sessions in one answer. Chosen: each one takes a read for its title."""
+"""Maximum number of sessions in one result of `session/list`. Chosen: each one takes a read for its title."""
 _OPEN: Final = frozenset(TaskState) - TERMINAL
 _NO_SERVERS: Final = "the gateway passes no MCP servers of the client to agents"
 
@@ -31,7 +31,7 @@ class Sessions:
         self._agent = agent
 
     def url_of(self, blob: str) -> str:
-        """Return the URL of a stored file."""
+        """Return the gateway's URL of a stored file, by its hash."""
         return f"{self._who.root_url}/agent-client/{self._agent}/files/{blob}"
 
     async def find(self, session_id: str) -> Thread:
@@ -45,7 +45,8 @@ class Sessions:
         raise FaultError(FaultCode.NOT_FOUND, f"Session {session_id[:100]!r} not found.")
 
     async def create(self, params: w.NewSession) -> JsonObject:
-        """Create a session. Servers that the client offers to the agent are reported as a loss."""
+        """Create the thread of a new session, and return the result of `session/new`. MCP servers that the client
+        offers to the agent are reported as a loss."""
         marks: JsonObject = {"agent": self._agent, "cwd": params.cwd}
         if params.additional_directories:
             marks["additionalDirectories"] = params.additional_directories
@@ -57,7 +58,7 @@ class Sessions:
         return result
 
     async def updates(self, thread_id: str) -> list[w.Update]:
-        """Return the updates that repeat a session. Raises not_found."""
+        """Return the updates with which `session/load` repeats the conversation of a thread. Raises not_found."""
         hidden_runs = await self._hidden_runs(thread_id)
         records: list[Record] = []
         log = self._hub.reads.log(self._who.principal, Scope(thread_id), inline=True)
@@ -67,7 +68,8 @@ class Sessions:
         return list(session_updates(records, hidden_runs, self.url_of))
 
     async def _hidden_runs(self, thread_id: str) -> set[str]:
-        """Return the runs whose states do not lead to the newest state."""
+        """Return the ids of the runs on branches other than the current one: their states do not lead to the newest
+        state."""
         principal = self._who.principal
         history = await self._hub.reads.snapshot(
             principal, thread_id, StateHistory, partial(StateHistory, thread_id, principal.owner)
@@ -80,7 +82,8 @@ class Sessions:
         return {revision.run_id for revision in history.all() if revision.run_id is not None} - line
 
     async def list(self, params: w.ListSessions) -> JsonObject:
-        """Return a page of sessions, the most recent first. Raises invalid for an unknown cursor."""
+        """Return a page of the caller's sessions with the agent as the result of `session/list`, the most recently
+        changed first. Raises invalid for a malformed cursor."""
         offset = _decode_cursor(params.cursor)
         where = ThreadFilter(
             agent=self._agent, protocol=PROTOCOL, metadata={} if params.cwd is None else {"cwd": params.cwd}
@@ -104,7 +107,7 @@ class Sessions:
         return {**members, "updatedAt": encode_time(view.updated_at, "milliseconds")}
 
     async def delete(self, session_id: str) -> None:
-        """Delete a session. A session that does not exist is no error."""
+        """Delete the thread of a session. A session that does not exist is no error."""
         try:
             thread = await self.find(session_id)
             await self._hub.delete_thread(self._who.principal, thread.thread_id)
@@ -125,14 +128,15 @@ class Sessions:
                 raise
 
     async def open_task(self, thread_id: str) -> Task | None:
-        """Return the newest task of the agent on a thread that has not ended, or None."""
+        """Return the agent's newest open task on a thread, or None if all of its tasks have ended."""
         where = TaskFilter(agent=self._agent, thread_id=thread_id, states=_OPEN)
         page = await self._hub.reads.tasks(self._who.principal, where, limit=1)
         return next(iter(await page.tasks.all()), None)
 
 
 def _decode_cursor(cursor: str | None) -> int:
-    """Return the number of sessions before a page. Raises invalid."""
+    """Return the number of sessions on the pages before the cursor of `session/list`, which is 0 for None. Raises
+    invalid."""
     if cursor is None:
         return 0
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 9:

@@ -1,4 +1,4 @@
-"""Turns: a prompt, the runs that it starts, and the questions in between."""
+"""Turns of sessions: a prompt, the runs that it starts, and the questions that the client answers in between."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -48,27 +48,29 @@ from babelgate.canonical.thread import Interrupt, Run
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _RESERVED: Final = frozenset({w.OWN, "traceparent", "tracestate", "baggage"})
-"""Members of `_meta` that are no metadata of a run."""
+"""Members of a prompt's `_meta` that are not copied to the metadata of its run."""
 _KEY: Final = 200
-"""Maximum length of the key of a prompt, in characters. Chosen: it is stored with the run."""
+"""Maximum length of the key that a client may give a prompt (`_meta.babelgate.prompt`), in characters. Chosen: it is
+stored with the run."""
 _RUNS: Final = 50
-"""Maximum number of runs among which the run of a prompt is looked for. Chosen: clients attach to the newest turn."""
+"""Maximum number of runs, newest first, that are searched for the first run of a turn. Chosen: clients attach to the
+newest turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStart:
-    """Task of a turn, and its first run."""
+    """First run of a turn, its task, and options for the updates to send."""
 
     task: Task
     run_id: str
     is_whole: bool = False
-    """True if the turn shows all runs of the task."""
+    """True if the updates cover all runs of the task, including those of later prompts."""
     skip: int = 0
-    """Number of updates to leave out."""
+    """Number of updates to leave out at the beginning."""
 
 
 class Turns:
-    """Turns of one connection."""
+    """Active turns of one connection, and the methods that start, repeat and cancel a turn."""
 
     def __init__(
         self, hub: Hub, who: Caller, agent: str, peer: ClientPeer, sessions: Sessions, *, cancels: bool
@@ -79,16 +81,17 @@ class Turns:
         self._peer = peer
         self._sessions = sessions
         self._cancels = cancels
-        """True if a disconnect cancels the runs."""
+        """True if a disconnect of the client cancels its active runs."""
         self.elicitation: w.Elicitations | None = None
-        """Forms and pages that the client can show."""
+        """Capability of the client to show forms and open pages; None if it has none."""
         self._active: dict[str, _Turn] = {}
         """Active turns, by session id."""
 
     # Start
 
     async def prompt(self, params: w.Prompt) -> JsonObject:
-        """Start a turn, and return its result. Raises invalid, not_found, conflict."""
+        """Submit a prompt, send the updates of its turn, and return the result of `session/prompt` when the turn ends.
+        Raises invalid, not_found, conflict."""
         thread = await self._sessions.find(params.session_id)
         turn = self._reserve(params.session_id)
         try:
@@ -99,7 +102,8 @@ class Turns:
             del self._active[params.session_id]
 
     async def attach(self, params: w.Attach) -> JsonObject:
-        """Repeat a turn from its first update, and return its result. Raises not_found, conflict."""
+        """Send the updates of an earlier or active turn from the first one on, and return the result of its prompt when
+        the turn ends. Raises not_found, conflict."""
         thread = await self._sessions.find(params.session_id)
         turn = self._reserve(params.session_id)
         try:
@@ -108,7 +112,7 @@ class Turns:
             del self._active[params.session_id]
 
     def _reserve(self, session_id: str) -> "_Turn":
-        """Register a new turn. Raises conflict if the session has one."""
+        """Register a new turn of a session. Raises conflict if the session has an active turn on this connection."""
         if session_id in self._active:
             raise FaultError(FaultCode.CONFLICT, "A prompt is running in this session: wait for its end, or cancel it.")
         turn = self._active[session_id] = _Turn(
@@ -117,12 +121,14 @@ class Turns:
         return turn
 
     async def _leave(self, start: TurnStart) -> None:
-        """Cancel a run whose client has disconnected while it was submitted, if the client wants that."""
+        """Cancel the task of a turn whose client disconnected during the submission, if the client requested this with
+        `on_disconnect=cancel`."""
         if self._cancels:
             task_canceller(self._hub, self._who.principal, start.task.task_id)()
 
     async def _begin(self, thread_id: str, params: w.Prompt, message: Message) -> TurnStart:
-        """Answer the open questions of the session with a prompt, or submit it as a new input."""
+        """Submit a prompt as the answer to open questions of the session, or otherwise as a new input. Raises invalid,
+        conflict, not_awaiting."""
         marks = params.gateway_members
         key, answers = marks.get("prompt"), marks.get("answers")
         if answers is not None and not isinstance(answers, dict):
@@ -157,8 +163,9 @@ class Turns:
     async def _answer(
         self, thread_id: str, run_input: RunInput, values: JsonObject | None, text: str
     ) -> Receipt | None:
-        """Answer questions of the session: those whose answers the client names, or the oldest one that takes text.
-        Return None if the prompt answers none. Raises not_awaiting."""
+        """Answer open questions of the session with a prompt: `values` by question id, or `text` for the oldest
+        question that takes text. Return None if the text answers no question. Raises not_awaiting for `values` without
+        an open question."""
         principal = self._who.principal
         task = await self._sessions.open_task(thread_id)
         questions: Sequence[Interrupt] = ()
@@ -182,7 +189,7 @@ class Turns:
     # Attach
 
     async def _find(self, thread_id: str, params: w.Attach) -> TurnStart:
-        """Return the start of the turn to repeat. Raises not_found."""
+        """Return the task and the first run of the turn that an attach request names. Raises not_found."""
         principal = self._who.principal
         if params.task is not None:
             task = await self._task(thread_id, params.task)
@@ -204,8 +211,8 @@ class Turns:
         raise FaultError(FaultCode.NOT_FOUND, "The session has no such task.")
 
     async def _runs(self, thread_id: str, task: Task | None = None) -> Sequence[Run]:
-        """Return runs of the agent on a thread, newest first. With `task`, only the runs of that task. Raises
-        not_found."""
+        """Return the agent's newest runs on a thread, at most 50, newest first. With `task`, return those of them that
+        belong to the task. Raises not_found if there are none."""
         where = RunFilter(thread_id=thread_id, agent=self._agent if task is None else task.agent)
         found = await self._hub.reads.runs(self._who.principal, where, limit=_RUNS)
         runs = [run for run in await found.all() if task is None or run.task_id == task.task_id]
@@ -216,7 +223,8 @@ class Turns:
     # End
 
     async def cancel(self, session_id: str) -> None:
-        """Cancel the turn of a session, or its open question. Raises not_found."""
+        """Cancel the newest open task of a session, and mark its active turn, if any, as cancelled. Raises
+        not_found."""
         turn = self._active.get(session_id)
         if turn is not None:
             turn.is_cancelled = True
@@ -224,7 +232,7 @@ class Turns:
 
 
 class _Turn:
-    """One turn."""
+    """One active turn: it sends the turn's updates to the client, and asks the client the questions of the agent."""
 
     def __init__(
         self,
@@ -245,12 +253,14 @@ class _Turn:
         self._sessions = sessions
         self._cancels = cancels
         self.is_cancelled = False
-        """True if the client has cancelled the turn. Its questions are then not answered."""
+        """True if the client has cancelled the turn. Answers of the user that arrive later are not submitted."""
         self._refused: set[str] = set()
-        """Questions that the user did not answer. They stay open."""
+        """Ids of questions that the client was asked without an answer. They stay open, and are not asked again in this
+        turn."""
 
     async def run(self, start: TurnStart) -> JsonObject:
-        """Send the updates of the turn, ask its questions, and return its result. Raises RequestFailed."""
+        """Send the updates of the turn, ask its questions, and return the result of its prompt. Raises RequestFailed if
+        the run fails, and Disconnected if the gateway stops."""
         principal, task = self._who.principal, start.task
         writer = TurnWriter(task, start.run_id, self._sessions.url_of, self._elicitation, is_whole=start.is_whole)
         follow = self._hub.reads.follow(principal, Scope.task(task), task.first_seq - 1, inline=True)
@@ -272,8 +282,8 @@ class _Turn:
     async def _follow(
         self, batches: AsyncGenerator[Sequence[Record]], writer: TurnWriter, task_id: str, skip: int
     ) -> None:
-        """Pass records to the writer until the turn ends or the gateway stops. Questions are asked at the same time,
-        because another caller may answer them."""
+        """Pass records to the writer until the turn ends or the gateway stops. The client is asked questions meanwhile,
+        because another caller may answer a question first."""
         reading = asyncio.ensure_future(anext(batches, None))
         asking: asyncio.Future[bool] | None = None
         try:
@@ -298,7 +308,8 @@ class _Turn:
             await _stop(reading)
 
     async def _write(self, batch: Sequence[Record], writer: TurnWriter, skip: int) -> int:
-        """Send the updates for records. Return the number of updates that are still to be left out."""
+        """Send the updates for records to the client, without the first `skip` updates. Return how many of the next
+        updates are still to be left out."""
         for record in batch:
             for update in writer.write(record):
                 if skip:
@@ -310,8 +321,8 @@ class _Turn:
         return skip
 
     async def _ask(self, task_id: str) -> bool:
-        """Ask the open questions of the task, and submit the answers. Return False if the turn ends without an answer,
-        and True if it continues."""
+        """Ask the client the open questions of a task, and submit the answers. Return False if the client answered
+        none, which ends the turn, and True if the turn continues."""
         principal = self._who.principal
         task = await self._hub.reads.task(principal, task_id)
         if not task.is_waiting:
@@ -344,8 +355,8 @@ class _Turn:
             return None
 
     async def _submit(self, task: Task, replies: dict[str, QuestionReply], questions: Sequence[Interrupt]) -> None:
-        """Commit the answers of the user. The declined ones are committed first, and the run of the others
-        continues."""
+        """Submit the user's answers, by question id, to `questions` of a task. Declined questions are submitted first,
+        and then the other answers continue the task."""
         principal = self._who.principal
         values = {name: reply.value for name, reply in replies.items() if not reply.is_decline}
         declined: dict[str, Json] = {name: None for name, reply in replies.items() if reply.is_decline}
@@ -367,7 +378,8 @@ def _answers(task: Task, values: JsonObject, run_input: RunInput, *, is_text: bo
 
 
 def _words(question: Interrupt, reply: QuestionReply) -> str:
-    """Return an answer as the text that the user has chosen or typed."""
+    """Return an answer as the text of a user message: the name of the chosen option, the typed text, or the value as
+    JSON."""
     for option in options_of(question):
         if option.value == reply.value:
             return option.name
@@ -377,7 +389,8 @@ def _words(question: Interrupt, reply: QuestionReply) -> str:
 
 
 def _is_start(created: RunCreated, key: str | None) -> bool:
-    """Return True if a run begins the turn with this key. None means any turn."""
+    """Return True if a run is the first one of the turn whose prompt has this key. With None as the key, the first run
+    of any turn matches."""
     found = prompt_key(created)
     if key is None:
         return found is not None or created.cause != "answer"
@@ -385,7 +398,7 @@ def _is_start(created: RunCreated, key: str | None) -> bool:
 
 
 async def _stop(task: "asyncio.Future[Any] | None") -> None:
-    """Cancel a task, and wait for its end."""
+    """Cancel an asyncio future that is not done, and wait for its end."""
     if task is not None and not task.done():
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -19,13 +19,14 @@ from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.value import JsonObject
 
 _STATES: Final[Mapping[str, str]] = {"success": "completed", "paused": "input_required", "cancelled": "cancelled"}
-"""State of a task by the status of its last run."""
+"""State of a task that is reported at the end of a run, by the status of the run. Any other status means `failed`."""
 
 
 def session_updates(
     records: Iterable[Record], hidden_runs: Set[str], url_of: Callable[[str], str]
 ) -> Iterator[w.Update]:
-    """Yield the updates for the records of a thread, without those of `hidden_runs`, which are on other branches."""
+    """Yield the updates for the records of a thread. Records of the runs `hidden_runs`, which are on other branches,
+    are left out."""
     replay = _Replay(url_of)
     for record in without_voided(records):
         if record.run_id not in hidden_runs:
@@ -33,18 +34,18 @@ def session_updates(
 
 
 class _Replay:
-    """Writer of the updates that repeat a conversation."""
+    """Writer of the updates that repeat a thread's conversation, for `session/load`."""
 
     def __init__(self, url_of: Callable[[str], str]) -> None:
         self._writer = UpdateWriter(url_of, None, is_replay=True)
         self._open: dict[str, dict[str, None]] = {}
-        """Ids of the open questions of each task."""
+        """Open questions of each task: task id → ids of the questions, oldest first."""
         self._paused: set[str | None] = set()
-        """Tasks whose last run has stopped for questions."""
+        """Ids of the tasks whose last run has stopped for questions."""
         self._usage: JsonObject = {}
 
     def write(self, record: Record) -> Iterator[w.Update]:
-        """Yield the updates for a record."""
+        """Yield the updates for the next record of the thread."""
         event, questions = record.event, self._open.setdefault(record.task_id or "", {})
         match event:
             case RunCreated():
@@ -93,13 +94,15 @@ def _fault_member(fault: Fault | None) -> JsonObject:
 
 
 def _info(record: Record, *, run_id: str | None = None, **members: Any) -> w.Update:
-    """Return the update that reports a change of a run to clients that read `_meta`."""
+    """Return an update for clients that read `_meta.babelgate`: the ids of a task and a run, and `members`, such as the
+    new state."""
     marks: JsonObject = {"task": record.task_id, "run": run_id or record.run_id, **members}
     return {"sessionUpdate": "session_info_update", "_meta": {w.OWN: marks}}
 
 
 def _failure(fault: Fault, run_id: str | None) -> w.Update:
-    """Return the update that shows why a run failed. Its prompt was answered with an error, which has no update."""
+    """Return an agent message with the error text of a failed run. While the run was active, the client got the error
+    as the response to its prompt, and not as an update."""
     block = {"type": "text", "text": f"Error: {fault.message}"}
     update: w.Update = {"sessionUpdate": "agent_message_chunk", "content": block, "messageId": f"{run_id}/error"}
     return {**update, "_meta": {w.OWN: {"kind": "error"}}}

@@ -1,6 +1,7 @@
 """Records of one turn → its updates, and the result of its prompt.
 
-A turn begins with a prompt. Answers to permission requests and forms continue it; an answer by another prompt ends it.
+A turn begins with a prompt. An answer to a permission request or a form continues the turn. An answer by another prompt
+ends it, and begins the next turn.
 """
 
 from collections.abc import Callable
@@ -34,15 +35,16 @@ _FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed.")
 
 
 def prompt_key(event: RunCreated) -> str | None:
-    """Return the key of the prompt that created a run, or None if no prompt did."""
+    """Return the key that a client gave the prompt that created a run, which may be empty. Return None if no prompt of
+    this protocol created the run."""
     extra: JsonObject = event.extra.get(PROTOCOL) or {}
     key: object = extra.get("prompt")
     return key if isinstance(key, str) else None
 
 
 class TurnWriter:
-    """Writer of one turn. It ignores records before the run `run_id`. `is_whole` is True if it shows all runs of a
-    task, those of other prompts included."""
+    """Writer of the updates of one turn and the result of its prompt. Records before the run `run_id` have no updates.
+    `is_whole` is True if the updates cover all runs of the task, those of later prompts included."""
 
     def __init__(
         self,
@@ -59,17 +61,17 @@ class TurnWriter:
         self._updates = UpdateWriter(url_of, elicitation, is_replay=False)
         self._has_begun = False
         self._has_sent = False
-        """True if the current run has sent anything that a restart would void."""
+        """True if updates were sent for the current run, which a restart of the run would make void."""
         self._losses: dict[Loss, None] = {}
         self._open: dict[str, None] = {}
         self.run_id = run_id
-        """Newest run of the turn."""
+        """Id of the newest run of the turn."""
         self.is_paused = False
         """True if the newest run has stopped for questions."""
         self.result: JsonObject | None = None
-        """Result of the prompt, if the turn has ended."""
+        """Result of the prompt; None if the turn is active or has failed."""
         self.fault: Fault | None = None
-        """Fault with which the turn has ended."""
+        """Fault with which the turn has ended; None if it is active or has a result."""
         self._begin_run()
 
     def _begin_run(self) -> None:
@@ -84,7 +86,7 @@ class TurnWriter:
         return self.result is not None or self.fault is not None
 
     def write(self, record: Record) -> list[w.Update]:
-        """Return the updates for a record."""
+        """Return the updates for the next record of the task."""
         event = record.event
         if isinstance(event, InterruptRaised):
             self._open[event.interrupt_id or ""] = None
@@ -119,7 +121,8 @@ class TurnWriter:
         return updates
 
     def _create_run(self, event: RunCreated) -> list[w.Update]:
-        """Return the update that names a new run, or end the turn if the run belongs to another prompt."""
+        """Return the update with the ids of a new run. If another prompt created the run, end the turn and return no
+        update."""
         if event.run_id == self._first_run:
             self._has_begun = True
         elif not self._has_begun or self.has_ended:
@@ -154,7 +157,8 @@ class TurnWriter:
                 self.fault = event.fault or _FAILED
 
     def _change_task(self, event: TaskChanged) -> None:
-        """End the turn of a task that has ended while its question was open."""
+        """End the turn if its task has ended while the turn waits for an answer, for example because it was
+        cancelled."""
         if not self.is_paused or event.state not in TERMINAL:
             return
         if event.state is TaskState.CANCELLED:
@@ -163,11 +167,12 @@ class TurnWriter:
             self.fault = event.fault or _FAILED
 
     def pause(self) -> None:
-        """End the turn with its questions open."""
+        """End the turn with the result `end_turn`. Its questions stay open."""
         self.result = self._result("end_turn")
 
     def own_members(self) -> JsonObject:
-        """Return the gateway's members in the `_meta` of the result or the error."""
+        """Return the object `_meta.babelgate` of the prompt's result or error: the ids of thread, task and run, and
+        open questions, usage, output and losses if any."""
         marks: JsonObject = {"thread": self._task.thread_id, "task": self._task.task_id, "run": self.run_id}
         if self._open:
             marks["questions"] = list(self._open)

@@ -1,4 +1,4 @@
-"""Records → updates of a session. Everything that the protocol has no place for is in `_meta.babelgate`."""
+"""Records → updates of a session. Content for which the protocol has no form is in `_meta.babelgate`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -46,22 +46,22 @@ from babelgate.canonical.event import (
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _PLAN: Final = 100
-"""Maximum number of entries in a plan, of which each update has the whole list. Chosen."""
+"""Maximum number of steps in a plan, because each plan update repeats the whole list. Chosen."""
 
 
 @dataclass(slots=True)
 class _OpenMessage:
-    """Message that is not complete."""
+    """Message of the agent that has begun but not ended."""
 
     chunk: str
-    """Kind of the update for its texts."""
+    """Value of `sessionUpdate` for the message's texts, for example `agent_message_chunk`."""
     is_hidden: bool
     marks: JsonObject
-    """The gateway's members in each chunk."""
+    """Members of `_meta.babelgate` in each chunk of the message."""
     first: JsonObject
-    """The gateway's members in the next chunk only."""
+    """Members of `_meta.babelgate` that only the next chunk has, for example the metadata of the message."""
     kinds: dict[int, str] = field(default_factory=dict[int, str])
-    """Kind of the update for the texts of each open part that is not plain text, by the number of the part."""
+    """Kind of each part that has another kind than plain text, by the index of the part: `reasoning` or `refusal`."""
 
 
 class UpdateWriter:
@@ -72,22 +72,22 @@ class UpdateWriter:
 
         Args:
             url_of: Function that returns the URL of a stored file by its hash.
-            elicitation: Forms and pages that the client can show.
-            is_replay: True for a session that is loaded. All questions are then text.
+            elicitation: Capability of the client to show forms and open pages; None if it has none.
+            is_replay: True if a stored session is repeated. All questions are then text.
         """
         self._url_of = url_of
         self._elicitation = elicitation
         self._is_replay = is_replay
         self._messages: dict[str, _OpenMessage] = {}
         self._calls: set[str] = set()
-        """Ids of the tool calls that were sent."""
+        """Ids of the tool calls for which a `tool_call` update was sent, as `_scoped_id` returns them."""
         self._plan: dict[str, JsonObject] = {}
         self._asked: dict[str, InterruptRaised] = {}
-        """Questions that were sent as tool calls, by id."""
+        """Open questions that were sent as tool calls, by question id."""
         self._scope = ""
 
     def write(self, record: Record) -> list[w.Update]:
-        """Return the updates for a record."""
+        """Return the updates for a record; empty for an event that has none."""
         write = self._WRITES.get(type(record.event))
         if write is None:
             return []
@@ -95,18 +95,19 @@ class UpdateWriter:
         return list(write(self, record.event))
 
     def user_updates(self, message: Message) -> list[w.Update]:
-        """Return the updates that show a message of the user."""
+        """Return the updates that show a message of the user, one for each content block."""
         message_id: JsonObject = {} if message.message_id is None else {"messageId": message.message_id}
         blocks = encode_parts(message, self._url_of)
         return [{"sessionUpdate": "user_message_chunk", "content": block, **message_id} for block in blocks]
 
     def begin(self) -> None:
-        """Start a new turn, with an empty plan."""
+        """Discard the open messages and the plan of the turn before."""
         self._messages.clear()
         self._plan.clear()
 
     def _scoped_id(self, item_id: str | None) -> str:
-        """Return the id of a message or tool call for the client. Agents may use an id again in another run."""
+        """Return the id of a message or tool call for the client: `<run id>/<id>`, or the id itself if it is a UUID.
+        Agents may use an id again in another run."""
         if item_id is None or is_uuid(item_id):
             return item_id or ""
         return f"{self._scope}/{item_id}"
@@ -174,7 +175,8 @@ class UpdateWriter:
         return iter(())
 
     def _chunk(self, message: _OpenMessage, message_id: str | None, block: JsonObject, kind: str = "") -> w.Update:
-        """Return the update for a piece of a message. `kind` names a piece that is not a text or a file."""
+        """Return the update for one content block of a message. `kind` is `reasoning`, `refusal`, `data` or `citation`,
+        and empty for a text or a file."""
         marks: JsonObject = {**message.marks, **message.first}
         message.first = {}
         if kind and kind != "reasoning":
@@ -186,7 +188,8 @@ class UpdateWriter:
         return {**update, "_meta": {w.OWN: marks}} if marks else update
 
     def _citation(self, message: _OpenMessage, message_id: str | None, part: AnnotationPart) -> w.Update:
-        """Return a citation as a link. One without a URL is an empty text with its members."""
+        """Return the update for a citation: a link, or an empty text if the citation has no URL. `_meta.babelgate` has
+        its range, title and description."""
         names = ("start", "end", "url", "title", "description")
         members = {name: getattr(part, name) for name in names if getattr(part, name) is not None}
         block = text_block("")
@@ -298,7 +301,8 @@ class UpdateWriter:
         return {**update, "messageId": event.interrupt_id or "", "_meta": {w.OWN: marks}}
 
     def _attachments(self, event: InterruptRaised) -> Iterator[w.Update]:
-        """Yield the files and data in the message of a question, except those that are its value."""
+        """Yield the updates for the files and data in the message of a question. Data that equals the question's value
+        is left out."""
         message = _OpenMessage(chunk="agent_message_chunk", is_hidden=False, marks={}, first={})
         for part in event.message.parts:
             if isinstance(part, FilePart) or (isinstance(part, DataPart) and part.data != event.value):
@@ -328,5 +332,6 @@ class UpdateWriter:
 
 
 def encode_item_fault(fault: Fault) -> JsonObject:
-    """Return the fault of a tool or a step."""
+    """Return the fault of a tool call, a step or a run as an object with its code and message, for
+    `_meta.babelgate`."""
     return {"code": str(fault.code), "message": fault.message}

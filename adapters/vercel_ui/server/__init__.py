@@ -1,4 +1,5 @@
-"""Endpoints of the UI message stream: a chat's next answer, its stream, its messages, and its stop."""
+"""HTTP endpoints of the protocol: post messages to a chat, resume its stream, read its messages and files, and stop
+it."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
@@ -32,11 +33,11 @@ __all__ = ("PATH", "answer_fault", "routes")
 
 PATH: Final = "/vercel-ui"
 _HEARTBEAT: Final = 15.0
-"""Interval of comments in a stream, in seconds. Chosen, as in the other protocols."""
+"""Interval of SSE comments that keep a stream open, in seconds. Chosen, as in the other protocols."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    """Return the routes of the protocol."""
+    """Return the HTTP routes below `/vercel-ui`."""
     server = Server(hub)
     chat = "/{agent:str}/{chat_id:str}"
     return [
@@ -55,24 +56,26 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    """Return a fault as a response of the protocol."""
+    """Return the plain-text response that reports a fault to a page."""
     status, text = encode_fault(fault)
     return Response(text, status_code=status, media_type="text/plain", headers=fault_headers(fault))
 
 
 _Stream = tuple[str, ChatRun, ChatRun, Sequence[Restart]]
-"""Thread of a stream, its first and its last run, and the restarts whose void content is left out."""
+"""Stream of one assistant message: the thread id, the first and the last run to send, and the restarts whose void
+content is left out."""
 
 
 class Server(Handlers):
-    """Route handlers of the protocol."""
+    """HTTP handlers for chats with agents, below `/vercel-ui`."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._lines = FanoutCache()
 
     async def send_messages(self, request: AnyRequest) -> Response[Any]:
-        """Stream the answer to the messages of a chat. Raises invalid, not_found, not_awaiting, conflict."""
+        """Start, continue or join a run with the messages of a chat, and return its chunks as an SSE stream. Raises
+        invalid, not_found, not_awaiting, conflict."""
         who, agent = caller(request), self._agent(request)
         body = validate(w.ChatRequest, await read_json(request))
         options = StreamOptions.of(request)
@@ -96,10 +99,11 @@ class Server(Handlers):
         return event_stream(frames, ping=_HEARTBEAT, headers=_headers(task, run.run_id))
 
     async def resume_stream(self, request: AnyRequest) -> Response[Any]:
-        """Repeat the stream of a chat's active run from its first chunk, or that of any run by its id.
+        """Return the SSE stream of a chat's active assistant message, from its first chunk. The path names the chat, or
+        any run by its id.
 
-        Without an active run, the response is 204. That includes unknown chats, because a page with `resume: true` asks
-        for the stream of a new chat, too. Raises invalid, not_found.
+        The status is 204 if the chat is unknown or has no active run, because a page with `resume: true` asks for the
+        stream of a new chat, too. Raises invalid, not_found.
         """
         who, agent = caller(request), self._agent(request)
         options = StreamOptions.of(request)
@@ -121,10 +125,11 @@ class Server(Handlers):
         return event_stream(stream.frames(self._lines), ping=_HEARTBEAT, headers=_headers(task, last.run_id))
 
     async def _find_stream(self, who: Caller, agent: str, chat_id: str) -> _Stream | None:
-        """Return the stream of a chat's active message.
+        """Return the stream to resume for a chat id or a run id. Return None if the id is unknown, or the chat has no
+        active run.
 
-        For the id of a run, return that run. Its stream has each chunk at the place where it was before, also if it is
-        void now, because `startIndex` counts them. Return None if nothing is active.
+        A run id selects that run, active or ended. Its stream repeats void chunks, too, because `startIndex` counts all
+        chunks that were ever sent.
         """
         thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
         if thread_id is None:
@@ -141,7 +146,8 @@ class Server(Handlers):
         return thread_id, log.runs_of(log.head.message_id)[0], log.head, log.restarts_of(log.head)
 
     async def _find_run(self, who: Caller, agent: str, run_id: str) -> tuple[str, ChatRun]:
-        """Return the thread of a run, and the run. Raises not_found."""
+        """Return the thread id of a run, and the run as the index of its thread describes it. Raises not_found, also
+        for a run of another agent."""
         if not is_uuid(run_id):
             raise _no_chat(run_id)
         try:
@@ -156,7 +162,7 @@ class Server(Handlers):
         return run.thread_id, found
 
     async def get_chat(self, request: AnyRequest) -> Response[Any]:
-        """Return the messages of a chat. Raises invalid, not_found."""
+        """Return the id and the messages of a chat as JSON. Raises invalid, not_found."""
         who, agent = caller(request), self._agent(request)
         chat_id: str = request.path_params["chat_id"]
         thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
@@ -172,8 +178,8 @@ class Server(Handlers):
         return json_response({"id": chat_id, "messages": messages})
 
     async def stop_chat(self, request: AnyRequest) -> Response[Any]:
-        """Cancel the active run of a chat, or the task that waits for an answer. Without one, nothing happens. Raises
-        not_found."""
+        """Cancel the newest task of a chat, active or waiting for an answer. The path names the chat, or a run of the
+        task. An ended task is not changed. Raises not_found."""
         who, agent = caller(request), self._agent(request)
         chat_id: str = request.path_params["chat_id"]
         thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
@@ -190,23 +196,23 @@ class Server(Handlers):
         return json_response(w.Stopped())
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
-        """Return a file that a message names. Raises not_found."""
+        """Return the bytes of a file in a chat, by the hash in the path. Raises not_found."""
         agent, chat_id = self._agent(request), request.path_params["chat_id"]
         if await find_thread(self._hub, caller(request).principal, agent, chat_id) is None:
             raise _no_chat(chat_id)
         return await answer_file(self._hub, request, request.path_params["blob"])
 
     def _agent(self, request: AnyRequest) -> str:
-        """Return the name of the agent in the path. Raises not_found."""
+        """Return the name of the agent in the path of a request. Raises not_found if the caller has no such agent."""
         return self._hub.agent(caller(request).principal, request.path_params["agent"]).name
 
 
 def _headers(task: Task, run_id: str) -> Mapping[str, str]:
-    """Return the headers of a stream."""
+    """Return the response headers of a stream: the version of its format, and the ids of its task and its last run."""
     ids = {w.RUN_HEADER: run_id, w.RESUMABLE_HEADER: run_id}
     return {w.STREAM_HEADER: w.STREAM_VERSION, **ids, **run_headers(task, run_id)}
 
 
 def _no_chat(chat_id: str) -> FaultError:
-    """Return the not_found fault of a chat."""
+    """Return the fault `not_found` for an unknown chat id or run id."""
     return FaultError(FaultCode.NOT_FOUND, f"Chat {chat_id[:100]!r} not found.")

@@ -1,9 +1,10 @@
-"""POST of a chat: what the last message means, and the run that it starts, continues or joins.
+"""Handling of a POST to a chat. Its last message decides which run the request starts, continues or joins.
 
-- The assistant's last message has answers to open questions.
-- A user's message answers a question that takes text. Otherwise it is a new input. It supersedes open questions, and
-  interrupts an active run.
-- If the page's history ends earlier than the log, or the page asks for another answer, the run is a fork.
+- An assistant message contains answers to open questions, in its tool parts.
+- A user message answers an open question that takes text. Otherwise it is a new input, which supersedes open questions
+  and interrupts an active run.
+- A user message that the log already contains joins the run that it began.
+- If the page's history ends earlier than the log, or the page asks for another answer, the new run is a fork.
 """
 
 from collections.abc import Sequence
@@ -54,18 +55,19 @@ from babelgate.canonical.value import Json, is_uuid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BegunReply:
-    """Run that answers a request."""
+    """Run whose stream is the response to a POST: a new run, or one that an earlier request has started."""
 
     thread_id: str
     run: ChatRun
     receipt: Receipt | None
-    """Receipt of the run; None if an earlier request has started it."""
+    """Receipt of the hub for a new run; None if an earlier request has started the run."""
     restarts: Sequence[Restart] = ()
-    """Restarts of the runs of the message until now."""
+    """Restarts, before this request, of all runs of the same assistant message. The content that they made void is not
+    sent."""
 
 
 class ChatPost:
-    """One request for an answer."""
+    """Handling of one POST to a chat, up to the start of the run that answers it."""
 
     def __init__(self, hub: Hub, who: Caller, agent: str, body: w.ChatRequest, sdk: int) -> None:
         self._hub = hub
@@ -77,7 +79,8 @@ class ChatPost:
         self._asks = has_ask_tool(body)
 
     async def begin(self) -> BegunReply:
-        """Start, continue or join a run. Raises invalid, not_found, not_awaiting, conflict."""
+        """Start, continue or join the run that answers the request, and return it. Raises invalid, not_found,
+        not_awaiting, conflict."""
         last = self._messages[-1]
         thread_id = await self._thread_id(last)
         log = ChatLog() if thread_id is None else await read_log(self._hub, self._who.principal, thread_id)
@@ -98,15 +101,16 @@ class ChatPost:
         return await self._submit(thread_id, log, new_messages, base)
 
     def _answered_message(self) -> w.UIMessage | None:
-        """Return the assistant's message that the page has completed although messages follow it (ai 6.0.326)."""
+        """Return the assistant message that `messageId` names, or None. ai 6.0.326 names the message that contains the
+        user's answers, also if other messages follow it. A request for another answer returns None."""
         named = (message for message in self._messages if message.id == self._body.message_id)
         return next(
             (message for message in named if message.role == "assistant" and not self._body.is_regenerate), None
         )
 
     async def _thread_id(self, last: w.UIMessage) -> str | None:
-        """Return the thread of the chat. A request without a chat may name the task of the message that it
-        continues."""
+        """Return the id of the chat's thread, or None if there is none yet. In a request without a chat id, the last
+        assistant message may have the id of its task, whose thread is returned."""
         principal = self._who.principal
         if self._body.id:
             return await find_thread(self._hub, principal, self._agent, self._body.id)
@@ -120,8 +124,8 @@ class ChatPost:
             return None
 
     def _split(self, log: ChatLog, earlier_run: ChatRun | None) -> tuple[Sequence[w.UIMessage], ChatRun | None]:
-        """Return the messages of the new input, and the last run of the turn before it that the log knows.
-        `earlier_run` is the run of the last message, if the log has it."""
+        """Return the messages that are new input, and the last run before them, which is None if the log has no message
+        before them. `earlier_run` is the newest run of the last message's turn, if the log has that message."""
         messages = self._messages
         if earlier_run is not None and self._body.messages is None:
             first = log.runs_of(earlier_run.message_id)[0]
@@ -137,7 +141,8 @@ class ChatPost:
     async def _submit(
         self, thread_id: str | None, log: ChatLog, new_messages: Sequence[w.UIMessage], base: ChatRun | None
     ) -> BegunReply:
-        """Start a run with new messages, from the state after `base`."""
+        """Start a run with `new_messages` as its input. It continues the state after the run `base`, as a fork if that
+        is not the newest run. `base` is None if the log has no message before the input."""
         body, head = self._body, log.head
         instructions = (Message.of(body.system, "system"),) if body.system else ()
         run_input = await self._input((*instructions, *map(decode_message, new_messages)))
@@ -167,13 +172,13 @@ class ChatPost:
         return self._reply_of(receipt, receipt.task_id)
 
     def _has_whole_history(self, log: ChatLog) -> bool:
-        """Return True if the messages of the request are all that precedes its answer. An app that sends only the last
-        message means the newest state, unless the log has this message."""
+        """Return True if the messages before the new input, possibly none, replace the thread's state. An app that
+        sends only its last message continues the newest state, unless the log already has that message."""
         return self._body.messages is not None or log.find(self._messages[-1].id) is not None
 
     async def _empty_state(self, thread_id: str, log: ChatLog) -> str:
-        """Return the id of a state without messages. Runs that have not ended are cancelled first, because a state
-        cannot be changed meanwhile."""
+        """Save a state without messages on the thread, and return its checkpoint id, so that a run can start without
+        history. Active runs are cancelled first, because they prevent a change of the state."""
         principal = self._who.principal
         for run in log.runs.values():
             if not run.has_ended:
@@ -186,7 +191,7 @@ class ChatPost:
         return await self._hub.update_state(principal, StateUpdate(thread_id=thread_id, removed_ids=removed))
 
     async def _cancel(self, thread_id: str, run: ChatRun) -> None:
-        """Cancel a run, and wait for its end."""
+        """Cancel a run of the thread, and wait for the end of the run."""
         principal, scope = self._who.principal, Scope(thread_id, "run", run.run_id)
         try:
             await self._hub.cancel_run(principal, run.run_id)
@@ -198,7 +203,8 @@ class ChatPost:
                 pass
 
     async def _input(self, messages: Sequence[Message], *, typed: bool = False) -> RunInput:
-        """Return the input of a run. `typed` is True if the messages are of the user and answer a question."""
+        """Return the input of a run: these messages, with the configuration, metadata and headers of the request.
+        `typed` is True if they are user messages that answer a question."""
         return RunInput(
             messages=await resolve_own_files(self._hub, self._who, messages),
             config=config_of(self._body),
@@ -208,7 +214,8 @@ class ChatPost:
         )
 
     def _reply_of(self, receipt: Receipt, message_id: str, seq: int | None = None) -> BegunReply:
-        """Return the run of a receipt. `seq` is that of the record before the first one that is shown."""
+        """Return the run of a receipt as part of the assistant message `message_id`. The stream shows records after the
+        number `seq`, by default that of the receipt."""
         run = ChatRun(
             run_id=receipt.run_id,
             task_id=receipt.task_id,
@@ -223,7 +230,8 @@ class ChatPost:
     # Answers
 
     async def _answer_in_words(self, log: ChatLog, new_messages: Sequence[w.UIMessage]) -> BegunReply | None:
-        """Answer the oldest question that takes text with the messages of the user. Return None if there is none."""
+        """Submit the text of the new user messages as the answer to the oldest open question that takes text. Return
+        None if there is no such question, or its schema does not accept the text."""
         head = log.head
         if head is None or not head.has_ended or head.agent != self._agent:
             return None
@@ -252,8 +260,8 @@ class ChatPost:
         return self._reply_of(receipt, receipt.run_id)
 
     async def _continue(self, last: w.UIMessage, thread_id: str | None, log: ChatLog) -> BegunReply:
-        """Answer questions with the parts of the assistant's message, or join the run that these answers have
-        started."""
+        """Submit the answers in the assistant message `last`, or join the run that the same answers have already
+        started. Raises not_awaiting if it has no usable answer, and invalid if it is another agent's message."""
         principal, runs = self._who.principal, log.runs_of(last.id)
         if thread_id is None or not runs:
             raise _nothing_to_continue("this gateway has no such message")
@@ -270,8 +278,8 @@ class ChatPost:
         return await self._answer(runs[-1].task_id, last.id, answers)
 
     async def _answer(self, task_id: str, message_id: str, answers: Sequence[PartAnswer]) -> BegunReply:
-        """Commit the answers of a message. The declined ones are committed first, and the run of the others
-        continues."""
+        """Submit answers to questions of a task, and return the run that they start. Declined questions are submitted
+        first. `message_id` is the id of the assistant message that the run continues."""
         principal = self._who.principal
         run_input = await self._input(tuple(map(answer_message, answers)))
         values = {answer.question_id: answer.value for answer in answers if not answer.is_declined}
@@ -293,6 +301,6 @@ class ChatPost:
 
 
 def _nothing_to_continue(why: str) -> FaultError:
-    """Return the fault for an assistant's message that starts nothing. An empty answer would make a page with
-    `sendAutomaticallyWhen` send its request again, without end."""
+    """Return the fault `not_awaiting` for an assistant message without a usable answer. An empty stream would make a
+    page with `sendAutomaticallyWhen` repeat its request without end."""
     return FaultError(FaultCode.NOT_AWAITING, f"The last message is the assistant's, and {why}.")

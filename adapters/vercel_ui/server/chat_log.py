@@ -1,4 +1,4 @@
-"""Index of a thread's log: the messages of the page, and the runs and questions behind them."""
+"""Index of a thread's log: assistant and user messages of the page → runs, and questions → tasks and runs."""
 
 from collections.abc import Sequence
 from typing import Final, Self
@@ -19,42 +19,43 @@ from babelgate.canonical.event import (
 )
 
 _ENTRY: Final = 500
-"""Estimated bytes of one run."""
+"""Estimated memory of one run in the index, in bytes."""
 
 
 class ChatRun(msgspec.Struct):
-    """One run of the thread."""
+    """Entry of one run in the index of its thread's log."""
 
     run_id: str
     task_id: str
     agent: str
     message_id: str
-    """Id of the assistant's message to which the run belongs."""
+    """Id of the assistant message to which the run belongs."""
     user_ids: Sequence[str]
-    """Page's ids of the user messages that began the run. Empty if it continues a message."""
+    """Ids, assigned by the page, of the user messages that began the run. Empty if the run continues an assistant
+    message."""
     seq: int
-    """Number of the run's first record."""
+    """Number of the run's first record in the thread's log."""
     asks: bool
-    """True if the page of the run declares `ask_caller`."""
+    """True if the request that created the run declares the tool `ask_caller`."""
     has_ended: bool = False
 
 
 class ChatLog:
-    """View of a thread for this protocol (`babelgate.canonical.hub.Snapshot`)."""
+    """Index of one thread's log, updated record by record (`babelgate.canonical.hub.Snapshot`)."""
 
     def __init__(self) -> None:
         self.seq = 0
         self.size = 0
         self.runs: dict[str, ChatRun] = {}
-        """Runs that were not removed, oldest first."""
+        """Entries of the runs that were not removed, by run id, oldest first."""
         self.questions: dict[str, str] = {}
-        """Id of the task that asked each question."""
+        """Id of the task that asked each question, by question id."""
         self.answered: dict[str, str] = {}
-        """Id of the run that each answered question began."""
+        """Id of the run that the answer to each question began, by question id."""
         self.restarts: tuple[Restart, ...] = ()
         self._agents: dict[str, str] = {}
         self._newest: dict[str, str] = {}
-        """Newest message of each task."""
+        """Id of the newest assistant message of each task, by task id."""
 
     def copy(self) -> Self:
         """Return an independent copy."""
@@ -67,7 +68,7 @@ class ChatLog:
         return copy
 
     def apply(self, record: Record) -> None:
-        """Add a record."""
+        """Update the index with the next record of the thread."""
         self.seq = record.seq
         event = record.event
         match event:
@@ -110,26 +111,26 @@ class ChatLog:
 
     @property
     def head(self) -> ChatRun | None:
-        """Newest run."""
+        """Entry of the newest run; None for a thread without runs."""
         return next(reversed(self.runs.values()), None)
 
     def runs_of(self, message_id: str) -> list[ChatRun]:
-        """Return the runs of a message of the assistant, oldest first."""
+        """Return the runs of the assistant message `message_id`, oldest first."""
         return [run for run in self.runs.values() if run.message_id == message_id]
 
     def restarts_of(self, run: ChatRun) -> list[Restart]:
-        """Return the restarts of the runs of a run's message."""
+        """Return the restarts of all runs that belong to the same assistant message as `run`."""
         run_ids = {each.run_id for each in self.runs_of(run.message_id)}
         return [restart for restart in self.restarts if restart.run_id in run_ids]
 
     def find(self, page_id: str) -> ChatRun | None:
-        """Return the last run of the turn to which a message of the page belongs, or None if the log has no such
-        message. The id may be that of the user's message or of the assistant's."""
+        """Return the newest run of the assistant message that has the id `page_id`, or that answers the user message
+        with that id. Return None if the log has no such message."""
         for run in reversed(self.runs.values()):
             if page_id in (run.message_id, *run.user_ids):
                 return self.runs_of(run.message_id)[-1]
         return None
 
     def is_user_message(self, page_id: str) -> bool:
-        """Return True if the log has a user message with this id of the page."""
+        """Return True if the log has a user message to which the page assigned the id `page_id`."""
         return any(page_id in run.user_ids for run in self.runs.values())

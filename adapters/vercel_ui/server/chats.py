@@ -1,4 +1,4 @@
-"""Lookup of chats: the thread that a page's id of a chat names, and the runs behind it."""
+"""Lookup of chats: the thread that belongs to a page's chat id, the index of its log, and views of its messages."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -14,12 +14,13 @@ from babelgate.canonical.value import is_uuid
 
 
 def place_of(chat_id: str) -> tuple[str | None, str | None]:
-    """Return the thread id and the alias of a chat. A chat whose id is a UUID is the thread with that id."""
+    """Return the thread id and the alias for a chat id; one of them is None. A UUID is the id of a thread, and any
+    other chat id is an alias."""
     return (str(UUID(chat_id)), None) if is_uuid(chat_id) else (None, chat_id)
 
 
 async def find_thread(hub: Hub, principal: Principal, agent: str, chat_id: str) -> str | None:
-    """Return the id of a chat's thread, or None if there is none."""
+    """Return the id of a chat's thread, or None if the principal has no such chat with the agent."""
     thread_id, alias = place_of(chat_id)
     if alias is not None:
         return await hub.reads.thread_of(principal, PROTOCOL, agent, alias)
@@ -27,7 +28,7 @@ async def find_thread(hub: Hub, principal: Principal, agent: str, chat_id: str) 
 
 
 async def or_none(hub: Hub, principal: Principal, thread_id: str) -> str | None:
-    """Return the id of a thread if it exists, and None otherwise."""
+    """Return `thread_id` if the principal has such a thread, and None otherwise."""
     try:
         await hub.reads.thread(principal, thread_id)
     except FaultError as error:
@@ -38,14 +39,14 @@ async def or_none(hub: Hub, principal: Principal, thread_id: str) -> str | None:
 
 
 async def read_log(hub: Hub, principal: Principal, thread_id: str) -> ChatLog:
-    """Return the index of a thread's log. Raises not_found."""
+    """Return the index of a thread's log, up to its newest record. Raises not_found."""
     return await hub.reads.snapshot(principal, thread_id, ChatLog, ChatLog)
 
 
 def make_view(
     options: StreamOptions, base_url: str, run: ChatRun, thread_id: str, restarts: Sequence[Restart] = ()
 ) -> ReplyView:
-    """Return the view of the message of a run, without what `restarts` made void."""
+    """Return the view that encodes the assistant message of `run`. Content that `restarts` made void is left out."""
     return ReplyView(
         message_id=run.message_id,
         agent=run.agent,
@@ -59,7 +60,8 @@ def make_view(
 
 
 def message_ids(state: Revision) -> tuple[str, ...]:
-    """Return the ids of the messages of a state. An agent with its own state keeps them in a value."""
+    """Return the ids of the messages in a state. An agent with its own state stores its messages in the state value
+    `messages`."""
     messages = objects_in(state.values.get("messages"))
     ids = [message.message_id or "" for message in state.messages]
     return tuple(ids or [str(message["id"]) for message in messages if message.get("id")])

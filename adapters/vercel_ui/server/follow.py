@@ -1,4 +1,4 @@
-"""Streams of one message of the assistant: live, or repeated from its first chunk."""
+"""SSE streams of one assistant message: live, or repeated from the first chunk."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -18,30 +18,33 @@ from babelgate.canonical.event import RunStarted
 
 DONE: Final = frame(b"[DONE]")
 _JOINED: Final = 64
-"""Maximum number of frames that are joined at once. Chosen: more than a short answer has."""
+"""Maximum number of SSE frames that are joined into one write. Chosen: more than a short answer has."""
 _TEXTS: Final = frozenset(
     {
         *("start-step", "finish-step", "text-start", "text-delta", "text-end"),
         *("reasoning-start", "reasoning-delta", "reasoning-end"),
     }
 )
-"""Chunks of at most one long text, whose size need not be checked. They are most of an answer."""
+"""Types of chunks with at most one long text, which are encoded without a check of their size. They are most of an
+answer."""
 _META: Final = "providerMetadata"
 _ENCODE: Final = msgspec.json.Encoder().encode
 _CUT: Final[dict[str, str]] = {
     "type": "error",
     "errorText": "The gateway is shutting down. Reload the chat to continue.",
 }
-"""Last chunk of a stream that ends before its run. Pages take a stream that just ends for a success."""
+"""Last chunk of a stream that a shutdown of the gateway ends before the run. A page takes a stream without an `error`
+or `finish` for a success."""
 
 
 class ReplyStream:
-    """Reader of one message of the assistant, from one of its runs on.
+    """SSE stream of one assistant message, from one of its runs on.
 
-    - `first_run`: the first run that is shown.
-    - `last_run`: the run with which the stream ends.
-    - `show_after`: seq of the record before those that are shown.
+    - `first_run`: id of the first run to send, for the `start` chunk.
+    - `last_run`: id of the run whose end is the end of the stream.
+    - `show_after`: number of the last record that is not sent.
     - `skip`: number of chunks to leave out at the beginning.
+    - `started_run`: True if the stream is the response to the request that started the run.
     """
 
     def __init__(
@@ -68,7 +71,8 @@ class ReplyStream:
         self._started_run = started_run
 
     async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
-        """Yield the bytes of the stream."""
+        """Yield the bytes of the SSE stream. `lines` is the cache by which readers of equal streams share encoded
+        frames."""
         async with aclosing(self._batches(lines)) as batches:
             async for batch in batches:
                 if len(batch) <= _JOINED and all(type(each) is bytes for each in batch):
@@ -79,7 +83,8 @@ class ReplyStream:
                         yield piece
 
     async def _batches(self, lines: FanoutCache) -> AsyncGenerator[Sequence[bytes | LargeFrame]]:
-        """Yield the frames in batches as they arrive, until the last run ends."""
+        """Yield the SSE frames in batches as records arrive, until the last run ends. If the gateway shuts down before,
+        the last chunk is an error."""
         writer = ReplyWriter(self._view)
         begins = self._task.first_seq - 1
         view = (self._principal.owner, self._view)
@@ -108,7 +113,7 @@ class ReplyStream:
         return encoded.stopped and (record.run_id == self._last_run or isinstance(record.event, RunStarted))
 
     def _shown(self, frames: Sequence[bytes | LargeFrame]) -> Sequence[bytes | LargeFrame]:
-        """Return the frames without those that are skipped."""
+        """Return the frames without those that the option `skip` leaves out, and reduce the number still to skip."""
         if self._skip <= 0:
             return frames
         rest = frames[self._skip :]
@@ -116,7 +121,7 @@ class ReplyStream:
         return rest
 
     async def _rebuild(self, seq: int) -> Encoder:
-        """Return an encoder that has read all records before a seq."""
+        """Return an encoder that has read all records of the task before the record number `seq`."""
         writer = ReplyWriter(self._view)
         log = self._hub.reads.log(self._principal, Scope.task(self._task), self._task.first_seq - 1, inline=True)
         async with aclosing(log) as batches:
@@ -129,7 +134,7 @@ class ReplyStream:
 
 
 class _Encoder:
-    """Encoder of a task's records as frames."""
+    """Encoder of a task's records as SSE frames, for `FanoutCache`."""
 
     def __init__(self, writer: ReplyWriter) -> None:
         self._writer = writer
@@ -144,7 +149,7 @@ class _Encoder:
 
 
 def _frame(chunk: w.Chunk) -> bytes | LargeFrame:
-    """Return the frame of a chunk."""
+    """Return the SSE frame of a chunk."""
     if chunk["type"] in _TEXTS and _META not in chunk:
         return frame(_ENCODE(chunk))
     return frame_of(encode(chunk))
@@ -152,5 +157,6 @@ def _frame(chunk: w.Chunk) -> bytes | LargeFrame:
 
 @lru_cache(maxsize=256)
 def _deltas(kind: str, part_id: str) -> TextFrames:
-    """Return the encoder of the deltas of one part."""
+    """Return the cached encoder for the delta chunks of one text or reasoning part. `kind` is the type of these chunks,
+    for example `text-delta`."""
     return TextFrames(lambda text: {"type": kind, "id": part_id, "delta": text})

@@ -1,4 +1,4 @@
-"""Messages of a chat as the page has them, for `useChat({messages})`."""
+"""Messages of a chat in the form of the SDK, with which a page can start `useChat({messages})`."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -21,8 +21,8 @@ from babelgate.canonical.value import JsonObject
 class ChatHistoryReader:
     """Reader of the messages of one chat. Only the current branch of the thread is shown.
 
-    The answer to a run that has not ended is left out: the page reads it as a stream, which SDKs before 5.0.233 append
-    to the message that they have.
+    An assistant message with an active run is left out. The page reads it as a stream, which SDKs before 5.0.233 would
+    append to a copy of the message that the page already has.
     """
 
     def __init__(self, hub: Hub, principal: Principal, thread_id: str, view: ReplyView) -> None:
@@ -30,11 +30,11 @@ class ChatHistoryReader:
         self._principal = principal
         self._thread_id = thread_id
         self._view = view
-        """View of the messages, with another id for each."""
+        """Template for the view of each assistant message, which replaces its message id and task id."""
         self._replies: dict[str, _Reply] = {}
 
     async def read(self, log: ChatLog) -> list[JsonObject]:
-        """Return the messages, oldest first."""
+        """Return the messages of the chat as `UIMessage` objects, oldest first."""
         visible_runs = {run.run_id: run for run in await self._branch(log)}
         by_task: dict[str, list[_Reply]] = {}
         scope = Scope(self._thread_id)
@@ -45,7 +45,8 @@ class ChatHistoryReader:
         return [message for reply in self._replies.values() for message in reply.messages()]
 
     async def _branch(self, log: ChatLog) -> Sequence[ChatRun]:
-        """Return the runs that lead to the newest state, and those of the thread that made no state."""
+        """Return the runs on the current branch: runs that lead to the newest state, runs without any state, and all
+        other runs of the same assistant messages."""
         thread_id, owner = self._thread_id, self._principal.owner
         history = await self._hub.reads.snapshot(
             self._principal, thread_id, StateHistory, partial(StateHistory, thread_id, owner)
@@ -80,7 +81,7 @@ class ChatHistoryReader:
 
 
 class _Reply:
-    """One message of the assistant, with the messages of the user that precede it."""
+    """One assistant message that is built from records, with the user messages that precede it."""
 
     def __init__(self, writer: ReplyWriter, run_id: str) -> None:
         self.inputs: list[Message] = []
@@ -88,10 +89,10 @@ class _Reply:
         self._builder = UiMessageBuilder()
         self._builder.add([writer.start(run_id)])
         self._active: set[str] = set()
-        """Runs that have not ended."""
+        """Ids of the message's runs that have not ended."""
 
     def add(self, record: Record) -> None:
-        """Add a record of the task."""
+        """Add the next record of the task to the assistant message."""
         self._builder.add(self.writer.write(record))
         if isinstance(record.event, RunCreated) and record.event.run_id in self.writer.run_ids:
             self._active.add(record.event.run_id)
@@ -102,7 +103,7 @@ class _Reply:
             self._active.discard(record.run_id or "")
 
     def messages(self) -> list[JsonObject]:
-        """Return the messages, without the assistant's if a run of it is active."""
+        """Return the user messages and the assistant message, but only the user messages if a run is active."""
         users = [encode_user_message(message, self.writer.view.file_url) for message in self.inputs]
         return users if self._active else [*users, self._builder.message]
 

@@ -10,26 +10,26 @@ from babelgate.adapters.vercel_ui import wire as w
 from babelgate.canonical import FaultCode, FaultError
 
 _SDK: Final = "Babelgate-Sdk"
-"""Request header with the major version of the page's SDK. A query parameter of the transport's URL would get lost when
-the page reconnects."""
+"""Request header with the major version of the page's SDK, for example `6`. The query parameter `sdk` in the URL of a
+transport is lost when the page reconnects."""
 _TRUE: Final = frozenset({"1", "true"})
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
-    """Options of a request that reads a message."""
+    """Options of a request that sends or reads a message, from its query and headers."""
 
     sdk: int = w.DEFAULT_SDK
     """Major version of the page's SDK."""
     steps: bool = False
-    """True if the page requests the named steps of the agent."""
+    """True if the page requests the named steps of the agent (`steps=true`)."""
     skip: int = 0
-    """Number of chunks to leave out at the beginning."""
+    """Number of chunks to leave out at the beginning (`startIndex`)."""
     cancels: bool = False
-    """True if the run ends with its stream."""
+    """True if a disconnect of the client cancels the run (`on_disconnect=cancel`)."""
 
     @classmethod
     def of(cls, connection: ASGIConnection[Any, Any, Any, Any]) -> "StreamOptions":
-        """Return the options of a request. Raises invalid."""
+        """Return the options of a request. Raises invalid for an option with an unknown value."""
         query: dict[str, str] = dict(connection.query_params) if connection.scope["query_string"] else {}
         choice = query.get("on_disconnect", "continue")
         if choice not in ("cancel", "continue"):
@@ -52,7 +52,7 @@ def _sdk(text: str | None) -> int:
 
 
 def _start_index(text: str) -> int:
-    """Return the number of chunks to skip. A negative number counts from the end, which is unknown: then all chunks are
-    sent, as `WorkflowChatTransport` expects without a header for the end."""
+    """Return the number of chunks to skip for a `startIndex`. A negative one counts from an end that is not known, so
+    the result is 0: `WorkflowChatTransport` expects all chunks if no response header names the end."""
     skip = read_integer(text.removeprefix("-"), "startIndex", 0)
     return 0 if text.startswith("-") else skip

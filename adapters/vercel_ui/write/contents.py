@@ -1,4 +1,4 @@
-"""Content of a message: texts, reasoning, files, tools, artifacts and data of its runs."""
+"""Content of one assistant message: texts, reasoning, files, tools, artifacts and data of its runs → chunks."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,93 +38,101 @@ from babelgate.canonical.event import (
 from babelgate.canonical.value import Json, JsonObject
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-"""Names of custom events that are the name of a data part."""
+"""Pattern of event names that become a type of data part: the custom event `weather` is sent as `data-weather`. An
+event with another name is sent as `data-custom`."""
 _RESERVED: Final = frozenset({"part", "output", "progress", "artifact", "step", "custom"})
-"""Names of the gateway's own data parts."""
+"""Names of the gateway's own data parts, such as `data-progress`, which custom events cannot use."""
 _SHOWN: Final = re.compile(r"image/|audio/|video/|application/pdf")
-"""Media types of artifacts that pages can show as files."""
+"""Media types of artifacts that are sent as a `file` chunk, too, because pages can show them."""
 _DYNAMIC: Final[JsonObject] = {"dynamic": True, "providerExecuted": True}
-"""Marks of the agent's own tools. Without `providerExecuted` the page would execute them."""
+"""Members of the chunks for calls of the agent's own tools. Without `providerExecuted`, the page would execute the
+calls itself."""
 _MAX_FALLBACK: Final = 64 * 1024
-"""Maximum length of the text that is sent if the agent has said nothing else, in characters. Chosen."""
+"""Limit of the text that shows an answer's data if the answer has no text, in characters. Once it is reached, no more
+data is added, and each addition is cut to it. Chosen."""
 _OPEN_TYPES: Final[Mapping[type[Part], str]] = {TextPart: "text", RefusalPart: "text", ReasoningPart: "reasoning"}
 
 
 @dataclass(slots=True)
 class _OpenMessage:
-    """Message of the agent that is not complete."""
+    """Message of the agent that has begun but not ended."""
 
     is_progress: bool
     is_hidden: bool
     metadata: JsonObject
-    """Metadata that the next part with provider metadata carries."""
+    """Metadata of the message until a chunk has carried it in its provider metadata, and then empty."""
     parts: int = 0
 
 
 @dataclass(slots=True)
 class _OpenPart:
-    """Text or reasoning that is not complete."""
+    """Part with text or reasoning that has begun but not ended."""
 
     message_id: str
     part_id: str
     kind: str
-    """`text`, `reasoning` or `progress`."""
+    """Kind of the part's chunks: `text` or `reasoning`, or `progress` for a text that is sent as one data part at its
+    end."""
     progress: list[str] = field(default_factory=list[str])
 
 
 class Contents:
-    """Encoder of the content of one message of the assistant."""
+    """Encoder of the content of one assistant message: events of its runs → chunks."""
 
     def __init__(self, view: ReplyView) -> None:
         self._view = view
         self._messages: dict[str, _OpenMessage] = {}
         self._open: dict[tuple[str, int], _OpenPart] = {}
         self._calls: set[str] = set()
-        """Ids of the calls of the agent's tools that were sent."""
+        """Ids of the calls of the agent's own tools for which a chunk was sent."""
         self._pieces: dict[str, int] = {}
-        """Number of pieces of each artifact."""
+        """Number of pieces of each artifact that the run has sent, by artifact id."""
         self._started: dict[str, StepStarted] = {}
         self.begin("")
 
     def begin(self, run_id: str) -> None:
-        """Begin the content of a run, or its content after a restart."""
+        """Reset the state of a run, when it begins or a restart makes all of its content void."""
         self._run_id = run_id
         self._messages.clear()
         self._open.clear()
         self._pieces.clear()
         self._sent: set[str | None] = set()
-        """Ids of the messages of the run with content; None for content outside messages."""
+        """Ids of the run's messages for which chunks were sent; None stands for chunks outside of messages, such as
+        tool calls."""
         self._has_text = False
         self._fallback: list[tuple[str, str]] = []
-        """Texts for a page that shows no data parts, each with the data part that it shows."""
+        """Data for pages that show no data parts: pairs of the data part's type and the data as text. They are sent if
+        the run has no text."""
         self._last_data: Json = None
         self.finish_reason = "stop"
         self.usage: JsonObject = {}
-        """Sum of the usage of the messages."""
+        """Token counts by name, summed over the messages of the run."""
 
     def has_void(self, event: RunStarted) -> bool:
-        """Return True if a restart makes content void that was sent."""
+        """Return True if a restart makes content void for which chunks were sent."""
         return any(event.is_void(message_id) for message_id in self._sent)
 
     def write(self, event: Any) -> list[w.Chunk]:
-        """Return the chunks of an event."""
+        """Return the chunks of one content event."""
         return list(self._WRITES[type(event)](self, event))
 
     def add_texts(self, event: PartDelta, texts: Sequence[str]) -> tuple[str, str] | None:
-        """Add several deltas. Return the type and the id of their chunks, or None if the part sends none."""
+        """Return the chunk type and the part id for a delta and the ones after it, for example `text-delta` and `m1.0`.
+        Return None if the part sends no chunk for a delta."""
         opened = self._open.get((event.message_id or "", event.index or 0))
         if opened is None or opened.kind == "progress":
             return None
         return f"{opened.kind}-delta", opened.part_id
 
     def close(self) -> list[w.Chunk]:
-        """Return the ends of all open parts."""
+        """End all open parts, and return the chunks that end them."""
         chunks = [chunk for opened in self._open.values() for chunk in self._end_part(opened)]
         self._open.clear()
         return chunks
 
     def end(self, event: RunEnded) -> list[w.Chunk]:
-        """Return the last content of a run."""
+        """Return the last chunks of a run: the ends of open parts, the structured output, and the data as text if the
+        run has no text."""
         chunks = self.close()
         if event.output is not None:
             chunks.append({"type": "data-output", "id": f"{self._run_id}.output", "data": event.output})
@@ -135,7 +143,8 @@ class Contents:
         return chunks
 
     def add_attachments(self, event: InterruptRaised) -> list[w.Chunk]:
-        """Return the chunks of the files and data in the message of a question, except those that are its value."""
+        """Return the chunks for the files and data in the message of a question. Data that equals the question's value
+        is left out."""
         parts = [
             part
             for part in event.message.parts
@@ -175,7 +184,8 @@ class Contents:
     def _text_part(
         self, message: _OpenMessage, event: PartAdded, message_id: str, index: int, kind: str
     ) -> Iterator[w.Chunk]:
-        """Yield the chunks of a text, a refusal or reasoning."""
+        """Yield the chunks for the beginning of a part with text, a refusal or reasoning, and its end if it is
+        complete. `kind` is `text` or `reasoning`."""
         text: str = getattr(event.part, "text", "")
         is_refusal = isinstance(event.part, RefusalPart)
         if is_refusal:
@@ -233,7 +243,8 @@ class Contents:
 
     @staticmethod
     def _with_metadata(message: _OpenMessage, members: JsonObject) -> JsonObject:
-        """Return the provider metadata of a part, and the metadata of its message if the part is the first one."""
+        """Return `members`, the provider metadata of a part, with the metadata of its message added if no earlier part
+        has carried it."""
         if message.metadata:
             members = {**members, "metadata": message.metadata}
             message.metadata = {}
@@ -261,7 +272,7 @@ class Contents:
                 pass
 
     def _file(self, part: FilePart, members: JsonObject) -> w.Chunk:
-        """Return the chunk of a file. `members` are its provider metadata, to which the name is added."""
+        """Return the `file` chunk of a file. `members` are its provider metadata, to which the file's name is added."""
         if part.name is not None:
             members = {**members, "name": part.name}
         url, media_type = self._view.file_url(part), media_type_of(part)
@@ -372,7 +383,8 @@ class Contents:
             self._fallback.append((data_type, text[:_MAX_FALLBACK]))
 
     def _fallback_text(self) -> Iterator[w.Chunk]:
-        """Yield the data as text, marked with the type of the data part that it shows."""
+        """Yield the chunks of one text with the collected data, or none if there is none. Its provider metadata has the
+        type of the first data part, such as `data-output`."""
         text, part_id = "".join(text for _, text in self._fallback), f"{self._run_id}.shown"
         if text:
             yield {"type": "text-start", "id": part_id, **_provider({"shows": self._fallback[0][0]})}
@@ -395,7 +407,8 @@ class Contents:
 
 
 def _provider(members: JsonObject) -> JsonObject:
-    """Return the gateway's own members of a part as its provider metadata."""
+    """Return the gateway's own members of a part as the member `providerMetadata` of its chunk; empty if there are
+    none."""
     return {"providerMetadata": {w.OWN: members}} if members else {}
 
 

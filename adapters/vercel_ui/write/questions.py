@@ -1,4 +1,4 @@
-"""Questions of agents, as parts of a message, and their answers."""
+"""Questions of agents and their answers, as chunks of an assistant message."""
 
 from typing import Final
 
@@ -20,27 +20,28 @@ _REFUSALS: Final = {"decline": "Declined.", "superseded": "Not answered."}
 
 
 class Questions:
-    """Questions of one message.
+    """Encoder of the questions in one assistant message, and of their answers.
 
-    - A call of a tool of the page is that call.
-    - An approval is a call that the page has to approve. SDK 5 has no approvals.
-    - Any other question is a call of `ask_caller` if the page declares it, and else text.
+    - An approval is a tool call that the page has to approve. SDK 5 has no approvals, and some need more than a yes or
+      a no: the next rules apply to those.
+    - A question that is a call of a page's tool is sent as that call.
+    - Any other question is a call of `ask_caller` if the page declares this tool, and otherwise text.
     """
 
     def __init__(self, view: ReplyView) -> None:
         self.can_ask = False
-        """True if the page of the newest run declares `ask_caller`."""
+        """True if the request that created the newest run declares the tool `ask_caller`."""
         self._sdk = view.sdk
         self._open_tools: dict[str, bool] = {}
-        """Open questions that are shown as calls: True for an approval, by id."""
+        """Open questions that were sent as tool calls, by question id. The value is True for an approval."""
 
     @property
     def has_open_tool(self) -> bool:
-        """True if a question that is shown as a call is open."""
+        """True if a question that was sent as a tool call is not answered yet."""
         return bool(self._open_tools)
 
     def ask(self, event: InterruptRaised) -> list[w.Chunk]:
-        """Return the chunks of a question."""
+        """Return the chunks that show a question."""
         question_id, part = event.interrupt_id or "", called_part(event)
         if event.ask == "approval" and self._sdk >= 6 and decisions_of(event.answer_schema) is not None:
             return self._approval(event, question_id)
@@ -51,7 +52,8 @@ class Questions:
         return self._text(event, question_id)
 
     def answer(self, event: InterruptAnswered) -> list[w.Chunk]:
-        """Return the chunks of an answer. A question that was shown as text has none."""
+        """Return the chunks that end the tool call of an answered question. Empty for a question that was sent as
+        text."""
         is_approval = self._open_tools.pop(event.interrupt_id, None)
         if is_approval is None:
             return []
@@ -91,7 +93,7 @@ class Questions:
 
 
 def _is_refusal(event: InterruptAnswered) -> bool:
-    """Return True if the value of an answer to an approval is a no."""
+    """Return True if the value that answers an approval is false, or an object whose only member is false."""
     value = event.value
     values = list(as_object(value).values())
     return value is False or (len(values) == 1 and values[0] is False)

@@ -1,7 +1,7 @@
-"""Records → chunks of one message of the assistant.
+"""Records → chunks of one assistant message.
 
-A task has one such message, until a message of the user precedes one of its runs: then another one begins. The runs in
-between are the steps of the message.
+The first run of a task begins an assistant message, and so does each later run that a user message precedes. Every
+other run is a further step of the message before it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,24 +48,24 @@ _FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed.")
 
 
 class ReplyWriter:
-    """Writer of one message. Feed it the records of the task, from the first one on or from the run that begins the
-    message."""
+    """Writer of one assistant message. Feed it the records of the task, from the first one on or from the run that
+    begins the message."""
 
     def __init__(self, view: ReplyView) -> None:
         self.view = view
         self.has_stopped = False
-        """True if the last record ended a run of the message, or made the message void. Its last chunk is then the end
-        of a stream."""
+        """True if the last record ended a run of the message, or made the message void. The last chunk of that record
+        can then end a stream."""
         self.run_id: str | None = None
-        """Newest run of the message."""
+        """Id of the newest run of the message."""
         self.run_ids: list[str] = []
-        """All runs of the message, oldest first."""
+        """Ids of all runs of the message, oldest first."""
         self._has_begun = False
-        """True if the writer has read a run of the task."""
+        """True if the writer has read the creation of any run of the task."""
         self.open_questions: dict[str, None] = {}
         """Ids of the open questions of the task, oldest first."""
         self._has_asked = False
-        """True if the metadata of the message name open questions."""
+        """True if the message's metadata has contained a list of open questions."""
         self._is_current = False
         """True if the newest run of the task belongs to the message."""
         self._losses: dict[Loss, None] = {}
@@ -73,16 +73,17 @@ class ReplyWriter:
         self._questions = Questions(view)
         self._is_step_open = False
         self.is_broken = False
-        """True if the last chunk reported that the message is void. No chunk follows."""
+        """True if an error chunk has reported that the message is void. No content follows it."""
 
     def start(self, run_id: str) -> w.Chunk:
-        """Return the first chunk of a stream whose first run is `run_id`."""
+        """Return the `start` chunk of a stream, with the ids of the thread, the task, and the stream's first run
+        `run_id`."""
         view = self.view
         ids = {"thread": view.thread_id, "task": view.task_id, "run": run_id}
         return {"type": "start", "messageId": view.message_id, "messageMetadata": {w.OWN: ids}}
 
     def write(self, record: Record) -> list[w.Chunk]:
-        """Add a record and return its chunks."""
+        """Return the chunks for the next record of the task."""
         event = record.event
         self.has_stopped = False
         if isinstance(event, RunCreated):
@@ -105,8 +106,8 @@ class ReplyWriter:
         return chunks
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> tuple[str, str] | None:
-        """Add a passage. Return the type and the id of its chunks, which differ in their `delta` only. Return None, and
-        add nothing, if its records must be written one by one."""
+        """Return the chunk type and the part id for deltas of one part, whose chunks differ in their `delta` only.
+        `record` is the first delta. Return None if the records must be written one by one."""
         event = record.event
         if type(event) is not PartDelta or record.run_id not in self.run_ids:
             return None
@@ -118,7 +119,7 @@ class ReplyWriter:
         return any(restart.has_voided(record) for restart in self.view.restarts)
 
     def _create_run(self, event: RunCreated) -> None:
-        """Add a run to the message if it belongs there."""
+        """Add a new run to the message, unless it belongs to another message of the task."""
         if not self._has_begun:
             self._is_current = self.view.message_id in (self.view.task_id, event.run_id)
         elif is_new_reply(event):
@@ -132,16 +133,16 @@ class ReplyWriter:
         self._contents.begin(event.run_id)
 
     def _open_questions_after(self, record: Record) -> list[w.Chunk]:
-        """Return the open questions in the metadata if another message follows this one, because a message of the user
-        answers the question."""
+        """Return a metadata chunk with the questions that are still open, after an answer that begins another message.
+        Empty if the answer continues this message, or its metadata never listed questions."""
         if record.run_id in self.run_ids or not self._has_asked:
             return []
         metadata = {w.OWN: {"questions": list(self.open_questions)}}
         return [{"type": "message-metadata", "messageMetadata": metadata}]
 
     def _change_task(self, event: TaskChanged) -> list[w.Chunk]:
-        """Return the end of a task without success, in the metadata: a page cannot see it in the message, and a task
-        that waits for an answer ends without a run."""
+        """Return a metadata chunk if the task has ended without success, and nothing otherwise. A page cannot see that
+        in the message, and a task that waits for an answer ends without a run."""
         if event.state not in _ENDS or not self._is_current:
             return []
         members: JsonObject = {"status": event.state.value}
@@ -155,7 +156,8 @@ class ReplyWriter:
             chunks.append({"type": "start-step"})
 
     def _run_started(self, chunks: list[w.Chunk], event: RunStarted) -> None:
-        """Remove the voided output of a run that starts again."""
+        """Handle a restart that makes sent content void. If all content of the run is void, reset the step for SDK 7.
+        Otherwise, end the message with an error."""
         if not event.is_restart or not self._is_step_open or not self._contents.has_void(event):
             return
         if self.view.sdk >= 7 and event.void is None:
@@ -167,7 +169,7 @@ class ReplyWriter:
         chunks += self._fail(_RESTARTED)
 
     def _content(self, chunks: list[w.Chunk], event: Any) -> None:
-        """Add chunks of the content, after the beginning of the step if they are the first."""
+        """Append the chunks of a content event to `chunks`, after `start-step` if no step is open."""
         more = self._contents.write(event)
         if more:
             self._begin_step(chunks)
@@ -215,7 +217,8 @@ class ReplyWriter:
         return {**chunk, "messageMetadata": metadata} if metadata else chunk
 
     def _metadata(self, event: RunEnded) -> JsonObject:
-        """Return the metadata of a message at the end of a run."""
+        """Return the message metadata at the end of a run: usage, open questions and losses, as far as there are
+        any."""
         metadata: JsonObject = {}
         members: JsonObject = {}
         if usage := event.usage or self._contents.usage:
@@ -232,7 +235,8 @@ class ReplyWriter:
 
     @staticmethod
     def _fail(fault: Fault, metadata: JsonObject | None = None) -> list[w.Chunk]:
-        """Return the chunks of a failure: the code in the metadata, which a page keeps, and the text."""
+        """Return the chunks that report a fault: its code in the message metadata, which a page stores, and an `error`
+        chunk with its text."""
         metadata = dict(metadata or {})
         metadata[w.OWN] = {**metadata.get(w.OWN, {}), "fault": {"code": str(fault.code)}}
         return [

@@ -7,12 +7,12 @@ from babelgate.adapters.vercel_ui import wire as w
 from babelgate.canonical.value import JsonObject
 
 _COPIED: Final = frozenset({"file", "source-url", "source-document"})
-"""Chunks that are parts already."""
+"""Types of chunks that become parts of the message unchanged."""
 _META: Final = "providerMetadata"
 
 
 class UiMessageBuilder:
-    """Builder of one message of the assistant."""
+    """Builder of one assistant message from its chunks. `message` is the message so far."""
 
     def __init__(self) -> None:
         self.message: JsonObject = {"id": "", "role": "assistant", "parts": []}
@@ -22,7 +22,7 @@ class UiMessageBuilder:
         self._tools: dict[str, JsonObject] = {}
 
     def add(self, chunks: Iterable[w.Chunk]) -> None:
-        """Add chunks in order."""
+        """Add chunks to the message, in order."""
         for chunk in chunks:
             kind: str = chunk["type"]
             if kind in _COPIED:
@@ -111,7 +111,8 @@ class UiMessageBuilder:
 
 
 def _merge(before: JsonObject, more: JsonObject) -> JsonObject:
-    """Return metadata with more members, merged deeply as the SDK does."""
+    """Return the metadata `before` with the members of `more` added. Nested objects are merged, too, as the SDK does
+    it."""
     merged = dict(before)
     for name, value in more.items():
         old = merged.get(name)

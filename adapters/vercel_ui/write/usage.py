@@ -1,4 +1,4 @@
-"""Token counts under the names of the AI SDK."""
+"""Token counts of a run, under their names in the AI SDK."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,8 @@ _DETAILS: Final = {
 
 
 def encode_usage(usage: JsonObject) -> JsonObject:
-    """Return the counts that are known (`LanguageModelUsage` of ai 5 to 7)."""
+    """Return token counts in the form `LanguageModelUsage` of ai 5 to 7, for example `{"inputTokens": 12}`. Counts that
+    the agent did not report are left out."""
     encoded: JsonObject = {}
     for name, sources in _NAMES.items():
         _add_first(encoded, name, [usage.get(source) for source in sources])
@@ -28,7 +29,7 @@ def encode_usage(usage: JsonObject) -> JsonObject:
 
 
 def _add_first(encoded: JsonObject, name: str, counts: Sequence[object]) -> None:
-    """Add the first of the values that is a count."""
+    """Set `encoded[name]` to the first of `counts` that is an integer, if there is one."""
     for count in counts:
         if isinstance(count, int):
             encoded[name] = count

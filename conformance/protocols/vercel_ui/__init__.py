@@ -1,4 +1,4 @@
-"""UI message streams of the Vercel AI SDK."""
+"""Conformance checks of agents that serve UI message streams of the Vercel AI SDK."""
 
 from typing import Final
 

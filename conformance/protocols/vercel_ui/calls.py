@@ -1,4 +1,4 @@
-"""Probes of tools: those of the agent, those of the page, and approvals."""
+"""Probes of tool calls: those of the agent's own tools, of the page's tools, and approvals."""
 
 from typing import Final
 
@@ -106,6 +106,7 @@ async def refused_call_is_denied(ctx: Ctx) -> None:
 
 
 def _check_step(answer: ChatAnswer) -> None:
-    """Check that an answer to results begins a step. Otherwise `sendAutomaticallyWhen` sends the request again."""
+    """Raise Failed unless the response to tool results has a `start-step` or `error` chunk. Without one, a page with
+    `sendAutomaticallyWhen` repeats its request without end."""
     is_begun = bool(answer.all("start-step", "error"))
     check(is_begun, "start-step in the answer to results", answer.chunks, answer.exchange)

@@ -1,4 +1,4 @@
-"""Probes of requests: what a page may send."""
+"""Probes of valid requests that a server must answer, for example with a history or with data parts."""
 
 from typing import Any, Final
 
@@ -15,7 +15,8 @@ def _check_answered(answer: ChatAnswer) -> None:
 
 
 async def _accept(ctx: Ctx, *messages: dict[str, Any], **members: Any) -> None:
-    """Check that a request is answered."""
+    """Post these messages in a new chat, with `members` added to the request. Raises Failed unless the response
+    finishes."""
     await ctx.once(answer_plainly)
     target, _ = agent_for(ctx, "plain")
     _check_answered(await post(target, request(*messages, **members)))

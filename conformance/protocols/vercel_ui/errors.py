@@ -1,4 +1,4 @@
-"""Probes of invalid requests, of agents that fail, and of resumed streams."""
+"""Probes of invalid requests, of failures of the agent, and of streams that are resumed."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from babelgate.conformance.wire.exchange import Exchange, dig
 probes: Final = Probes[ChatTarget]()
 
 _DEPTH: Final = 20_000
-"""Depth of JSON that exceeds the stack of a recursive parser."""
+"""Nesting depth of a JSON body that overflows the stack of a recursive parser."""
 
 
 @probes.add
@@ -53,7 +53,8 @@ async def unknown_roles_are_refused(ctx: Ctx) -> None:
 
 @probes.add
 async def result_of_an_unknown_call_does_not_loop(ctx: Ctx) -> None:
-    """Send a message whose call the server has not made. A stream without a step makes the page send it again."""
+    """Send the result of a tool call that the server never made. The response must be an error, or have a `start-step`
+    or `error` chunk. Otherwise the page repeats its request without end."""
     await ctx.once(answer_plainly)
     call: dict[str, Any] = {"type": "tool-no_such_tool", "toolCallId": new_id(), "input": {}}
     call |= {"state": "output-available", "output": 1}

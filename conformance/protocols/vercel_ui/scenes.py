@@ -1,4 +1,4 @@
-"""Scenes that several probes examine, played once each."""
+"""Scenes of the protocol: requests whose responses several probes examine."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ TOOL: Final[Mapping[str, Any]] = {
     "description": "The weather of a city.",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
-"""Tool that is offered under the name `get_weather`, as `AssistantChatTransport` declares tools."""
+"""Declaration of the page's tool `get_weather`, in the form in which `AssistantChatTransport` declares tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """One response: the chunks, and the request that it answers."""
+    """Response to one POST: its HTTP exchange and chunks, and the body of the request."""
 
     exchange: Exchange
     chunks: Sequence[Any]
@@ -47,12 +47,13 @@ class ChatAnswer:
         return next((dig(chunk, "finishReason") for chunk in self.chunks if has_type(chunk, "finish")), None)
 
     def all(self, *kinds: str) -> list[Any]:
-        """Return the chunks of these types."""
+        """Return the chunks whose `type` is one of `kinds`."""
         return [chunk for chunk in self.chunks if has_type(chunk, *kinds)]
 
 
 async def post(target: ChatTarget, body: Mapping[str, Any], **options: Any) -> ChatAnswer:
-    """Post a request and read its stream. Raises Failed if the response is not a stream."""
+    """Post a request, and return the response after its stream has ended. Raises Failed if the response is not an SSE
+    stream with status 200 and at least one chunk."""
     async with target.stream(body, **options) as stream:
         exchange = stream.exchange
         check(exchange.status == 200, "a stream with status 200", exchange.status, exchange)
@@ -69,13 +70,13 @@ async def answer_plainly(ctx: Ctx) -> ChatAnswer:
 
 
 async def answer_again(ctx: Ctx) -> ChatAnswer:
-    """Post the text of `answer_plainly` in another chat."""
+    """Post the text of `answer_plainly` in another chat, and return the response."""
     target, text = agent_for(ctx, "plain")
     return await post(target, request(user(text)))
 
 
 async def answer_with_tool(ctx: Ctx) -> ChatAnswer:
-    """Post what makes the agent use one of its tools."""
+    """Post the trigger for the use of the agent's own tools, and return the response."""
     target, text = agent_for(ctx, "tools")
     answer = await post(target, request(user(text)))
     check_shown(bool(answer.all("tool-input-available", "tool-input-start")), "tools", "used no tool")
@@ -83,7 +84,7 @@ async def answer_with_tool(ctx: Ctx) -> ChatAnswer:
 
 
 async def answer_with_call(ctx: Ctx) -> ChatAnswer:
-    """Post what makes the agent call a tool of the page."""
+    """Post the trigger for a call of a page's tool, with `TOOL` declared, and return the response."""
     target, text = agent_for(ctx, "calls")
     answer = await post(target, request(user(text), tools={"get_weather": TOOL}))
     check_shown(bool(open_calls(answer)), "calls", "called no tool of the page")
@@ -91,7 +92,7 @@ async def answer_with_call(ctx: Ctx) -> ChatAnswer:
 
 
 async def call_with_result(ctx: Ctx) -> ChatAnswer:
-    """Post the message of `answer_with_call` with the results of its calls."""
+    """Post the assistant message of `answer_with_call` with a result for each of its calls, and return the response."""
     called = await ctx.once(answer_with_call)
     target, _ = agent_for(ctx, "calls")
     ended = [{"state": "output-available", "output": "21 °C"} for _ in open_calls(called)]
@@ -99,7 +100,7 @@ async def call_with_result(ctx: Ctx) -> ChatAnswer:
 
 
 async def ask_for_approval(ctx: Ctx) -> ChatAnswer:
-    """Post what makes the agent request an approval."""
+    """Post the trigger for a request for approval, and return the response."""
     target, text = agent_for(ctx, "approval")
     answer = await post(target, request(user(text)))
     check_shown(bool(answer.all("tool-approval-request")), "approval", "requested no approval")
@@ -107,7 +108,8 @@ async def ask_for_approval(ctx: Ctx) -> ChatAnswer:
 
 
 async def decide(ctx: Ctx, approved: bool) -> ChatAnswer:
-    """Post the message of a request for approvals with this decision on each of them."""
+    """Post the trigger for a request for approval, and then the same decision on each requested approval. Return the
+    second response."""
     first = await ask_for_approval(ctx)
     target, _ = agent_for(ctx, "approval")
     approvals = {dig(each, "toolCallId"): dig(each, "approvalId") for each in first.all("tool-approval-request")}
@@ -122,7 +124,8 @@ async def decide(ctx: Ctx, approved: bool) -> ChatAnswer:
 
 
 def open_calls(answer: ChatAnswer) -> list[Any]:
-    """Return the calls that the page has to complete."""
+    """Return the chunks of the tool calls that the page has to complete: not executed by the server, and without a
+    result in the response."""
     ended = {dig(each, "toolCallId") for each in answer.all("tool-output-available", "tool-output-error")}
     calls = answer.all("tool-input-available")
     return [
@@ -131,7 +134,8 @@ def open_calls(answer: ChatAnswer) -> list[Any]:
 
 
 async def _complete(target: ChatTarget, first: ChatAnswer, ended: Sequence[Mapping[str, Any]]) -> ChatAnswer:
-    """Post a message of the assistant whose open calls end in these states."""
+    """Post the assistant message of the response `first`, and return the new response. `ended` has the members to add
+    to each open call, such as its state and output."""
     parts: list[dict[str, Any]] = [{"type": "step-start"}]
     for call, members in zip(open_calls(first), ended, strict=True):
         name = dig(call, "toolName")
@@ -146,7 +150,7 @@ async def _complete(target: ChatTarget, first: ChatAnswer, ended: Sequence[Mappi
 
 
 async def fail(ctx: Ctx) -> ChatAnswer:
-    """Post what makes the agent fail."""
+    """Post the trigger for a failure of the agent, and return the response, which may be an HTTP error."""
     await ctx.once(answer_plainly)
     target, text = agent_for(ctx, "fail")
     async with target.stream(request(user(text))) as stream:

@@ -1,4 +1,4 @@
-"""Probes of one answer: its frames, its chunks, and their order."""
+"""Probes of the response to one message: its SSE frames, its chunks, and their order."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _KNOWN: Final = {
     "text-end": {"id", "providerMetadata"},
     "message-metadata": {"messageMetadata"},
 }
-"""Members of the chunks of a text answer in `ai` 5.0.200 and 6.0.200, which reject all others."""
+"""Members of each chunk type in a text answer. `ai` 5.0.200 and 6.0.200 reject all other members."""
 
 
 @probes.add
@@ -108,7 +108,7 @@ async def answer_has_text(ctx: Ctx) -> None:
 
 
 def _parts(answer: ChatAnswer) -> Iterator[tuple[Any, bool]]:
-    """Yield each chunk of a text or of reasoning, and whether its part is open before it."""
+    """Yield each chunk of a text or reasoning part, with True if the part is open before this chunk."""
     is_open: set[Any] = set()
     for chunk in answer.chunks:
         kind, _, change = str(dig(chunk, "type")).partition("-")

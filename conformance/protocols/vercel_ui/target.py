@@ -1,4 +1,4 @@
-"""Server of UI message streams: one agent, at the URL to which a page posts."""
+"""Client for the agent under test: a server of UI message streams, at the URL to which a page posts."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ HEADER: Final = "x-vercel-ai-ui-message-stream"
 
 
 class ChatTarget:
-    """Client for the chats of one agent."""
+    """HTTP client for the chats of one agent."""
 
     def __init__(self, wire: Wire, url: str) -> None:
         self.wire = wire
@@ -24,7 +24,8 @@ class ChatTarget:
 
     @asynccontextmanager
     async def stream(self, body: Any, *, is_valid: bool = True, **options: Any) -> AsyncGenerator[StreamExchange]:
-        """Post a request and yield its response. `is_valid` is False for a request that is wrong on purpose."""
+        """Post a request, and yield its open response stream. `is_valid` is False for a request that is wrong on
+        purpose and is not checked against its schema."""
         async with self.wire.stream(
             "POST",
             self.url,
@@ -38,12 +39,12 @@ class ChatTarget:
             yield stream
 
     async def refuse(self, body: Any = None, **options: Any) -> Exchange:
-        """Post a request that is wrong on purpose, and return the exchange."""
+        """Post a request that the server should refuse, and return the exchange: the request and its response."""
         return await self.wire.request("POST", self.url, sends=None, receives=None, body=body, **options)
 
     @asynccontextmanager
     async def resume(self, chat_id: str) -> AsyncGenerator[StreamExchange]:
-        """Request the stream of a chat again."""
+        """Request the stream of a chat's active run again, and yield the open response stream."""
         url = f"{self.url}/{quote(chat_id, safe='')}/stream"
         async with self.wire.stream("GET", url, sends=None, receives=None, events="Chunk", mark=DONE) as stream:
             yield stream
@@ -53,7 +54,7 @@ Ctx = Context[ChatTarget]
 
 
 def user(text: str, **members: Any) -> dict[str, Any]:
-    """Return a message of the user."""
+    """Return a user message with one text part, in the form of the SDK. `members` are added to it."""
     return {"id": new_id(), "role": "user", "parts": [{"type": "text", "text": text}], **members}
 
 
@@ -62,13 +63,13 @@ def new_id() -> str:
 
 
 def request(*messages: Mapping[str, Any], **members: Any) -> dict[str, Any]:
-    """Return a request of a new chat."""
+    """Return the body of a POST that starts a new chat with these messages. `members` are added to it."""
     return {"id": new_id(), "messages": list(messages), "trigger": "submit-message", **members}
 
 
 async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[ChatTarget]:
-    """Check that the URL answers a message with a UI message stream. If `is_requested`, the user named the protocol, so
-    this is not required. Otherwise raises NotSpoken."""
+    """Post a message to the URL, and return the target for probes, with the capability `resume` if the server has it.
+    Raises NotSpoken if the response is no UI message stream, unless `is_requested`: the user named the protocol."""
     parts = urlsplit(url)
     target = ChatTarget(wire, urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), parts.query, "")))
     body = request(user(options.triggers["plain"].text))
@@ -84,7 +85,7 @@ async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_requested: 
 
 
 def agent_for(ctx: Ctx, behaviour: str) -> tuple[ChatTarget, str]:
-    """Return the agent that shows a behaviour, and the text that triggers it.
+    """Return a client for the agent that shows a behaviour, and the text that triggers the behaviour.
 
     Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
     shows it.
@@ -106,7 +107,7 @@ def has_type(chunk: Any, *kinds: str) -> bool:
 
 
 def refused(exchange: Exchange) -> None:
-    """Raise Failed unless the response is a client error."""
+    """Raise Failed unless the response has a 4xx status."""
     check(400 <= (exchange.status or 0) < 500, "a refusal with a 4xx status", exchange.status, exchange)
 
 
