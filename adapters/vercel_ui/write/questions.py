@@ -5,6 +5,7 @@ from typing import Final
 from babelgate.adapters.vercel_ui import wire as w
 from babelgate.adapters.vercel_ui.codec import (
     ASK,
+    Decisions,
     approved_tool,
     arguments_of,
     called_part,
@@ -32,8 +33,9 @@ class Questions:
         self.can_ask = False
         """True if the request that created the newest run declares the tool `ask_caller`."""
         self._sdk = view.sdk
-        self._open_tools: dict[str, bool] = {}
-        """Open questions that were sent as tool calls, by question id. The value is True for an approval."""
+        self._open_tools: dict[str, Decisions | None] = {}
+        """Open questions that were sent as tool calls, by question id. The value is that of an approval's answers; None
+        for any other question."""
 
     @property
     def has_open_tool(self) -> bool:
@@ -43,8 +45,9 @@ class Questions:
     def ask(self, event: InterruptRaised) -> list[w.Chunk]:
         """Return the chunks that show a question."""
         question_id, part = event.interrupt_id or "", called_part(event)
-        if event.ask == "approval" and self._sdk >= 6 and decisions_of(event.answer_schema) is not None:
-            return self._approval(event, question_id)
+        decisions = decisions_of(event.answer_schema) if event.ask == "approval" and self._sdk >= 6 else None
+        if decisions is not None:
+            return self._approval(event, question_id, decisions)
         if part is not None:
             return [self._call(question_id, part.name, arguments_of(part))]
         if self.can_ask:
@@ -54,11 +57,12 @@ class Questions:
     def answer(self, event: InterruptAnswered) -> list[w.Chunk]:
         """Return the chunks that end the tool call of an answered question. Empty for a question that was sent as
         text."""
-        is_approval = self._open_tools.pop(event.interrupt_id, None)
-        if is_approval is None:
-            return []
         call_id = event.interrupt_id
-        is_approved = event.action == "answer" and not (is_approval and _is_refusal(event))
+        if call_id not in self._open_tools:
+            return []
+        decisions = self._open_tools.pop(call_id)
+        is_approval = decisions is not None
+        is_approved = event.action == "answer" and not (decisions is not None and _is_refusal(event, decisions))
         chunks: list[w.Chunk] = []
         if is_approval and self._sdk >= 7:
             chunks.append({"type": "tool-approval-response", "approvalId": call_id, "approved": is_approved})
@@ -70,13 +74,13 @@ class Questions:
         return [{"type": "tool-output-error", "toolCallId": call_id, "errorText": words}]
 
     def _call(self, question_id: str, name: str, arguments: object) -> w.Chunk:
-        self._open_tools[question_id] = False
+        self._open_tools[question_id] = None
         return {"type": "tool-input-available", "toolCallId": question_id, "toolName": name, "input": arguments}
 
-    def _approval(self, event: InterruptRaised, question_id: str) -> list[w.Chunk]:
+    def _approval(self, event: InterruptRaised, question_id: str, decisions: Decisions) -> list[w.Chunk]:
         name, arguments = approved_tool(event)
         call = {**self._call(question_id, name, arguments), "dynamic": True}
-        self._open_tools[question_id] = True
+        self._open_tools[question_id] = decisions
         request: w.Chunk = {"type": "tool-approval-request", "approvalId": question_id, "toolCallId": question_id}
         text = self._text(event, question_id) if event.message.text else []
         return [*text, call, request]
@@ -92,8 +96,10 @@ class Questions:
         ]
 
 
-def _is_refusal(event: InterruptAnswered) -> bool:
-    """Return True if the value that answers an approval is false, or an object whose only member is false."""
+def _is_refusal(event: InterruptAnswered, decisions: Decisions) -> bool:
+    """Return True if the value that answers an approval is the one that refuses under its schema, or is false, or is an
+    object whose only member is false."""
     value = event.value
     values = list(as_object(value).values())
-    return value is False or (len(values) == 1 and values[0] is False)
+    is_no = decisions.no is not None and value == decisions.no
+    return is_no or value is False or (len(values) == 1 and values[0] is False)

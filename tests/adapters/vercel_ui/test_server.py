@@ -39,9 +39,16 @@ async def both(call: Invocation) -> AsyncGenerator[list[UseTool | Ask] | str, An
     yield f"{weather} {number}"
 
 
+async def choose(text: str) -> AsyncGenerator[Ask | str, Any]:
+    """Ask for an approval in two words."""
+    schema = {"type": "object", "properties": {"decision": {"enum": ["approve", "reject"]}}, "required": ["decision"]}
+    answer = yield Ask("May I?", schema=schema, kind="approval")
+    yield answer["decision"]
+
+
 AGENTS: Final[dict[str, object]] = {
     **{name: getattr(demo, name) for name in ("echo", "ask", "approve", "fail", "stream")},
-    **{each.__name__: each for each in (gated, recall, both)},
+    **{each.__name__: each for each in (gated, recall, both, choose)},
 }
 
 
@@ -240,6 +247,27 @@ async def test_approvals_are_answered_in_each_form(gateway: Running, sdk: int) -
         outcomes = [chunk["type"] for chunk in chunks if chunk["type"].startswith("tool-")]
         assert outcomes == ["tool-output-available", "tool-output-denied"]
     assert text_of(chunks) == "write: approved\nsend: not approved\n"
+
+
+@pytest.mark.parametrize(
+    ("is_approved", "word", "outcome"),
+    [(True, "approve", "tool-output-available"), (False, "reject", "tool-output-denied")],
+)
+async def test_an_approval_in_words_is_shown_as_decided(
+    gateway: Running, is_approved: bool, word: str, outcome: str
+) -> None:
+    page = Page(gateway, "choose")
+    await page.post(user("go"), query="?sdk=7")
+    message, answer = await page.history()
+    parts = [
+        {**part, "state": "approval-responded", "approval": {**part["approval"], "approved": is_approved}}
+        if part["type"] == "dynamic-tool"
+        else part
+        for part in answer["parts"]
+    ]
+    chunks = await page.post(message, {**answer, "parts": parts}, messageId=answer["id"], query="?sdk=7")
+    assert outcome in [chunk["type"] for chunk in chunks]
+    assert text_of(chunks) == word
 
 
 @pytest.mark.parametrize(
