@@ -26,8 +26,8 @@ class Cron(Value):
     thread_id: str | None = None
     """Thread on which all runs of the cron start; None gives each run a new thread."""
     keep: bool = False
-    """True if the new thread that a run gets without `thread_id` is kept after the run; otherwise the gateway erases
-    it."""
+    """True if the gateway keeps the new thread of each run after the run, and False if it erases the thread. Without
+    effect if the cron has a `thread_id`, because its runs then have no new threads."""
     end_time: int | None = None
     """Time from which the cron starts no more runs, in microseconds since 1970, UTC; None means no end."""
     enabled: bool = True

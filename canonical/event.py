@@ -84,8 +84,8 @@ class RunCreated(RunInput):
     """Subject of the caller who created the run (`Principal.subject`). Budgets are counted for it, and the tokens that
     the gateway stores for calls of agents belong to it. Other callers never see it. Earlier releases stored none."""
     resumes: str = ""
-    """Id of the run that the gateway paused before its agent began, because a budget was used up. This run executes its
-    input."""
+    """Id of an earlier run whose input this run executes. The gateway paused that run before its agent began, because a
+    budget was used up. Empty for any other run."""
 
     @classmethod
     def of(

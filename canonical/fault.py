@@ -116,8 +116,9 @@ class Fault(Value):
     code: FaultCode
     message: str
     details: JsonObject = {}
-    """Facts for programs: `field`, `retry_after` (seconds), `interrupts`, `reason` (such as `BUSY`). The function that
-    raises the fault chooses them."""
+    """Facts for programs, which the function that raises the fault chooses. Examples are `field` (path of the wrong
+    member in the request), `interrupts` (ids of the questions that are open), `reason` (such as `BUSY`), and
+    `retry_after` in seconds."""
 
     @property
     def blame(self) -> Blame:

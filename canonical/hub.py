@@ -269,7 +269,7 @@ class Turn:
     seq: int
     """Number of the turn's first record. Turns are sorted by it."""
     until: int | None
-    """Number of the run's last record; None if the run has not ended."""
+    """Number of the run's last record; None if the run has not ended. For a message outside runs it is `seq`."""
     run_id: str | None = None
     task_id: str | None = None
     message_id: str | None = None

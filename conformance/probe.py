@@ -51,8 +51,8 @@ class NotSpoken(Exception):
 
 
 class NotDetectable(NotSpoken):
-    """Error for a protocol version that no request detects, so that no request was sent; the message says how to name
-    it."""
+    """Error for a protocol without a request that shows whether a server speaks it. The server was not asked. The
+    message names the option by which the user can request the protocol."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,5 +164,5 @@ def validate(model: type[BaseModel] | TypeAdapter[Any], value: object) -> Any:
 
 
 def json_text(value: Json) -> str:
-    """Return a value as JSON text, without blanks."""
+    """Return a value as JSON text, without whitespace between tokens."""
     return to_json(value).decode()

@@ -11,7 +11,8 @@ _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 """Number of the parameter M_ARENA_MAX in glibc's malloc.h."""
 _CLOSED: Final = 32
-"""Number of closed connections after which the heap is trimmed. Chosen: fewer free too little."""
+"""Number of closed connections after which the heap is trimmed. Chosen: the memory of fewer connections is not worth
+a trim."""
 _PAUSE: Final = 5.0
 """Minimum seconds between two trims of the heap. Chosen."""
 

@@ -22,7 +22,7 @@ There is no delay between the attempts: the loser has already waited for the win
 _TRIES_TOGETHER: Final = 3
 """Maximum number of attempts at several commands in one transaction before the group is divided. Chosen.
 
-A single command locks its thread's row first after as many attempts."""
+After the same number of attempts, a single command begins by locking its thread's row."""
 
 
 class GroupCommit:

@@ -466,7 +466,7 @@ class ConsentRow(TableRow, table=True):
 
 
 class AgentTokenRow(TableRow, table=True):
-    """Tokens with which an agent may act for a user, who has consented."""
+    """Tokens with which one agent may act for one user who has consented."""
 
     subject: str = Field(primary_key=True)
     agent: str = Field(primary_key=True)

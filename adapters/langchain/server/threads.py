@@ -258,7 +258,7 @@ class ThreadHandlers(Handlers):
         return has_members(state.encode_values(history.head), values)
 
     async def _read_views(self, principal: Principal, thread_ids: Sequence[str]) -> AsyncGenerator[ThreadView]:
-        """Yield the threads with the ids, without those that were deleted in the meantime."""
+        """Yield the threads in `thread_ids`, except those that were deleted in the meantime."""
         for thread_id in thread_ids:
             try:
                 yield await self._hub.reads.thread_view(principal, thread_id)

@@ -324,8 +324,9 @@ class Server(Handlers):
     async def _check_output(
         self, principal: Principal, run: Run, created: RunCreated, messages: Sequence[Message]
     ) -> Run:
-        """Return the run with its structured output, if its request demanded a schema. If the output does not match the
-        schema, return the run as failed."""
+        """Return the run with its structured output, if its request demanded a schema: its own output, or else the JSON
+        in the answers among `messages`. If that does not match the schema, return the run as failed. Without a schema,
+        return the run unchanged."""
         schema = output_schema_of(created.config)
         if schema is None or run.status is not RunStatus.SUCCESS:
             return run

@@ -104,8 +104,8 @@ def check_behaviour(behaviour: str, state: str) -> None:
 
 
 async def final_reply(ctx: Ctx, binding: str, behaviour: str) -> A2aReply:
-    """Return the reply to a message that triggers a behaviour (`reply_to`). As a scene it is played once, so that
-    probes share the task."""
+    """Return the agent's whole reply to a message that triggers a behaviour (`reply_to`). The scene is played once, so
+    that probes share the task."""
     return await reply_to(ctx, binding, behaviour)
 
 
