@@ -253,9 +253,7 @@ async def test_approvals_are_answered_in_each_form(gateway: Running, sdk: int) -
     ("is_approved", "word", "outcome"),
     [(True, "approve", "tool-output-available"), (False, "reject", "tool-output-denied")],
 )
-async def test_an_approval_in_words_is_shown_as_decided(
-    gateway: Running, is_approved: bool, word: str, outcome: str
-) -> None:
+async def test_an_approval_is_decided_in_words(gateway: Running, is_approved: bool, word: str, outcome: str) -> None:
     page = Page(gateway, "choose")
     await page.post(user("go"), query="?sdk=7")
     message, answer = await page.history()
