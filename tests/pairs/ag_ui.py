@@ -123,7 +123,8 @@ class AgUiView(View):
                 assert not self.open, "everything is closed before the end"
                 self._finish(event)
             case "RUN_ERROR":
-                self.state, self.fault = "failed", event["message"]
+                was_replaced = event.get("code") in ("superseded", "rolled_back")  # by another run of the thread
+                self.state, self.fault = "cancelled" if was_replaced else "failed", event["message"]
             case _:
                 self._read_activity(kind, event)
 
