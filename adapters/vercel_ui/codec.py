@@ -34,10 +34,6 @@ APPROVE: Final = "approve"
 _ASKS: Final = "asks"
 _TYPED: Final = "typed"
 _ID: Final = "id"
-_KNOWN: Final = frozenset(
-    {"id", "messages", "message", "trigger", "messageId", "system", "prompt", "tools", "metadata"}
-)
-"""Top-level members of a request that are not copied to the run's configuration."""
 _NO: Final = frozenset({"no", "n", "false", "reject", "deny", "decline", "cancel"})
 """Words, in lower case, that refuse an approval which the user answers with a text message."""
 _TOOL: Final = "tool-"
@@ -222,7 +218,7 @@ def _declarations(body: w.ChatRequest) -> Iterator[tuple[str, JsonObject]]:
 def config_of(body: w.ChatRequest) -> JsonObject:
     """Return the configuration of a run: the declared `tools`, and all top-level members that the app has added to the
     request."""
-    config: JsonObject = {name: value for name, value in (body.model_extra or {}).items() if name not in _KNOWN}
+    config: JsonObject = dict(body.model_extra or {})
     if tools := tools_of(body):
         config["tools"] = tools
     return config

@@ -26,8 +26,6 @@ class _Message:
     part is open."""
     thoughts: dict[str, int] = field(default_factory=dict[str, int])
     """Index of each open reasoning part, by the id of its message on the wire."""
-    data: str | None = None
-    """JSON of a data part, so far."""
 
 
 class MessageReader:

@@ -144,7 +144,7 @@ class _Encoder:
         return EncodedRecord(frames, self._writer.has_stopped)
 
     def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
-        kind = self._writer.add_texts(passage[0], texts)
+        kind = self._writer.find_text(passage[0])
         return None if kind is None else _deltas(*kind).write(texts)
 
 

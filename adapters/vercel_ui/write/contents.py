@@ -1,7 +1,7 @@
 """Content of one assistant message: texts, reasoning, files, tools, artifacts and data of its runs → chunks."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -48,8 +48,7 @@ _DYNAMIC: Final[JsonObject] = {"dynamic": True, "providerExecuted": True}
 """Members of the chunks for calls of the agent's own tools. Without `providerExecuted`, the page would execute the
 calls itself."""
 _MAX_FALLBACK: Final = 64 * 1024
-"""Limit of the text that shows an answer's data if the answer has no text, in characters. Once it is reached, no more
-data is added, and each addition is cut to it. Chosen."""
+"""Maximum length of the text that shows an answer's data if the answer has no text, in characters. Chosen."""
 _OPEN_TYPES: Final[Mapping[type[Part], str]] = {TextPart: "text", RefusalPart: "text", ReasoningPart: "reasoning"}
 
 
@@ -116,7 +115,7 @@ class Contents:
         """Return the chunks of one content event."""
         return list(self._WRITES[type(event)](self, event))
 
-    def add_texts(self, event: PartDelta, texts: Sequence[str]) -> tuple[str, str] | None:
+    def find_text(self, event: PartDelta) -> tuple[str, str] | None:
         """Return the chunk type and the part id for a delta and the ones after it, for example `text-delta` and `m1.0`.
         Return None if the part sends no chunk for a delta."""
         opened = self._open.get((event.message_id or "", event.index or 0))
@@ -379,8 +378,9 @@ class Contents:
     # Text for pages that show no data parts
 
     def _show(self, data_type: str, text: str) -> None:
-        if not self._has_text and sum(len(each) for _, each in self._fallback) < _MAX_FALLBACK:
-            self._fallback.append((data_type, text[:_MAX_FALLBACK]))
+        room = _MAX_FALLBACK - sum(len(each) for _, each in self._fallback)
+        if not self._has_text and room > 0:
+            self._fallback.append((data_type, text[:room]))
 
     def _fallback_text(self) -> Iterator[w.Chunk]:
         """Yield the chunks of one text with the collected data, or none if there is none. Its provider metadata has the

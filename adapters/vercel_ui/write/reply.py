@@ -4,7 +4,7 @@ The first run of a task begins an assistant message, and so does each later run 
 other run is a further step of the message before it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from babelgate.adapters.vercel_ui import wire as w
@@ -105,7 +105,7 @@ class ReplyWriter:
         write(self, chunks, event)
         return chunks
 
-    def add_texts(self, record: Record, texts: Sequence[str]) -> tuple[str, str] | None:
+    def find_text(self, record: Record) -> tuple[str, str] | None:
         """Return the chunk type and the part id for deltas of one part, whose chunks differ in their `delta` only.
         `record` is the first delta. Return None if the records must be written one by one."""
         event = record.event
@@ -113,7 +113,7 @@ class ReplyWriter:
             return None
         if self.is_broken or self._is_void(record):
             return None
-        return self._contents.add_texts(event, texts)
+        return self._contents.find_text(event)
 
     def _is_void(self, record: Record) -> bool:
         return any(restart.has_voided(record) for restart in self.view.restarts)

@@ -80,7 +80,7 @@ def test_passages_have_the_chunks_of_their_records(case: str) -> None:
         one, other = ReplyWriter(view), ReplyWriter(view)
         for record in (each for each in log if each.task_id == view.task_id):
             event = record.event
-            kind = other.add_texts(record, (event.text,)) if isinstance(event, PartDelta) and event.text else None
+            kind = other.find_text(record) if isinstance(event, PartDelta) and event.text else None
             expected = one.write(record)
             if kind is None:
                 assert other.write(record) == expected
