@@ -27,6 +27,7 @@ adapter = Adapter(
     title="ACP",
     versions=(VERSION,),
     prefixes=("/acp",),
+    exposed_headers=("Run-ID",),
     open_paths=("/ping", "/acp/ping"),
     routes=routes,
     encode_fault=answer_fault,

@@ -115,6 +115,8 @@ class Adapter:
     login_paths: tuple[str, ...] = ()
     """Paths of documents that tell clients where to get a token, such as `/.well-known/oauth-protected-resource`. If
     the gateway accepts tokens, they are served without a credential."""
+    exposed_headers: tuple[str, ...] = ()
+    """Response headers of the protocol that browser pages of other origins may read, besides those of all protocols."""
     checks_origin: bool = False
     """True if a browser page from a disallowed origin is refused even with a valid key, as the protocol requires."""
     routes: Callable[[Hub], Sequence[ControllerRouterHandler]]

@@ -38,6 +38,7 @@ adapter = Adapter(
     title="LangGraph and Agent Protocol",
     versions=("langgraph", "agent-protocol"),
     prefixes=("/agent-protocol", "/threads", "/runs", "/assistants", "/agents", "/store", "/info", "/ok"),
+    exposed_headers=("Content-Location", "X-Pagination-Next", "X-Pagination-Total"),
     open_paths=("/ok",),
     routes=routes,
     encode_fault=answer_fault,

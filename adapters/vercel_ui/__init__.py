@@ -9,6 +9,7 @@ from babelgate.adapters.vercel_ui.looks import looks
 from babelgate.adapters.vercel_ui.rest import REST
 from babelgate.adapters.vercel_ui.server import PATH, answer_fault, routes
 from babelgate.adapters.vercel_ui.snippets import snippets
+from babelgate.adapters.vercel_ui.wire import RESUMABLE_HEADER, RUN_HEADER
 
 __all__ = ("CARRIES", "VERSION", "adapter")
 
@@ -26,6 +27,7 @@ adapter = Adapter(
     title="Vercel AI SDK",
     versions=(VERSION,),
     prefixes=(PATH,),
+    exposed_headers=(RUN_HEADER, RESUMABLE_HEADER),
     routes=routes,
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},

@@ -16,6 +16,7 @@ from typing import Any, Final
 from litestar import Request, Response
 from litestar.utils import normalize_path
 
+from babelgate.adapters import ADAPTERS
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller
@@ -41,11 +42,14 @@ _TYPE_LENGTH: Final = 1024
 
 Chosen: real ones are less than a tenth as long, and the time of their parsers grows with the square of the length.
 """
-_EXPOSED: Final = (
-    "Babelgate, Babelgate-Loss, Babelgate-Run, Babelgate-Task, Babelgate-Thread, Content-Location, ETag, Location, "
-    "RateLimit, RateLimit-Policy, Retry-After, Run-ID, WWW-Authenticate, X-Pagination-Next, X-Pagination-Total, "
-    "X-Request-Id, X-Resumable-Stream-Id, X-Workflow-Run-Id"
+_EXPOSED: Final = ", ".join(
+    (
+        *("Babelgate", "Babelgate-Loss", "Babelgate-Run", "Babelgate-Task", "Babelgate-Thread", "ETag", "Location"),
+        *("RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate", "X-Request-Id"),
+        *sorted({name for adapter in ADAPTERS for name in adapter.exposed_headers}),
+    )
 )
+"""Response headers that pages of other origins may read: those of the gateway, and those that protocols declare."""
 _STAND_INS: Final = {"HEAD": "GET", "OPTIONS": "TRACE"}
 """Method with which a request is passed to the application, by the method of the request.
 

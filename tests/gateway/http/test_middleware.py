@@ -272,7 +272,7 @@ async def test_pages_may_read_the_headers_that_clients_need() -> None:
             "babelgate-loss",
             "x-request-id",
         }
-        assert required | {"run-id", "location", "content-location", "etag"} <= exposed
+        assert required | {"run-id", "location", "content-location", "etag", "x-workflow-run-id"} <= exposed
         assert {"www-authenticate", "retry-after", "ratelimit", "ratelimit-policy"} <= exposed
 
 
