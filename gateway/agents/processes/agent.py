@@ -5,7 +5,6 @@ If it blocks its event loop or crashes, only its own runs fail. The process is t
 
 import asyncio
 import logging
-import os
 import shutil
 import socket
 import sys
@@ -90,8 +89,7 @@ class AgentProcess:
                 listener.listen(_BACKLOG)
                 descriptors = (process.fileno(), listener.fileno())
                 command = (sys.executable, "-m", _CHILD, *map(str, descriptors))
-                env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-                child = await Child.spawn(command, env=env, descriptors=descriptors, memory=memory, stdout=2)
+                child = await Child.spawn(setup.name, command, descriptors=descriptors, memory=memory)
             control = await asyncio.open_connection(sock=gateway, limit=_BUFFER)
             control[1].write(encode_frame(setup))
             async with asyncio.timeout(patience):
@@ -132,13 +130,14 @@ class AgentProcess:
         with suppress(OSError):
             self._writer.write(encode_frame(frame))
 
-    async def describe_end(self) -> str:
-        """Return how the process has ended, such as `was killed by SIGSEGV`, or that it closed a connection."""
+    async def find_end(self) -> str | None:
+        """Return how the process has ended, such as `was killed by SIGSEGV`. Return None if it still runs after 2
+        seconds."""
         try:
             async with asyncio.timeout(_EXIT):
                 return await self._child.wait()
         except TimeoutError:
-            return "closed the connection"
+            return None
 
     async def kill_blocked(self) -> bool:
         """Kill the process unless it answers a `Ping` within 10 seconds or ends. Return True if it was killed."""
@@ -201,11 +200,7 @@ class ProcessAgent:
         Raises the fault of the agent, agent_failed if the process ends during the run, and agent_unreachable if it
         cannot be started in time.
         """
-        process = await self._process()
-        try:
-            reader, writer = await process.connect()
-        except OSError:
-            raise await self._describe_crash(process) from None
+        process, reader, writer = await self._connect()
         try:
             writer.write(encode_frame(StartRun(CallData.of(call))))
             while True:
@@ -254,8 +249,21 @@ class ProcessAgent:
             "reason.",
         )
 
+    async def _connect(self) -> tuple[AgentProcess, asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return the running process and a new connection to it. A process that has just ended is replaced first, so
+        that its end fails no run that has not begun. Raises agent_unreachable."""
+        while True:
+            process = await self._process()
+            try:
+                return process, *await process.connect()
+            except OSError as error:
+                if await process.find_end() is None:
+                    words = f"The process of agent {self.name} cannot be reached ({type(error).__name__})."
+                    raise FaultError(FaultCode.AGENT_UNREACHABLE, words) from None
+                await self._supervisor.until_ended(process)
+
     async def _describe_crash(self, process: AgentProcess) -> FaultError:
-        how = await process.describe_end()
+        how = await process.find_end() or "closed the connection"
         return FaultError(FaultCode.AGENT_FAILED, f"The process of agent {self.name} {how} during the run.")
 
     def _check_later(self, process: AgentProcess) -> None:

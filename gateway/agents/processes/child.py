@@ -5,7 +5,6 @@ socket for runs. The process ends when the gateway closes the control connection
 """
 
 import asyncio
-import ctypes
 import logging
 import os
 import signal
@@ -38,6 +37,7 @@ from babelgate.gateway.agents.processes.frames import (
     encode_frame,
     read_frame,
 )
+from babelgate.gateway.agents.processes.launcher import end_with_parent
 from babelgate.gateway.agents.python.agent import wrap
 
 log = logging.getLogger("babelgate.agent")
@@ -46,16 +46,13 @@ _BUFFER: Final = 2**20
 """Limit of the read buffer of a connection to the gateway, in bytes. Chosen."""
 _END: Final = 2.0
 """Seconds that the agent has to close its runs after the control connection has ended. Chosen."""
-_SET_PDEATHSIG: Final = 1
-"""Number of the option PR_SET_PDEATHSIG in linux/prctl.h, by which this process gets a signal when its parent ends."""
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Run the agent until the gateway closes the control connection. Then end the process, even if a thread of the
     agent blocks. `arguments` are two file descriptors."""
     control, listener = (socket.socket(fileno=int(each)) for each in arguments)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which then closes the connection
     with suppress(ConnectionError):
         asyncio.run(_serve(control, listener))

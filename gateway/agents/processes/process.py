@@ -21,50 +21,63 @@ _MAX_DELAY: Final = 60.0
 """Maximum delay of a restart, in seconds. Chosen."""
 _TERM_GRACE: Final = 5.0
 """Seconds between SIGTERM and SIGKILL. Chosen."""
+_LAST_LINES: Final = 1.0
+"""Seconds in which the last lines of an ended process are read. Chosen."""
+_LINE: Final = 2000
+"""Maximum length of a process's line in the log, in characters. Chosen."""
 
 
 class Child:
-    """Child process in its own process group, so that its own children can be ended with it."""
+    """Child process of an agent, in its own process group, so that its own children can be ended with it. The lines
+    that it writes to stdout and stderr are in the gateway's log."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, agent: str, process: asyncio.subprocess.Process, output: int) -> None:
+        """Create the handle of a process. `agent` is the name of the agent, for log lines. `output` is the descriptor
+        from which the output of the process is read; the handle closes it."""
         self.process = process
         self.pid = process.pid
+        self._logging = asyncio.ensure_future(_log_output(agent, output))
 
     @classmethod
     async def spawn(
         cls,
+        agent: str,
         command: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         descriptors: Sequence[int] = (),
         memory: int | None = None,
-        stdin: int | None = asyncio.subprocess.DEVNULL,
-        stdout: int | None = None,
-        stderr: int | None = None,
     ) -> "Child":
-        """Start a process. Raises OSError if the command cannot be executed.
+        """Start a process of the agent `agent`. Raises OSError if the command cannot be executed.
 
         `env` replaces the environment; None inherits it. The process inherits `descriptors`. `memory` limits its
-        address space, in bytes; only Linux can do that. `stdout` and `stderr` are descriptors or constants of
-        `subprocess`; None inherits them.
+        address space, in bytes; only Linux can do that.
         """
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            env=env,
-            cwd=cwd,
-            pass_fds=descriptors,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-        )
+        # Not a pipe of asyncio: `Process.wait` of Python 3.11 waits until all processes that inherit it have ended.
+        output, writes = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                env=env,
+                cwd=cwd,
+                pass_fds=descriptors,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writes,
+                stderr=writes,
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(output)
+            raise
+        finally:
+            os.close(writes)
         if memory is not None and sys.platform == "linux":
             import resource
 
             with suppress(ProcessLookupError):
                 resource.prlimit(process.pid, resource.RLIMIT_AS, (memory, memory))
-        return cls(process)
+        return cls(agent, process, output)
 
     @property
     def has_ended(self) -> bool:
@@ -93,10 +106,38 @@ class Child:
                 await asyncio.wait_for(asyncio.shield(self.process.wait()), grace)
                 break
         self._signal(signal.SIGKILL)  # children that the process has left behind
+        await asyncio.wait((self._logging,), timeout=_LAST_LINES)
+        self._logging.cancel()
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
+
+
+async def _log_output(agent: str, descriptor: int) -> None:
+    """Log each line that is read from a descriptor, up to 2000 characters of it, and close the descriptor at the
+    end."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    try:
+        while True:
+            try:
+                line = await reader.readuntil(b"\n")
+            except asyncio.IncompleteReadError as error:
+                if error.partial:
+                    _log_line(agent, error.partial)
+                return
+            except asyncio.LimitOverrunError as error:
+                line = await reader.readexactly(error.consumed)
+            _log_line(agent, line)
+    finally:
+        transport.close()
+
+
+def _log_line(agent: str, line: bytes) -> None:
+    log.info("output agent=%s %s", agent, line[: 4 * _LINE].decode("utf-8", "replace").strip()[:_LINE])
 
 
 class Runnable(Protocol):
@@ -161,6 +202,11 @@ class Supervisor:
     async def until_attempted(self) -> None:
         """Wait until the first start has succeeded or failed."""
         while self.current is None and self.problem is None:
+            await self.until_changed()
+
+    async def until_ended(self, program: Runnable) -> None:
+        """Wait until a program that has ended is no longer the current one."""
+        while self.current is program:
             await self.until_changed()
 
     async def until_changed(self) -> None:

@@ -8,13 +8,13 @@ import stat
 import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Final
 from urllib.parse import urlsplit
 
+from babelgate.gateway.agents.processes import launcher
 from babelgate.gateway.agents.processes.process import Child, Supervisor
 from babelgate.gateway.settings.model import AgentSettings
 
@@ -40,8 +40,8 @@ _INHERITED: Final = frozenset(
     )
 )
 """Environment variables of the gateway that a command receives. They have no secrets."""
-_LINE: Final = 2000
-"""Maximum length of a line of a command's output in the log, in characters. Chosen."""
+_LAUNCHER: Final = (sys.executable, "-I", "-S", launcher.__file__)
+"""Command in front of an agent's command, which then ends with the gateway. The options keep its start short."""
 _POLL: Final = 0.05
 """Seconds before the second attempt to connect to a starting server, or to lock a server that another gateway
 supervises. Each further pause is doubled, up to `_MAX_POLL`. Chosen."""
@@ -57,7 +57,7 @@ class ServerSpec:
 
     command: tuple[str, ...]
     url: str
-    env: tuple[tuple[str, str], ...]
+    env: tuple[tuple[str, str], ...] = field(repr=False)
     """Configured environment variables, sorted by name."""
     cwd: str | None
     start_timeout: float
@@ -78,10 +78,9 @@ class ServerSpec:
 class CommandProcess:
     """Server of an agent that runs in a child process of the gateway, and accepts connections."""
 
-    def __init__(self, name: str, child: Child) -> None:
+    def __init__(self, child: Child) -> None:
         self._child = child
         self.pid = child.pid
-        self._reading = asyncio.ensure_future(_log_output(name, child))
 
     @classmethod
     async def start(cls, name: str, spec: ServerSpec) -> "CommandProcess":
@@ -90,16 +89,12 @@ class CommandProcess:
         Raises OSError if the command cannot be executed, or ends before its server accepts connections. Raises
         TimeoutError if that takes longer than `start_timeout`.
         """
-        inherited = {key: value for key, value in os.environ.items() if key in _INHERITED}
-        child = await Child.spawn(
-            spec.command,
-            env={**inherited, **dict(spec.env)},
-            cwd=spec.cwd,
-            memory=spec.memory,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        server = cls(name, child)
+        if await _has_server(spec.url):
+            raise OSError(f"another program answers at {spec.url}: end it, or give the agent another port")
+        env = {key: value for key, value in os.environ.items() if key in _INHERITED} | dict(spec.env)
+        command = (*(_LAUNCHER if sys.platform == "linux" else ()), *spec.command)
+        child = await Child.spawn(name, command, env=env, cwd=spec.cwd, memory=spec.memory)
+        server = cls(child)
         ended = asyncio.ensure_future(child.wait())
         answering = asyncio.ensure_future(_until_answering(spec.url))
         try:
@@ -123,8 +118,6 @@ class CommandProcess:
     async def stop(self) -> None:
         """End the process and its children: SIGTERM, and 5 seconds later SIGKILL."""
         await self._child.stop()
-        await asyncio.wait((self._reading,), timeout=_MAX_POLL)
-        self._reading.cancel()
 
 
 class ManagedServer:
@@ -224,16 +217,23 @@ class ManagedServers:
 
 async def _until_answering(url: str) -> None:
     """Wait until the host and port of a URL accept connections."""
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     pause = _POLL
-    while True:
-        with suppress(OSError):
-            _, writer = await asyncio.open_connection(host, port)
-            writer.close()
-            return
+    while not await _has_server(url):
         await asyncio.sleep(pause)
         pause = min(_MAX_POLL, 2 * pause)
+
+
+async def _has_server(url: str) -> bool:
+    """Return True if the host of a URL accepts a connection now."""
+    parts = urlsplit(url)
+    try:
+        _, writer = await asyncio.open_connection(
+            parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        )
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def _lock_of(spec: ServerSpec) -> IO[bytes] | None:
@@ -263,23 +263,3 @@ def _lock_of(spec: ServerSpec) -> IO[bytes] | None:
         file.close()
         return None
     return file
-
-
-async def _log_output(name: str, child: Child) -> None:
-    """Log each line that a command writes to stdout or stderr, up to 2000 characters of it."""
-    reader = child.process.stdout
-    assert reader is not None
-    while True:
-        try:
-            line = await reader.readuntil(b"\n")
-        except asyncio.IncompleteReadError as error:
-            if error.partial:
-                _log_line(name, error.partial)
-            return
-        except asyncio.LimitOverrunError as error:
-            line = await reader.readexactly(error.consumed)
-        _log_line(name, line)
-
-
-def _log_line(name: str, line: bytes) -> None:
-    log.info("output agent=%s %s", name, line[: 4 * _LINE].decode("utf-8", "replace").strip()[:_LINE])

@@ -35,13 +35,19 @@ async def process_agent(target: str, **options: Any) -> AsyncGenerator[ProcessAg
 
 
 async def gone(pid: int) -> None:
-    """Wait until a process has ended and is reaped."""
-    while True:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        await asyncio.sleep(0.01)
+    """Wait until a process has ended. It need not be a child of this one."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 @pytest.mark.parametrize("name", demo.__all__)

@@ -1,5 +1,7 @@
 """Tests of agents' servers that the gateway starts with a command."""
 
+import asyncio
+import json
 import logging
 import os
 import signal
@@ -14,7 +16,9 @@ import pytest
 
 from babelgate.gateway.agents.processes.server import ManagedServer, ManagedServers
 from babelgate.gateway.settings.model import AgentSettings
+from tests import loopback
 from tests.gateway.agents.processes.test_agent import gone
+from tests.gateway.command import served_in_loop
 from tests.gateway.talk import within
 from tests.running import Running, running
 
@@ -89,6 +93,35 @@ async def test_a_command_that_fails_is_reported(tmp_path: Path, caplog: pytest.L
         answer = await ask(gateway)
         assert "agent_unreachable" in answer
     assert any("ended with status 4 before it answered" in line for line in caplog.messages)
+
+
+async def test_processes_end_with_a_killed_gateway(tmp_path: Path) -> None:
+    who = {"python": "tests.gateway.agents.processes.agents:process_id", "process": True}
+    (tmp_path / "babelgate.yaml").write_text(json.dumps({"agents": {"chat": chat(), "who": who}}))
+    async with served_in_loop(tmp_path) as gateway:
+        body = {"messages": [{"role": "user", "content": "?"}]}
+        async with loopback.client(base_url=gateway.url, timeout=30) as http:
+            pids = [
+                int(
+                    (await http.post("/v1/chat/completions", json={"model": name, **body})).json()["choices"][0][
+                        "message"
+                    ]["content"]
+                )
+                for name in ("chat", "who")
+            ]
+        gateway.process.kill()
+        for pid in pids:
+            await within(gone(pid))
+
+
+async def test_a_program_on_the_port_of_a_command_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = chat()
+    port = int(settings["command"][3])
+    listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port)
+    async with listener, supervised({"chat": AgentSettings.model_validate(settings)}) as server:
+        await within(server.until_usable())
+        assert server.pid is None
+    assert f"another program answers at {settings['url']}: end it, or give the agent another port" in caplog.text
 
 
 async def test_the_children_of_a_command_end_with_it(tmp_path: Path) -> None:
