@@ -44,7 +44,7 @@ from babelgate.canonical import (
 from babelgate.canonical.event import RunCreated
 from babelgate.canonical.fault import ANSWER_SCHEMA
 from babelgate.canonical.hub import RunFilter
-from babelgate.canonical.thread import Interrupt, Run
+from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _RESERVED: Final = frozenset({w.OWN, "traceparent", "tracestate", "baggage"})
@@ -53,8 +53,8 @@ _KEY: Final = 200
 """Maximum length of the key that a client may give a prompt (`_meta.babelgate.prompt`), in characters. Chosen: it is
 stored with the run."""
 _RUNS: Final = 50
-"""Maximum number of runs, newest first, that are searched for the first run of a turn. Chosen: clients attach to the
-newest turn."""
+"""Number of runs on a page. Of these, newest first, one page is searched for the first run of a prompt. Chosen: clients
+attach to the newest turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +193,9 @@ class Turns:
         principal = self._who.principal
         if params.task is not None:
             task = await self._task(thread_id, params.task)
-            runs = await self._runs(thread_id, task)
-            return TurnStart(task, runs[-1].run_id, is_whole=True, skip=params.skip)
-        runs = await self._runs(thread_id)
-        for run in runs:
+            return TurnStart(task, await self._first_run_id(task), is_whole=True, skip=params.skip)
+        found = await self._hub.reads.runs(principal, RunFilter(thread_id=thread_id, agent=self._agent), limit=_RUNS)
+        for run in await found.all():
             created = await self._hub.reads.run_input(principal, run)
             if _is_start(created, params.prompt):
                 task = await self._hub.reads.task(principal, run.task_id)
@@ -210,15 +209,22 @@ class Turns:
                 return task
         raise FaultError(FaultCode.NOT_FOUND, "The session has no such task.")
 
-    async def _runs(self, thread_id: str, task: Task | None = None) -> Sequence[Run]:
-        """Return the agent's newest runs on a thread, at most 50, newest first. With `task`, return those of them that
-        belong to the task. Raises not_found if there are none."""
-        where = RunFilter(thread_id=thread_id, agent=self._agent if task is None else task.agent)
-        found = await self._hub.reads.runs(self._who.principal, where, limit=_RUNS)
-        runs = [run for run in await found.all() if task is None or run.task_id == task.task_id]
-        if not runs:
-            raise FaultError(FaultCode.NOT_FOUND, "The session has no turn.")
-        return runs
+    async def _first_run_id(self, task: Task) -> str:
+        """Return the id of the first run of a task that is not removed. Raises not_found if there is none.
+
+        The runs of the thread are read newest first, in pages, until they are older than the task.
+        """
+        where, first, offset = RunFilter(thread_id=task.thread_id, agent=task.agent), None, 0
+        while True:
+            found = await self._hub.reads.runs(self._who.principal, where, limit=_RUNS, offset=offset)
+            page = await found.all()
+            first = next((run.run_id for run in reversed(page) if run.task_id == task.task_id), first)
+            if len(page) < _RUNS or page[-1].first_seq < task.first_seq:
+                break
+            offset += _RUNS
+        if first is None:
+            raise FaultError(FaultCode.NOT_FOUND, "The session has no such turn.")
+        return first
 
     # End
 

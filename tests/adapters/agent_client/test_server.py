@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from websockets.exceptions import ConnectionClosed
 
+from babelgate.adapters.agent_client.server import turns
 from babelgate.canonical import Ask, Invocation, Scope, ToolCall
 from babelgate.gateway import demo
 from tests.adapters.agent_client.editor import Answerer, Editor, RpcError, Wire, choose, editing, own, text_of
@@ -476,6 +477,21 @@ async def test_attach_ends_where_another_prompt_answers(gateway: Running) -> Non
         assert repeated["stopReason"] == first["stopReason"]
         await editor.call("_babelgate/attach", sessionId=session_id, task=own(first)["task"])
         assert "Ada" in editor.text
+
+
+@pytest.mark.parametrize("page", [1, 2, 50])
+async def test_attach_begins_at_the_first_run_of_an_old_task(
+    gateway: Running, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_RUNS", page)
+    async with session(gateway, "ask") as (editor, session_id):
+        task = own(await editor.prompt(session_id, "x"))["task"]
+        await editor.prompt(session_id, "Ada")
+        expected = editor.text
+        await editor.prompt(session_id, "y")
+        editor.take_updates()
+        await editor.call("_babelgate/attach", sessionId=session_id, task=task)
+        assert editor.text == expected
 
 
 @pytest.mark.parametrize("members", [{"answers": ["x"]}, {"prompt": 1}, {"prompt": "x" * 201}])
