@@ -108,6 +108,7 @@ class Child:
         self._signal(signal.SIGKILL)  # children that the process has left behind
         await asyncio.wait((self._logging,), timeout=_LAST_LINES)
         self._logging.cancel()
+        await asyncio.gather(self._logging, return_exceptions=True)
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):

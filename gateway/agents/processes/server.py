@@ -8,6 +8,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -233,6 +234,8 @@ async def _has_server(url: str) -> bool:
     except OSError:
         return False
     writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
     return True
 
 
