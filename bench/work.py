@@ -165,6 +165,7 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "Vercel AI SDK": vercel_ui(),
     "Minimal runtime": runtime(),
     "AG-UI": ag_ui(),
+    "A2A short stream": posted("/a2a/echo", a2a_message("SendStreamingMessage"), b"TASK_STATE_COMPLETED", A2A),
     "A2A stream": a2a_stream(),
     "ACP stream": acp_stream(),
     "LangGraph stream": langgraph_stream(),

@@ -16,6 +16,7 @@ from litestar.routes import HTTPRoute
 from litestar.types import Message, Send
 
 from babelgate.adapters.kit.request import AnyRequest
+from babelgate.adapters.kit.server.sse import EventStream
 
 _BODILESS: Final = frozenset({204, 304})
 _JSON: Final = "application/json"
@@ -82,7 +83,11 @@ class DirectApp(Litestar):
             return
         sender = _Sender(send)
         try:
-            asgi = await plain.handler.to_response(app=self, data=response, request=request)
+            asgi = (
+                response.to_asgi_response()
+                if type(response) is EventStream
+                else await plain.handler.to_response(app=self, data=response, request=request)
+            )
             await asgi(scope, receive, sender)
         except Exception as error:
             if sender.has_started:

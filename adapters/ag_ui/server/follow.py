@@ -11,7 +11,7 @@ from babelgate.adapters.ag_ui.write.run_events import RunEventWriter
 from babelgate.adapters.ag_ui.write.transcript import ConversationReducer
 from babelgate.adapters.kit.server.encoding import encode
 from babelgate.adapters.kit.server.passages import split_passages
-from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
+from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, join_frames, pieces_of
 from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Record, Scope, Task
 from babelgate.canonical.value import JsonObject
@@ -73,6 +73,9 @@ class RunFrames:
         stops, the last frame is a `RUN_ERROR`."""
         async with aclosing(self._batches()) as batches:
             async for ready in batches:
+                if (joined := join_frames(ready)) is not None:
+                    yield joined
+                    continue
                 async with aclosing(pieces_of(ready)) as pieces:
                     async for piece in pieces:
                         yield piece

@@ -1,6 +1,6 @@
 """Writer of Server-Sent Events: streams as responses of handlers.
 
-The only importer of sse-starlette. Frames are sent unchanged, so every byte of a frame is determined by the protocol.
+Frames are sent unchanged, so every byte of a frame is determined by the protocol.
 """
 
 import asyncio
@@ -8,10 +8,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from litestar import Response
-from sse_starlette.sse import EventSourceResponse
 
 from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.server.encoding import LargeJson, TextTemplate, encode_text
@@ -28,11 +27,16 @@ _FIELD_LENGTH: Final = 4096
 path of a subgraph, about 50 characters per level."""
 
 
-class _Source:
-    """ASGI response with the head of the library's response and then the frames. One task sends them, in addition to
-    the handler's task.
+_HEADERS: Final = {"cache-control": "no-store", "connection": "keep-alive", "x-accel-buffering": "no"}
+"""Headers of every stream, so that no proxy stores or buffers it. A handler may set another `Cache-Control`."""
+_CONTENT_TYPE: Final = (b"content-type", b"text/event-stream; charset=utf-8")
 
-    The library's own response uses four tasks per stream, in groups, and a cancel scope per chunk. Measured: an idle
+
+class _Source:
+    """ASGI response with the head of a stream and then its frames. One task watches for the reader's disconnect, in
+    addition to the handler's task.
+
+    The response of sse-starlette uses four tasks per stream, in groups, and a cancel scope per chunk. Measured: an idle
     stream of A2A takes 46 kB here, and 70 kB there. It would also poll permanently for the shutdown of uvicorn, and
     then cut streams at once. Here, the hub ends every subscription at shutdown, so streams end by themselves, with a
     last frame if the protocol has one.
@@ -40,12 +44,8 @@ class _Source:
 
     __slots__ = ("_begin", "_frames", "_ping")
 
-    def __init__(self, begin: EventSourceResponse, frames: Any, ping: float | None) -> None:
-        self._begin: Any = {
-            "type": "http.response.start",
-            "status": begin.status_code,
-            "headers": begin.raw_headers,
-        }
+    def __init__(self, begin: Mapping[str, Any], frames: Any, ping: float | None) -> None:
+        self._begin: Any = begin
         self._frames = frames
         """Frames of the stream. Held here so that they are closed even if the iteration never began."""
         self._ping = ping
@@ -136,9 +136,14 @@ class EventStream(Response[AsyncIterator[bytes]]):
         self.ping = ping
 
     def to_asgi_response(self, *_: Any, headers: Mapping[str, str] | None = None, **__: Any) -> Any:
-        begin = EventSourceResponse(
-            self.frames, status_code=self.status_code or 200, headers={**(headers or {}), **self.headers}
-        )
+        """Return the ASGI application that sends the stream. `headers` are those that Litestar adds."""
+        texts = {**_HEADERS, **{name.lower(): text for name, text in {**(headers or {}), **self.headers}.items()}}
+        encoded = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in texts.items()]
+        begin = {
+            "type": "http.response.start",
+            "status": self.status_code or 200,
+            "headers": [*encoded, _CONTENT_TYPE],
+        }
         return _Source(begin, self.frames, self.ping)
 
 
@@ -222,6 +227,18 @@ def frame_of(data: bytes | LargeJson, *, id: str | None = None, event: str | Non
     """Return a frame with the JSON `data`, as bytes, or as a `LargeFrame` if the JSON is large. Its fields `id` and
     `event` are omitted if they are None."""
     return LargeFrame(_head(id, event), data) if isinstance(data, LargeJson) else frame(data, id=id, event=event)
+
+
+_JOINED: Final = 64
+"""Maximum number of frames that `join_frames` joins. Chosen: more than a short answer has."""
+
+
+def join_frames(frames: Sequence[bytes | LargeFrame]) -> bytes | None:
+    """Return the bytes of a few small frames. Return None if there are many, or if one is large: `pieces_of` is for
+    these. A short answer then takes one iterator less."""
+    if len(frames) > _JOINED or not all(type(each) is bytes for each in frames):
+        return None
+    return b"".join(cast("Sequence[bytes]", frames))
 
 
 async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[bytes]:

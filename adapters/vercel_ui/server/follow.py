@@ -9,7 +9,7 @@ import msgspec
 
 from babelgate.adapters.kit.server.encoding import encode
 from babelgate.adapters.kit.server.fanout import EncodedRecord, Encoder, FanoutCache
-from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
+from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, join_frames, pieces_of
 from babelgate.adapters.vercel_ui import wire as w
 from babelgate.adapters.vercel_ui.write.reply import ReplyWriter
 from babelgate.adapters.vercel_ui.write.view import ReplyView
@@ -17,8 +17,6 @@ from babelgate.canonical import Hub, Principal, Record, Scope, Task
 from babelgate.canonical.event import RunStarted
 
 DONE: Final = frame(b"[DONE]")
-_JOINED: Final = 64
-"""Maximum number of SSE frames that are joined into one write. Chosen: more than a short answer has."""
 _TEXTS: Final = frozenset(
     {
         *("start-step", "finish-step", "text-start", "text-delta", "text-end"),
@@ -75,8 +73,8 @@ class ReplyStream:
         frames."""
         async with aclosing(self._batches(lines)) as batches:
             async for batch in batches:
-                if len(batch) <= _JOINED and all(type(each) is bytes for each in batch):
-                    yield b"".join(batch)  # pyright: ignore[reportArgumentType]
+                if (joined := join_frames(batch)) is not None:
+                    yield joined
                     continue
                 async with aclosing(pieces_of(batch)) as pieces:
                     async for piece in pieces:
