@@ -1,4 +1,4 @@
-"""A sample of the tests: `pytest --sample SEED`.
+"""Selections of the tests: a sample with `pytest --sample SEED`, and one in three of the pairs with `--thin`.
 
 Most of the time goes to tests with a case for every protocol, route, owner, kind of agent and database. In a sample
 each of them runs some cases, which the seed selects: another day, other cases.
@@ -8,6 +8,10 @@ each of them runs some cases, which the seed selects: another day, other cases.
 - A test for each database or each event loop runs with one of them.
 - One in `PEERS` of the modules that run other people's clients and servers is selected.
 - A test of the tier `unit`, and one with few cases, runs completely.
+
+`make check` runs every test, but of the suite of pairs only one case in `PAIRS`. The number of pairs grows with the
+square of the number of protocols, and a fault of a protocol shows with each of its partners. The cases are always the
+same ones. Each test still meets every caller and every kind of agents that it has.
 """
 
 import datetime
@@ -16,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
+from zlib import crc32
 
 import pytest
 
@@ -24,6 +29,8 @@ FEW: Final = 2
 SHARE: Final = 8
 MOST: Final = 12
 PEERS: Final = 3
+PAIRS: Final = 3
+"""One of so many cases of each test of the suite of pairs is selected by `--thin`."""
 _EITHER: Final = ("postgres", "_asyncio_loop_factory")
 """Axes of which one value is enough."""
 
@@ -46,6 +53,38 @@ def sampled(items: Sequence[pytest.Item], seed: str) -> Sequence[pytest.Item]:
         for item in _chosen(cases, random.Random(f"{seed} {test}"))
     }
     return [item for item in items if item.nodeid in chosen]
+
+
+def thinned(items: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
+    """Return the items without most cases of the suite of pairs. Skipped cases stay, because the list of skips is
+    checked against them."""
+    tests = defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        if item.nodeid.startswith("tests/pairs/") and item.get_closest_marker("skip") is None:
+            tests[item.nodeid.partition("[")[0]].append(item)
+    left_out = {item.nodeid for cases in tests.values() for item in _surplus(cases)}
+    return [item for item in items if item.nodeid not in left_out]
+
+
+def _surplus(cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
+    """Return the cases of one test that are left out. They lie on all but one of the diagonals of its axes, as in a
+    Latin square; which one is taken differs between tests."""
+    axes = [_axes(case) for case in cases]
+    order = {name: list(dict.fromkeys(each.get(name) for each in axes)) for name in axes[0]}
+    first = crc32(cases[0].nodeid.partition("[")[0].encode())
+    covered = set[Hashable]()
+    surplus: list[pytest.Item] = []
+    for case, each in sorted(zip(cases, axes, strict=True), key=lambda pair: _diagonal(pair[1], order, first) != 0):
+        values = set(each.items())
+        if _diagonal(each, order, first) != 0 and values <= covered:
+            surplus.append(case)
+        covered |= values
+    return surplus
+
+
+def _diagonal(axes: Mapping[str, Hashable], order: Mapping[str, Sequence[Hashable]], first: int) -> int:
+    """Return the number of the diagonal on which a case lies; 0 is selected."""
+    return (first + sum(values.index(axes.get(name)) for name, values in order.items())) % PAIRS
 
 
 def _module(item: pytest.Item) -> str:
@@ -92,6 +131,23 @@ def _label(value: Any, index: int) -> Hashable:
     return getattr(value, "__qualname__", index)
 
 
+class Thinning:
+    """Plugin that leaves out the cases that `thinned` does."""
+
+    def pytest_report_header(self) -> str:
+        return f"pairs: one in {PAIRS} (every one: make whole-test)"
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        _keep(config, items, thinned(items))
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], chosen: Sequence[pytest.Item]) -> None:
+    left_out = set(items) - set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = chosen
+
+
 class Sample:
     """Plugin that leaves out the other tests and reports the seed."""
 
@@ -103,7 +159,4 @@ class Sample:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        chosen = sampled(items, self._seed)
-        left_out = set(items) - set(chosen)
-        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-        items[:] = chosen
+        _keep(config, items, sampled(items, self._seed))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from tests.sample import MOST, PEERS, SHARE, sampled
+from tests.sample import MOST, PAIRS, PEERS, SHARE, sampled, thinned
 
 
 def items(test: str, *marks: str, **axes: Iterable[Any]) -> list[Any]:
@@ -61,3 +61,22 @@ def test_the_seed_selects_the_cases() -> None:
 def test_one_in_several_modules_of_peers_is_chosen() -> None:
     cases = [each for number in range(2 * PEERS) for each in items(f"t{number}.py::test", "peers", at=[1])]
     assert len(sampled(cases, "1")) == 2
+
+
+def test_a_third_of_the_pairs_has_every_value() -> None:
+    pairs = items("tests/pairs/t.py::test", house="abcdefghi", caller=range(12))
+    chosen: Any = thinned(pairs)
+    assert len(chosen) == len(pairs) / PAIRS
+    for axis, count in (("house", 9), ("caller", 12)):
+        assert len({each.callspec.params[axis] for each in chosen}) == count
+
+
+def test_a_lonely_pair_is_never_left_out() -> None:
+    lonely = [items(f"tests/pairs/t{at}.py::test", house="a", caller=[1])[0] for at in range(PAIRS)]
+    assert thinned(lonely) == lonely
+
+
+def test_only_pairs_that_run_are_left_out() -> None:
+    others = items("tests/t.py::test", house="abc", caller=range(12))
+    skipped = items("tests/pairs/t.py::test", "skip", house="abc", caller=range(12))
+    assert thinned([*others, *skipped]) == [*others, *skipped]
