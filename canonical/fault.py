@@ -15,6 +15,8 @@ call each other (`chain`)."""
 LASTING_LIMITS: Final = frozenset({"budget", "chain"})
 """Values of `details.limit` after which a retry does not help soon."""
 
+THREAD_EXISTS: Final = "thread_exists"
+"""Reason of a conflict: the submission has to begin a new thread, and its thread exists already."""
 BUSY: Final = "busy"
 """Value of `details.reason` in a `conflict` if a run of the thread is still pending or running."""
 

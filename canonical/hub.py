@@ -123,6 +123,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     if_missing: Literal["create", "reject", "recreate"] = "create"
     """Handling of a `thread_id` that the owner does not have. `create` creates the thread unless a thread with this id
     was erased; `recreate` creates it even then; `reject` raises not_found."""
+    if_exists: Literal["continue", "reject"] = "continue"
+    """Handling of a thread that exists and that `thread_id` or `alias` names. `reject` raises conflict with the reason
+    `THREAD_EXISTS`, for callers that then have to read the thread first."""
     webhook: "Webhook | None" = None
     """Webhook to register in the same commit. The hub fills its `task_id`."""
     key_id: str = ""

@@ -10,7 +10,7 @@ length. The two protocol classes in this module add the limits.
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
+from babelgate.adapters.kit.server.sse import DISCONNECT_KEY
 from babelgate.gateway.exchange import SCOPE_KEY
 from babelgate.gateway.http.client_certificate import CERTIFICATE_KEY, ClientCertificate, read_client_certificate
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
@@ -265,6 +266,7 @@ class HttpConnection(HttpToolsProtocol):
         "_framing",
         "_limits",
         "_lingers",
+        "_on_disconnect",
         "_reading",
         "_sending",
         "_shown",
@@ -297,6 +299,8 @@ class HttpConnection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._sending: _SendWatch | None = None
         self._certificate: ClientCertificate | None = None
+        self._on_disconnect: Callable[[], None] | None = None
+        """Function to call if the client disconnects before the end of the response; None if there is none."""
 
     # The connection
 
@@ -321,6 +325,20 @@ class HttpConnection(HttpToolsProtocol):
         self._table.leave(self.transport)
         self._stop_timers()
         super().connection_lost(exc)
+        self._report_disconnect()
+
+    def _register_disconnect(self, cycle: RequestResponseCycle, callback: Callable[[], None]) -> bool:
+        """Call `callback` when the client disconnects before the end of this response. Return False if the request's
+        body is still to be read, because a disconnect is then detected only by reading."""
+        if cycle is not self._open_cycle() or cycle.disconnected or cycle.more_body:
+            return False
+        self._on_disconnect = callback
+        return True
+
+    def _report_disconnect(self) -> None:
+        callback, self._on_disconnect = self._on_disconnect, None
+        if callback is not None:
+            callback()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -423,6 +441,7 @@ class HttpConnection(HttpToolsProtocol):
         if self.cycle is not before:  # unchanged for a WebSocket handshake
             self.cycle.transport = cast("asyncio.Transport", self._answering)
             self.scope[SCOPE_KEY] = partial(self._abandon_answer, self.cycle)  # type: ignore[typeddict-unknown-key]
+            self.scope[DISCONNECT_KEY] = partial(self._register_disconnect, self.cycle)  # type: ignore[typeddict-unknown-key]
             if self._certificate is not None:
                 self.scope[CERTIFICATE_KEY] = self._certificate  # type: ignore[typeddict-unknown-key]
 
@@ -440,6 +459,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        self._on_disconnect = None
         super().on_response_complete()  # resumes reading if the body was paused
         if self.cycle.response_complete:  # else the next pipelined request has started
             self._table.idle(self.transport)
@@ -505,6 +525,7 @@ class HttpConnection(HttpToolsProtocol):
         # Later output of the handler is dropped: the client must not take it for the end of the response.
         cycle.disconnected = True
         cycle.message_event.set()
+        self._report_disconnect()
         self._stop_timers()
         self.transport.close()
         if self._sending is not None:  # the client may not read what was sent before

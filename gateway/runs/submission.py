@@ -22,7 +22,7 @@ from babelgate.canonical.event import (
     TaskCreated,
     ThreadChanged,
 )
-from babelgate.canonical.fault import BUSY, Fault, FaultCode, FaultError
+from babelgate.canonical.fault import BUSY, THREAD_EXISTS, Fault, FaultCode, FaultError
 from babelgate.canonical.hub import Answers, Receipt, Submission
 from babelgate.canonical.json import as_object
 from babelgate.canonical.message import FilePart, Message
@@ -202,7 +202,7 @@ def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base |
     state = existing or _make_thread(tx, owner, ask, ids)
     rest = _append_base(tx, state, replace(ask, state={}), ids, base)
     remaining = replace(rest, thread_id=state.thread.thread_id, alias=None, history=(), state=ask.state)
-    return replace(remaining, fork=None, if_missing="reject")
+    return replace(remaining, fork=None, if_missing="reject", if_exists="continue")
 
 
 def forget(tx: Transaction, owner: str, thread_id: str) -> None:
@@ -230,8 +230,8 @@ def _append_base(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids,
 
 def _thread_for(tx: Transaction, owner: str, ask: Submission) -> ThreadState | None:
     """Return the thread that the submission names by an id, an alias or a task. Return None if it has to be created.
-    Raises not_found for an unknown task or thread, and invalid if the task is on another thread than the one that is
-    named."""
+    Raises not_found for an unknown task or thread, conflict for a thread that exists and must not, and invalid if the
+    task is on another thread than the one that is named."""
     task_id = ask.follow_up or ask.continues
     if task_id is not None:
         task = tx.need_task(owner, task_id)
@@ -248,6 +248,8 @@ def _thread_for(tx: Transaction, owner: str, ask: Submission) -> ThreadState | N
     missing = ask.if_missing
     if state is None and missing != "recreate" and (missing == "reject" or tx.is_erased(owner, thread_id)):
         raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
+    if state is not None and ask.if_exists == "reject":
+        raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} exists already", reason=THREAD_EXISTS)
     return state
 
 

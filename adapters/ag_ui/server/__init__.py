@@ -16,9 +16,10 @@ from babelgate.adapters.ag_ui.server.create_run import (
     check_version,
     find_thread,
     open_questions,
+    parse_request,
     read_history,
     read_index,
-    read_request,
+    start_run,
 )
 from babelgate.adapters.ag_ui.server.follow import Cursor, RunFrames, history_frames, read_transcript
 from babelgate.adapters.ag_ui.server.thread_index import ThreadIndex
@@ -81,9 +82,9 @@ class Server(Handlers):
         """Run the agent, and stream the events of the run. It is a new run, the run that the request's answers begin,
         or the earlier run that the request repeats."""
         who, agent = self._agent(request)
-        run_request = await read_request(self._hub, who, agent, await read_json(request))
+        run_request = parse_request(self._hub, who, agent, await read_json(request))
         self._hub.check_submit(who.principal, agent.name)
-        begun = await run_request.start()
+        begun = await start_run(run_request)
         stream = RunFrames(
             self._hub,
             who.principal,
@@ -95,7 +96,7 @@ class Server(Handlers):
         )
         cancels = run_request.options.on_disconnect == "cancel"
         on_disconnect = canceller(self._hub, who.principal, begun.run_id, cancels)
-        frames = DisconnectNotifier(stream.frames(), on_disconnect)
+        frames = DisconnectNotifier(stream.frames(), on_disconnect) if cancels else stream.frames()
         return event_stream(frames, ping=_HEARTBEAT, headers={**_HEADERS, **_run_headers(begun)})
 
     async def connect(self, request: AnyRequest) -> Response[Any]:

@@ -73,7 +73,7 @@ class RunFrames:
         stops, the last frame is a `RUN_ERROR`."""
         async with aclosing(self._batches()) as batches:
             async for ready in batches:
-                if (joined := join_frames(ready)) is not None:
+                if (joined := join_frames(ready, is_last=self.writer.has_ended)) is not None:
                     yield joined
                     continue
                 async with aclosing(pieces_of(ready)) as pieces:

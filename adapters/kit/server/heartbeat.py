@@ -15,7 +15,7 @@ _PERIOD: Final = 1.0
 class Monitor:
     """Monitor of one open stream. The stream calls `begin_send` and `end_send` around every send."""
 
-    __slots__ = ("_beat", "_beaten_at", "_cut", "_sending_since", "interval")
+    __slots__ = ("_beat", "_beaten_at", "_cut", "_sending_since", "_timer", "interval")
 
     def __init__(self, interval: float | None, beat: Callable[[], None], cut: Callable[[], None]) -> None:
         """Create the monitor. `interval` is the number of seconds of silence between heartbeats; None = no heartbeats.
@@ -25,24 +25,24 @@ class Monitor:
         self._cut = cut
         self._beaten_at = 0.0
         self._sending_since: float | None = None
+        self._timer = _timer()
 
     def open(self) -> None:
         """Start watching the stream."""
-        timer = _timer()
-        self._beaten_at = timer.now
-        timer.add(self)
+        self._beaten_at = self._timer.now
+        self._timer.add(self)
 
     def close(self) -> None:
         """Stop watching the stream."""
-        _timer().remove(self)
+        self._timer.remove(self)
 
     def begin_send(self) -> None:
         """Record that the stream has begun to send a chunk."""
-        self._sending_since = _timer().now
+        self._sending_since = self._timer.now
 
     def end_send(self) -> None:
         """Record that the reader has accepted the chunk."""
-        self._sending_since, self._beaten_at = None, _timer().now
+        self._sending_since, self._beaten_at = None, self._timer.now
 
     def check(self, now: float) -> None:
         """End the stream if a send takes longer than `SEND_TIMEOUT`, or send a heartbeat if one is due. `now` is the

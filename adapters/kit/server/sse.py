@@ -27,6 +27,16 @@ _FIELD_LENGTH: Final = 4096
 path of a subgraph, about 50 characters per level."""
 
 
+DISCONNECT_KEY: Final = "babelgate.disconnect"
+"""Key in the ASGI scope of the function `register(callback) -> bool`, if the server has one. It calls `callback` once
+when the client disconnects before the end of the response. It returns False if it cannot, because the request's body
+has not been read completely. The ASGI function `receive` reports the disconnect, too, but needs a task for it."""
+
+
+class LastPiece(bytes):
+    """Last bytes of a stream. They are sent together with the end of the body, in one write."""
+
+
 _HEADERS: Final = {"cache-control": "no-store", "connection": "keep-alive", "x-accel-buffering": "no"}
 """Headers of every stream, so that no proxy stores or buffers it. A handler may set another `Cache-Control`."""
 _CONTENT_TYPE: Final = (b"content-type", b"text/event-stream; charset=utf-8")
@@ -51,10 +61,13 @@ class _Source:
         self._ping = ping
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        del scope
         begin, self._begin = self._begin, None
         sending = _Sending(asyncio.current_task(), send, self._ping)
-        leaving = asyncio.get_running_loop().create_task(sending.await_disconnect(receive))
+        # A task for each idle stream would take memory, and for each short one a tenth of its time.
+        register = scope.get(DISCONNECT_KEY)
+        leaving: asyncio.Task[None] | None = None
+        if register is None or not register(sending.stop):
+            leaving = asyncio.get_running_loop().create_task(sending.await_disconnect(receive))
         sending.monitor.open()
         try:
             async with aclosing(self._frames):
@@ -68,26 +81,30 @@ class _Source:
                     # reading.
                     if error.fault.code is not FaultCode.NOT_FOUND:
                         raise
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                if not sending.has_sent_last:
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
         except asyncio.CancelledError:
             # Returning without the end of the body makes the server cut the connection.
             if not sending.is_over or (sending.task is not None and sending.task.uncancel()):
                 raise
         finally:
             sending.close()
-            leaving.cancel()
+            if leaving is not None:
+                leaving.cancel()
 
 
 class _Sending:
     """Sender of one stream's frames, until the reader disconnects or stops receiving."""
 
-    __slots__ = ("_beating", "_is_within", "_send", "is_over", "monitor", "task")
+    __slots__ = ("_beating", "_is_within", "_send", "has_sent_last", "is_over", "monitor", "task")
 
     def __init__(self, task: "asyncio.Task[Any] | None", send: Any, ping: float | None) -> None:
         self.task = task
         self.is_over = False
         """True if the reader has disconnected, or was disconnected because it received nothing for too long."""
-        self.monitor = Monitor(ping, self._beat, self._stop)
+        self.has_sent_last = False
+        """True if the end of the body was sent, together with the last frame."""
+        self.monitor = Monitor(ping, self._beat, self.stop)
         self._send = send
         self._is_within = False
         """True while a frame is being sent in pieces. No heartbeat may be sent then, because it would become part of
@@ -98,27 +115,29 @@ class _Sending:
         if not data:
             return
         self._is_within = not data.endswith(b"\n\n")
+        self.has_sent_last = type(data) is LastPiece
         self.monitor.begin_send()
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        await self._send({"type": "http.response.body", "body": data, "more_body": not self.has_sent_last})
         self.monitor.end_send()
 
     async def await_disconnect(self, receive: Any) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._stop()
+        self.stop()
 
     def close(self) -> None:
         self.monitor.close()
         if self._beating is not None:
             self._beating.cancel()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End the stream, because its reader has disconnected or accepts nothing."""
         if self.task is not None and not self.is_over:
             self.is_over = True
             self.task.cancel()
 
     def _beat(self) -> None:
-        if not self._is_within and (self._beating is None or self._beating.done()):
+        if not self._is_within and not self.has_sent_last and (self._beating is None or self._beating.done()):
             self._beating = asyncio.get_running_loop().create_task(self._send_heartbeat())
 
     async def _send_heartbeat(self) -> None:
@@ -233,12 +252,13 @@ _JOINED: Final = 64
 """Maximum number of frames that `join_frames` joins. Chosen: more than a short answer has."""
 
 
-def join_frames(frames: Sequence[bytes | LargeFrame]) -> bytes | None:
+def join_frames(frames: Sequence[bytes | LargeFrame], *, is_last: bool = False) -> bytes | None:
     """Return the bytes of a few small frames. Return None if there are many, or if one is large: `pieces_of` is for
-    these. A short answer then takes one iterator less."""
+    these. A short answer then takes one iterator less. With `is_last`, no frames follow in the stream."""
     if len(frames) > _JOINED or not all(type(each) is bytes for each in frames):
         return None
-    return b"".join(cast("Sequence[bytes]", frames))
+    joined = b"".join(cast("Sequence[bytes]", frames))
+    return LastPiece(joined) if is_last else joined
 
 
 async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[bytes]:

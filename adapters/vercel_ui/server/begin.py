@@ -81,6 +81,11 @@ class ChatPost:
     async def begin(self) -> BegunReply:
         """Start, continue or join the run that answers the request, and return it. Raises invalid, not_found,
         not_awaiting, conflict."""
+        if self._can_be_first():
+            try:
+                return await self._submit(None, ChatLog(), *self._split(ChatLog(), None), is_first=True)
+            except FaultError:
+                pass  # mostly because the thread exists; any other reason is found again
         last = self._messages[-1]
         thread_id = await self._thread_id(last)
         log = ChatLog() if thread_id is None else await read_log(self._hub, self._who.principal, thread_id)
@@ -99,6 +104,15 @@ class ChatPost:
             if typed is not None:
                 return typed
         return await self._submit(thread_id, log, new_messages, base)
+
+    def _can_be_first(self) -> bool:
+        """Return True if the request looks like the first one of its chat: it has an id, and messages of the user
+        alone. It is then submitted before the chat's thread is looked up: the lookup would take a sixth of the CPU time
+        of such a call."""
+        body = self._body
+        has_only_input = all(message.role != "assistant" for message in self._messages)
+        is_plain = not body.is_regenerate and body.message_id is None
+        return bool(body.id) and body.messages is not None and has_only_input and is_plain
 
     def _answered_message(self) -> w.UIMessage | None:
         """Return the assistant message that `messageId` names, or None. ai 6.0.326 names the message that contains the
@@ -139,10 +153,17 @@ class ChatPost:
     # New input
 
     async def _submit(
-        self, thread_id: str | None, log: ChatLog, new_messages: Sequence[w.UIMessage], base: ChatRun | None
+        self,
+        thread_id: str | None,
+        log: ChatLog,
+        new_messages: Sequence[w.UIMessage],
+        base: ChatRun | None,
+        *,
+        is_first: bool = False,
     ) -> BegunReply:
         """Start a run with `new_messages` as its input. It continues the state after the run `base`, as a fork if that
-        is not the newest run. `base` is None if the log has no message before the input."""
+        is not the newest run. `base` is None if the log has no message before the input. With `is_first`, raises
+        conflict if the chat has a thread already."""
         body, head = self._body, log.head
         instructions = (Message.of(body.system, "system"),) if body.system else ()
         run_input = await self._input((*instructions, *map(decode_message, new_messages)))
@@ -167,6 +188,7 @@ class ChatPost:
             supersede=True,
             ephemeral=body.id is None,
             if_missing="recreate",
+            if_exists="reject" if is_first else "continue",
         )
         receipt = await self._hub.submit(self._who.principal, submission)
         return self._reply_of(receipt, receipt.task_id)

@@ -67,13 +67,15 @@ class ReplyStream:
         self._show_after = show_after
         self._skip = skip
         self._started_run = started_run
+        self._has_ended = False
+        """True once the last frame is ready."""
 
     async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
         """Yield the bytes of the SSE stream. `lines` is the cache by which readers of equal streams share encoded
         frames."""
         async with aclosing(self._batches(lines)) as batches:
             async for batch in batches:
-                if (joined := join_frames(batch)) is not None:
+                if (joined := join_frames(batch, is_last=self._has_ended)) is not None:
                     yield joined
                     continue
                 async with aclosing(pieces_of(batch)) as pieces:
@@ -100,6 +102,7 @@ class ReplyStream:
                         frames = frames[:-1]  # the end of a stream, but not of this one
                     ready += self._shown(frames)
                     if self._is_end(passage[-1], encoded):
+                        self._has_ended = True
                         yield [*ready, DONE]
                         return
                 if ready:

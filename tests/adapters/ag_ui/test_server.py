@@ -1,5 +1,6 @@
 """AG-UI's endpoint: what a request means on a thread, and how its stream ends."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
@@ -337,3 +338,10 @@ async def test_the_url_of_one_agent_serves_it(http: httpx.AsyncClient) -> None:
     assert capabilities["identity"]["name"] == "recall"
     refused = await http.get("/ag-ui/recall")
     assert (refused.status_code, refused.headers["allow"]) == (405, "OPTIONS, POST")
+
+
+async def test_two_equal_first_requests_start_one_run(http: httpx.AsyncClient) -> None:
+    body = {"threadId": str(uuid4()), "runId": "r1", "messages": [user("Hello")]}
+    one, other = await asyncio.gather(*(http.post("/ag-ui/recall", json=body) for _ in range(2)))
+    assert events_of(one) == events_of(other)
+    assert one.headers["babelgate-run"] == other.headers["babelgate-run"]

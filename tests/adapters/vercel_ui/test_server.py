@@ -299,3 +299,10 @@ async def test_a_chat_survives_a_restart(tmp_path: Path) -> None:
         assert await page.history() == before
         chunks = await page.post(*before, user("Ada", "u2"))
         assert text_of(chunks) == "Hello, Ada."
+
+
+async def test_two_equal_first_posts_start_one_run(gateway: Running) -> None:
+    page = Page(gateway, "echo")
+    one, other = await asyncio.gather(*(page.post(user("Hello", "m1")) for _ in range(2)))
+    assert text_of(one) == text_of(other) == "Hello"
+    assert await page.runs() == 1

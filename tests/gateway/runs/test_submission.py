@@ -16,7 +16,7 @@ from babelgate.canonical.event import (
     TaskCreated,
     ThreadChanged,
 )
-from babelgate.canonical.fault import BUSY
+from babelgate.canonical.fault import BUSY, THREAD_EXISTS
 from babelgate.canonical.run_input import RunInput
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.submissions import LIMITED, UNLIMITED
@@ -135,6 +135,19 @@ async def test_an_unknown_thread_id_creates_the_thread_unless_rejected(hubs: Hub
     receipt = await submit(hub, "echo", thread_id=thread_id, thread_metadata={"a": 1})
     assert receipt.thread_id == thread_id
     assert (await hub.reads.thread(OWNER, thread_id)).metadata == {"a": 1}
+
+
+@pytest.mark.parametrize("name", ["thread_id", "alias"])
+async def test_a_submission_can_require_a_new_thread(hubs: HubFactory, name: str) -> None:
+    hub = await hubs.start(registered("echo", Echo()))
+    place = {name: str(uuid4())}
+    first = await submit(hub, "echo", **place, if_exists="reject")
+    await ends(hub, first)
+    before = await log(hub, first)
+    with pytest.raises(FaultError) as refusal:
+        await submit(hub, "echo", **place, if_exists="reject")
+    assert (refusal.value.fault.code, refusal.value.fault.details["reason"]) == (FaultCode.CONFLICT, THREAD_EXISTS)
+    assert await log(hub, first) == before
 
 
 async def test_an_alias_is_unique_per_owner_protocol_and_agent(hubs: HubFactory) -> None:

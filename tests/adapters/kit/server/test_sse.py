@@ -1,7 +1,7 @@
 """Encoding of Server-Sent Events."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import httpx
@@ -15,8 +15,10 @@ from babelgate.adapters.acp import wire as w
 from babelgate.adapters.kit.client.sse import Frames
 from babelgate.adapters.kit.server.encoding import encode
 from babelgate.adapters.kit.server.sse import (
+    DISCONNECT_KEY,
     HEARTBEAT,
     LargeFrame,
+    LastPiece,
     TextFrames,
     event_stream,
     frame,
@@ -207,6 +209,32 @@ async def test_no_heartbeat_is_sent_inside_a_frame() -> None:
                 ] * 4  # the slow stream would also have sent four
             beaten.set()
         assert reader.result() == b'data: "ab"\n\n' + HEARTBEAT
+
+
+async def test_the_last_piece_ends_the_body() -> None:
+    async def ended() -> AsyncIterator[bytes]:
+        yield frame(b"1")
+        yield LastPiece(frame(b"2"))
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    registered: list[Callable[[], None]] = []
+
+    def register(callback: Callable[[], None]) -> bool:
+        registered.append(callback)
+        return True
+
+    stream = event_stream(ended(), ping=None, headers={}).to_asgi_response()
+    # The server reports a disconnect by the callback, so nothing reads `receive`.
+    await stream({"type": "http", DISCONNECT_KEY: register}, None, send)
+    assert [(each.get("body"), each.get("more_body")) for each in sent[1:]] == [
+        (b"data: 1\n\n", True),
+        (b"data: 2\n\n", False),
+    ]
+    assert len(registered) == 1
 
 
 async def test_no_task_remains_after_a_stream() -> None:
