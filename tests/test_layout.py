@@ -95,6 +95,7 @@ BOOLEAN_FUNCTIONS: Final[Mapping[str, str]] = {
     "read_reply": "whether the message is the whole answer",
     "settle": "what became of a commit, which is certain after it",
     "delete_cron": "whether there was one",
+    "forget_tombstones": "whether there may be more",
     "forget_webhooks": "whether there may be more",
     "wait": "whether the deliveries came in time",
     # Names of other packages.

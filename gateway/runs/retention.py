@@ -34,8 +34,8 @@ time."""
 
 
 class RetentionSweep:
-    """Background task that periodically erases idle threads, ended webhooks and old audit records, as the retention
-    policy says."""
+    """Background task that periodically erases idle threads, ended webhooks, old audit records and the tombstones of
+    erased threads, as the retention policy says."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class RetentionSweep:
                     self._woken.clear()
 
     async def sweep(self) -> int:
-        """Erase what the policy does not keep: idle threads, ended webhooks, and old records of the audit log. Return
-        the number of erased threads."""
+        """Erase what the policy does not keep: idle threads, ended webhooks, old records of the audit log, and old
+        tombstones. Return the number of erased threads."""
         await self._step(self._make_room)
         await self.erase_remnants()
         erased = await self._erase_idle()
@@ -101,6 +101,8 @@ class RetentionSweep:
             while await self._step(forget_webhooks, self._cutoff(lifetime)):
                 pass
         while await self._step(prune_records, self._cutoff(self._policy().audit)):
+            pass
+        while await self._step(deletion.forget_tombstones, self._cutoff(self._policy().tombstones)):
             pass
         await self.erase_remnants()
         return erased

@@ -53,6 +53,7 @@ from babelgate.gateway.storage.tables import (
     TaskRow,
     ThreadRow,
     ThreadValueRow,
+    TombstoneRow,
     WebhookRow,
 )
 from babelgate.gateway.storage.transaction import Erased, ThreadState, Transaction
@@ -62,6 +63,8 @@ _WITH_STATES: Final = _SAVED + beginnings("step_started") + beginnings("native")
 """First bytes of the stored form of events that may contain a `StateChange`."""
 _RECORDS: Final = 1000
 """Maximum number of log records that one transaction deletes. Chosen: other commands wait for the transaction."""
+_TOMBSTONES: Final = 200
+"""Maximum number of tombstones that one transaction deletes. Chosen."""
 _BYTES: Final = 4 * 2**20
 """Maximum total size of the log records that one transaction deletes, in bytes. Chosen. A larger record is deleted
 alone."""
@@ -86,6 +89,17 @@ def erase_unchanged(
     if state is None or state.pk != pk or state.seq != seq or (state.runs and not unfinished):
         return None
     return _erase(tx, state)
+
+
+def forget_tombstones(tx: Transaction, until: int) -> bool:
+    """Delete up to `_TOMBSTONES` tombstones of threads that were erased before `until`, in microseconds since 1970.
+    Return True if there may be more."""
+    table = table_of(TombstoneRow)
+    found = select(table.c.owner, table.c.thread_id).where(table.c.at < until).order_by(table.c.at).limit(_TOMBSTONES)
+    rows = tx.connection.execute(found).all()
+    for owner, thread_id in rows:
+        tx.sql.delete_tombstone.execute(tx.connection, (owner, thread_id))
+    return len(rows) == _TOMBSTONES
 
 
 def erase_remnant(tx: Transaction) -> bool:

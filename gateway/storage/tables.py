@@ -95,6 +95,8 @@ class ThreadRow(TableRow, table=True):
 class TombstoneRow(TableRow, table=True):
     """Id of an erased thread, so that the id is not used again by accident."""
 
+    __table_args__ = (Index("tombstone_at", "at"),)
+
     owner: str = Field(primary_key=True)
     thread_id: str = Field(primary_key=True)
     at: int = Field(sa_type=BigInteger)

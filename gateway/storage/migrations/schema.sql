@@ -408,4 +408,6 @@ CREATE TABLE agent_token (
 	changed_at BIGINT NOT NULL, 
 	body BLOB NOT NULL, 
 	PRIMARY KEY (subject, agent)
-)
+);
+
+CREATE INDEX tombstone_at ON tombstone (at)

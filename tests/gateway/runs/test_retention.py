@@ -2,16 +2,18 @@
 
 import asyncio
 import os
+import time
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, inspect, select
+from sqlmodel import SQLModel
 
 from babelgate.canonical import FaultCode, FaultError, FilePart, Scope, Thread, ThreadChange
 from babelgate.canonical.event import Custom
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import GatewayHub
-from babelgate.gateway.settings.model import Retention
+from babelgate.gateway.settings.model import Limits, Retention
 from babelgate.gateway.storage import deletion
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import EventRow, RemnantRow, TombstoneRow, WebhookRow
@@ -24,6 +26,7 @@ from tests.gateway.hubs import (
     batches,
     begin,
     ends,
+    erased,
     registered,
     submit,
     submit_and_ask,
@@ -301,3 +304,33 @@ async def test_runs_continue_while_the_file_shrinks(hubs: HubFactory) -> None:
 
 def free_pages(connection: Connection) -> int:
     return connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()
+
+
+def row_counts(connection: Connection) -> dict[str, int]:
+    """Return the number of rows of every table."""
+    tables = SQLModel.metadata.sorted_tables
+    return {
+        table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
+        for table in tables
+        if table.name in inspect(connection).get_table_names()
+    }
+
+
+@pytest.mark.parametrize("runs", [20, pytest.param(1_000, marks=pytest.mark.slow)])
+async def test_stateless_runs_leave_nothing_in_any_table(hubs: HubFactory, runs: int) -> None:
+    days = 0.0
+    clock = Clock(*(lambda read=read: read() // 1000 + round(days * DAY) for read in (time.time_ns, time.monotonic_ns)))
+    hub = await hubs.start(registered("echo", Echo()), limits=Limits(ephemeral_ttl=0.01), clock=clock)
+    before: dict[str, int] = {}
+    for count_of_runs in (1, runs):
+        for begun in range(0, count_of_runs, 100):
+            receipts = [await submit(hub, "echo", ephemeral=True) for _ in range(min(100, count_of_runs - begun))]
+            for receipt in receipts:
+                await erased(hub, receipt.thread_id)
+        assert await hub.journal.query(count, TombstoneRow) == count_of_runs
+        days += 31
+        await hub.retention.sweep()
+        after = await hub.journal.query(row_counts)
+        before = before or after
+    assert after == before
+    assert after["tombstone"] == after["event"] == 0
