@@ -407,8 +407,8 @@ class Retention(SettingsSection):
     audit: Annotated[Period, Field(ge=31 * 86_400)] = 400 * 86_400.0
     """Time until a record of the audit log is erased, in seconds or as text such as `400d`; at least `31d`."""
     tombstones: Period = 30 * 86_400.0
-    """Time for which the id of an erased thread is not used again by accident, in seconds or as text such as `30d`. Each
-    erased thread leaves one short row for this time, also those of stateless runs."""
+    """Time for which the id of an erased thread is not used again by accident, in seconds or as text such as `30d`.
+    Each erased thread leaves one short row for this time, also those of stateless runs."""
 
     @model_validator(mode="after")
     def _in_order(self) -> "Retention":

@@ -51,6 +51,7 @@ from babelgate.gateway.storage.tables import (
     RemnantRow,
     RunRow,
     TaskRow,
+    ThreadMemberRow,
     ThreadRow,
     ThreadValueRow,
     TombstoneRow,
@@ -143,7 +144,7 @@ def _erase(tx: Transaction, state: ThreadState) -> Erased:
         connection.execute(table_of(EventRow).delete().where(table_of(EventRow).c.thread_pk == pk))
     else:
         connection.execute(table_of(RemnantRow).insert().values(thread_pk=pk))
-    for row in (TaskRow, RunRow, InterruptRow, BlobUseRow, GrantRow, ThreadValueRow):
+    for row in (TaskRow, RunRow, InterruptRow, BlobUseRow, GrantRow, ThreadMemberRow, ThreadValueRow):
         table = table_of(row)
         connection.execute(table.delete().where(table.c.thread_pk == pk))
     for row in (AliasRow, WebhookRow, CheckpointRow, CheckpointValueRow, CheckpointWriteRow):

@@ -37,6 +37,7 @@ from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.notices import ADMINISTRATION, GRANTS, Remote
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import Sql
+from babelgate.gateway.storage.thread_members import keys_of
 from babelgate.gateway.storage.transaction import Published, ThreadState, Transaction
 from babelgate.gateway.storage.waiting import Waiting
 
@@ -289,7 +290,8 @@ class SharedTransaction(Transaction):
         while found := self._read(_THREAD, owner, thread_id):
             pk, body, seq, at = found[0]
             if not self.reserves or self._reserve(pk, seq + 1):
-                return ThreadState(pk=pk, thread=decode_row(Thread, body), seq=seq, at=at)
+                thread = decode_row(Thread, body)
+                return ThreadState(pk=pk, thread=thread, seq=seq, at=at, member_keys=keys_of(thread))
         return None
 
     def _reserve(self, pk: int, seq: int) -> bool:

@@ -37,6 +37,7 @@ from babelgate.gateway.storage.tables import (
     RunRow,
     SpendRow,
     TaskRow,
+    ThreadMemberRow,
     ThreadRow,
     TombstoneRow,
 )
@@ -96,6 +97,14 @@ class Sql:
             select(alias.c.thread_id).where(*(alias.c[name] == bindparam(name) for name in named)), dialect, named
         )
         self.insert_thread = inserting(thread, dialect)
+        member = table_of(ThreadMemberRow)
+        key, pk = bindparam("b_key", type_=BigInteger()), bindparam("b_pk", type_=BigInteger())
+        # Both databases have this syntax, and SQLAlchemy has it only as two dialects' own statements.
+        added = text("INSERT INTO thread_member (key, thread_pk) VALUES (:b_key, :b_pk) ON CONFLICT DO NOTHING")
+        self.insert_member = Statement(added.bindparams(key, pk), dialect, ("b_key", "b_pk"))
+        self.delete_member = Statement(
+            delete(member).where(member.c.key == key, member.c.thread_pk == pk), dialect, ("b_key", "b_pk")
+        )
         self.update_thread = Statement(
             update(thread)
             .where(thread.c.pk == bindparam("b_pk"))

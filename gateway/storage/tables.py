@@ -405,6 +405,17 @@ class ThreadValueRow(TableRow, table=True):
     """JSON of the values, as of the record `seq`. None if they are too large for a row."""
 
 
+class ThreadMemberRow(TableRow, table=True):
+    """Index row for searches: a thread has a member with a certain value in its metadata
+    (`babelgate.gateway.storage.thread_members`)."""
+
+    __table_args__ = (Index("thread_member_thread", "thread_pk"), {"sqlite_with_rowid": False})
+
+    key: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    """Hash of the owner, the name of the member and its value."""
+    thread_pk: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))
+
+
 class ApiKeyRow(TableRow, table=True):
     """An API key that the administration API has created. Its secret is stored only as a digest."""
 

@@ -5,7 +5,7 @@ only open tasks, active runs and open questions. So it is as small for a long th
 runs on the writer's thread."""
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -53,6 +53,7 @@ from babelgate.gateway.storage.tables import (
     ThreadRow,
     ThreadValueRow,
 )
+from babelgate.gateway.storage.thread_members import keys_of, write_members
 from babelgate.gateway.storage.waiting import Waiting, WaitingRuns
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
@@ -75,6 +76,8 @@ class ThreadState:
     references: dict[str, str | None] = field(default_factory=dict[str, str | None])
     """Map from the id of each open task and active run to the short reference, such as `#17`, that the log stores
     instead of the id."""
+    member_keys: frozenset[int] = frozenset()
+    """Keys of the rows that the thread has in the index of metadata (`thread_members`)."""
     newest_run: tuple[int, bool] | None = None
     """Sequence number at which the newest run that is not removed begins, and True if that run failed. None if not read
     yet."""
@@ -331,7 +334,8 @@ class Transaction:
         if not found:
             return None
         pk, body = found[0]
-        state = ThreadState(pk=pk, thread=decode_row(Thread, body))
+        thread = decode_row(Thread, body)
+        state = ThreadState(pk=pk, thread=thread, member_keys=keys_of(thread))
         for state.seq, state.at in self.sql.head.run(self.connection, (pk,)):
             pass
         return state
@@ -548,12 +552,17 @@ class Transaction:
         new: list[tuple[Any, ...]] = []
         changed: list[tuple[Any, ...]] = []
         only_touched: list[tuple[Any, ...]] = []
+        members: dict[int, tuple[Set[int], Set[int]]] = {}
         for pk, state in rows.touched.items():
             status = (self._status_of(state), state.at)
             if pk not in rows.threads:
                 only_touched.append((pk, *status))
                 continue
             thread = state.thread
+            keys = keys_of(thread)
+            if keys != state.member_keys:
+                members[pk] = (state.member_keys, keys)
+                state.member_keys = keys
             body = encode_row(thread)
             self.changed.append(RowChange(pk, thread.owner, thread, len(body)))
             if rows.threads[pk]:
@@ -565,6 +574,8 @@ class Transaction:
         self._many(self.sql.insert_thread, new)
         self._many(self.sql.update_thread, changed)
         self._many(self.sql.update_standing, only_touched)
+        if members:
+            write_members(self.sql, self.connection, members)
 
     def _status_of(self, state: ThreadState) -> ThreadStatus:
         if state.runs:

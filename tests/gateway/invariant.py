@@ -36,10 +36,20 @@ from babelgate.canonical.thread import Interrupt, Run, Task, Thread, ThreadStatu
 from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import BlobUseRow, GrantRow, InterruptRow, RunRow, TaskRow, ThreadRow
+from babelgate.gateway.storage.tables import (
+    BlobUseRow,
+    GrantRow,
+    InterruptRow,
+    RunRow,
+    TaskRow,
+    ThreadMemberRow,
+    ThreadRow,
+)
+from babelgate.gateway.storage.thread_members import keys_of
 
 _THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
 _INTERRUPT, _USE, _GRANT = table_of(InterruptRow), table_of(BlobUseRow), table_of(GrantRow)
+_MEMBER = table_of(ThreadMemberRow)
 
 
 @dataclass
@@ -220,7 +230,7 @@ def check_database(connection: Connection, blobs: Path | None = None) -> None:
     """Check every thread, in one transaction. `blobs` is the artifact store's folder."""
     threads = connection.execute(select(_THREAD)).mappings().all()
     keys = {row["pk"] for row in threads}
-    for table in (_TASK, _RUN, _INTERRUPT, _USE, _GRANT):
+    for table in (_TASK, _RUN, _INTERRUPT, _USE, _GRANT, _MEMBER):
         orphans = {pk for (pk,) in connection.execute(select(table.c.thread_pk))} - keys
         assert not orphans, f"{table.name} has rows of threads that do not exist"
     for row in threads:
@@ -248,6 +258,8 @@ def _check_rows(connection: Connection, pk: int, owner: str, thread_id: str, rec
     fold = Fold(thread_id, owner, records)
     thread = connection.execute(select(_THREAD).where(_THREAD.c.pk == pk)).mappings().one()
     assert decode_row(Thread, thread["body"]) == fold.thread
+    members = connection.execute(select(_MEMBER.c.key).where(_MEMBER.c.thread_pk == pk)).scalars()
+    assert set(members) == keys_of(fold.thread)
     assert (thread["status"], thread["updated_at"]) == (_status(fold), records[-1].at)
     rows = connection.execute(select(_TASK).where(_TASK.c.thread_pk == pk)).mappings()
     tasks = {row["task_id"]: (row, decode_row(Task, row["body"])) for row in rows}

@@ -367,6 +367,14 @@ CREATE INDEX thread_status_updated ON thread (owner, status, updated_at);
 
 CREATE INDEX thread_updated ON thread (owner, updated_at);
 
+CREATE TABLE thread_member (
+	key BIGINT NOT NULL,
+	thread_pk BIGINT NOT NULL,
+	PRIMARY KEY (key, thread_pk)
+);
+
+CREATE INDEX thread_member_thread ON thread_member (thread_pk);
+
 CREATE TABLE thread_value (
 	thread_pk BIGINT NOT NULL,
 	seq INTEGER NOT NULL,
@@ -380,6 +388,8 @@ CREATE TABLE tombstone (
 	at BIGINT NOT NULL,
 	PRIMARY KEY (owner, thread_id)
 );
+
+CREATE INDEX tombstone_at ON tombstone (at);
 
 CREATE TABLE webhook (
 	owner VARCHAR COLLATE "C" NOT NULL,

@@ -410,4 +410,15 @@ CREATE TABLE agent_token (
 	PRIMARY KEY (subject, agent)
 );
 
-CREATE INDEX tombstone_at ON tombstone (at)
+CREATE INDEX tombstone_at ON tombstone (at);
+
+CREATE TABLE thread_member (
+	"key" BIGINT NOT NULL, 
+	thread_pk INTEGER NOT NULL, 
+	PRIMARY KEY ("key", thread_pk)
+)
+ WITHOUT ROWID
+
+;
+
+CREATE INDEX thread_member_thread ON thread_member (thread_pk)

@@ -11,9 +11,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 from sqlmodel import SQLModel
 
-from babelgate.canonical import FaultCode, FaultError, TaskState, ThreadChange
+from babelgate.canonical import FaultCode, FaultError, TaskState, Thread, ThreadChange
 from babelgate.gateway.storage import migrations
 from babelgate.gateway.storage.database import HEAD, REVISIONS, migrate
+from babelgate.gateway.storage.short_form import encode_row
 from babelgate.gateway.storage.sqlite import open_engine
 from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, reaches, registered, submit
 from tests.gateway.storage.revisions import migrate_to
@@ -122,7 +123,8 @@ def test_old_indexes_are_migrated(tmp_path: Path) -> None:
 def test_tallies_are_counted_from_an_earlier_releases_rows(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     thread = """INSERT INTO thread (pk, owner, thread_id, created_at, changed_at, ephemeral, body)
-        VALUES (?, ?, ?, 1, 1, ?, x'')"""
+        VALUES (?, ?, ?, 1, 1, ?, ?)"""
+    body = encode_row(Thread(thread_id="t", owner="bob", created_at=1, changed_at=1))
     task = "INSERT INTO task VALUES ('bob', ?, 1, 't1', ?, 'completed', 1, 1, 1, 1, NULL, x'')"
 
     def tally(connection: Connection) -> dict[tuple[str, str, str], int]:
@@ -132,12 +134,12 @@ def test_tallies_are_counted_from_an_earlier_releases_rows(tmp_path: Path) -> No
     with engine.begin() as connection:
         migrate_to("0004", connection)
         for pk, owner, ephemeral in ((1, "bob", 0), (2, "bob", 1), (3, "eve", 0)):
-            connection.exec_driver_sql(thread, (pk, owner, f"t{pk}", ephemeral))
+            connection.exec_driver_sql(thread, (pk, owner, f"t{pk}", ephemeral, body))
         connection.exec_driver_sql(task, ("a", "echo"))
         migrate(connection)
         assert tally(connection) == {("bob", "thread", ""): 1, ("bob", "task", "echo"): 1, ("eve", "thread", ""): 1}
-        connection.exec_driver_sql(thread, (4, "bob", "t4", 0))
-        connection.exec_driver_sql(thread, (5, "bob", "t5", 1))
+        connection.exec_driver_sql(thread, (4, "bob", "t4", 0, body))
+        connection.exec_driver_sql(thread, (5, "bob", "t5", 1, body))
         for agent in ("echo", "other"):
             connection.exec_driver_sql(task, (f"b{agent}", agent))
         counted = {("bob", "thread", ""): 2, ("bob", "task", "echo"): 2, ("bob", "task", "other"): 1}
