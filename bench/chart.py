@@ -8,9 +8,9 @@ from bench.comparison import GATEWAY, ComparisonRow
 
 WIDTH: Final = 760
 BARS: Final = 180
-"""Horizontal position at which the bars begin, after the names of the servers."""
+"""Horizontal position at which the bars begin, in pixels. The names of the servers are left of it."""
 FIGURES: Final = 150
-"""Width for the figures after the longest bar."""
+"""Width that is left free at the right of the longest bar for its figures, in pixels."""
 BAR: Final = 18
 LINE: Final = 24
 HEADING: Final = 26

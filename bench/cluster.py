@@ -205,7 +205,8 @@ async def _replay(nodes: Sequence[ServerProcess], events: int, times: int) -> li
 
 
 def _events(database: str, nodes: Sequence[ServerProcess], options: argparse.Namespace) -> Load:
-    """Measure long runs without readers on all nodes. The count is that of events in the log."""
+    """Measure long runs without readers on all nodes. `per_second` of each round is the number of events added to the
+    log, and not of runs."""
     words = " ".join(f"word{number:04}" for number in range(_WORDS_PER_RUN))
     body = {**work.acp_run("stream", words), "mode": "sync"}
     found = Load("events to the log, of long runs", len(nodes), aim=AIMS["events"])

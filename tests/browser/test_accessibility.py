@@ -51,7 +51,8 @@ JOBS: Mapping[str, dict[str, Any]] = {
 }
 """Orders for one small job of each kind."""
 ROWS = {"settings": "console", "api": "/acp"}
-"""Filters of pages whose rows are of one kind: 200 of them take axe-core 20 seconds."""
+"""Text for the filter of a page, by page. Such a page has about 200 rows of the same kind, for which axe-core takes 20
+seconds."""
 PICTURES = os.environ.get("BABELGATE_SCREENSHOTS", "")
 """Folder for a screenshot of each page in each scheme, or an empty text."""
 NARROW = {"width": 320, "height": 640}

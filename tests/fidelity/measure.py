@@ -88,10 +88,8 @@ def _langchain(
 
 _MODELS: Final = AGENTS["openai"].carries
 _SENT: Final = Side("OpenAI", {**dict.fromkeys(Feature, FULL), Feature.METADATA: _MODELS[Feature.METADATA]})
-"""Declaration of OpenAI agents for what the client sends.
-
-The declaration for reading covers models on any server of that API. The client reads more from a gateway.
-"""
+"""Features that the gateway's client of OpenAI's APIs reads from another gateway. `AGENTS["openai"]` declares less,
+because it is about models on any server."""
 
 WAYS: Final[Mapping[str, Way]] = {
     "a2a-0.3": Way(partial(_a2a, "0.3"), SERVERS["a2a-0.3"], AGENTS["a2a-0.3"]),
@@ -120,7 +118,8 @@ _EXTENDED: Final = AGENTS["a2a-extended"]
 
 
 def _with_it(protocol: str, version: str) -> Side:
-    """Return the declaration of both directions."""
+    """Return the features that a version of a protocol carries with the extension. One table declares both
+    directions."""
     adapter = next(each for each in ADAPTERS if each.name == protocol)
     return Side(adapter.title, adapter.extended[version])
 

@@ -21,7 +21,7 @@ Slots = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Valid base of a request."""
+    """Valid request to one route, from which mutated requests are made."""
 
     route: Route
     body: Json = None

@@ -538,7 +538,7 @@ class Server(Handlers):
 
 @dataclass(frozen=True, slots=True)
 class _Activation:
-    """Babelgate extension of one request, which the request activated."""
+    """Data of the Babelgate extension in one request that has activated it."""
 
     extension: ExtensionRequest
     start: int = 0

@@ -517,7 +517,7 @@ async def test_an_id_that_is_not_a_uuid_is_422(site: Site) -> None:
 
 
 async def test_a_body_without_a_content_type_is_read(site: Site) -> None:
-    """Check this, because the Python client sends none."""
+    """Accept a body without a Content-Type, because the official Python client sends none."""
     request = site.http.build_request("POST", "/acp/runs", content=json.dumps(GOOD))
     assert "content-type" not in request.headers
     assert (await site.http.send(request)).json()["status"] == "completed"

@@ -77,7 +77,7 @@ class _Refused(Exception):
 
 Event = dict[str, Any]
 Acting = Generator[Event, None, Event]
-"""Events of the agent. The result has the members of the last event."""
+"""Generator of an agent's events. It returns the members of the last event."""
 
 
 class Agent(ScriptedServer):

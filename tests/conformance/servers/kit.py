@@ -101,27 +101,29 @@ class ScriptedServer:
         return self.violation == violation
 
     def raise_if(self, violation: str, error: Exception, *, when: object = True) -> None:
-        """Raise an error that a conforming server does not raise."""
+        """Raise `error` if the server commits the violation and `when` is true. A conforming server does not raise
+        it."""
         if when and self.does(violation):
             raise error
 
     def raise_unless(self, violation: str, error: Exception, *, when: object = True) -> None:
-        """Raise an error that a conforming server raises."""
+        """Raise `error` if `when` is true, as a conforming server does. Do nothing if the server commits the
+        violation."""
         if when and not self.does(violation):
             raise error
 
     def set_if(self, violation: str, value: dict[str, Any], /, *, when: object = True, **members: Any) -> None:
-        """Change members of an object that a conforming server leaves unchanged."""
+        """Set `members` of the object `value` if the server commits the violation and `when` is true."""
         if when and self.does(violation):
             value.update(members)
 
     def drop_if(self, violation: str, value: dict[str, Any], name: str, *, when: object = True) -> None:
-        """Delete a member that a conforming server sends."""
+        """Delete the member `name` of the object `value` if the server commits the violation and `when` is true."""
         if when and self.does(violation):
             del value[name]
 
     def ascii_if(self, violation: str, text: str) -> str:
-        """Replace the letters beyond ASCII."""
+        """Return the text, in which `?` replaces all letters beyond ASCII if the server commits the violation."""
         return text.encode("ascii", "replace").decode() if self.does(violation) else text
 
     async def handle(self, request: Request) -> Answer:

@@ -26,7 +26,7 @@ class Shown:
 
     gateway: Running
     runs: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Runs as the runtime answered them."""
+    """JSON of each run as the minimal runtime returned it, by the name that a test gave to the run."""
 
     async def get(self, path: str, headers: Mapping[str, str] = ALICE, /, **query: Any) -> Any:
         """Return the JSON of a successful read."""

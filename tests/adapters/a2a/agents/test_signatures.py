@@ -21,7 +21,7 @@ CHANGED = "its content does not match its signature"
 
 
 class Pinned:
-    """Keys of an operator."""
+    """Keys that an operator trusts: `find` returns them, or raises KeysNotFetched if `fails`."""
 
     def __init__(self, *pairs: KeyPair, fails: bool = False) -> None:
         self._pairs = pairs

@@ -51,7 +51,8 @@ def thoughts(transcript: Transcript) -> list[str]:
 
 
 def tools(events: list[Event]) -> list[tuple[str, Any, Any]]:
-    """Return the name, the direction and the arguments or result of each tool event."""
+    """Return a triple for each tool event: the tool's name, `in` for a start or `out` for an end, and the arguments or
+    the result."""
     uses: list[tuple[str, Any, Any]] = []
     for event in events:
         match event:
@@ -475,7 +476,8 @@ def steps(events: list[Event]) -> list[str]:
 
 
 def author(name: str, number: int, branch: str | None = None, *, in_artifact: bool = False) -> JsonObject:
-    """Return an event of google-adk 2.13.0: of its older executor, or `in_artifact` of its newer one."""
+    """Return a reply in which the inner agent `name` of google-adk 2.13.0 writes. It is a status of the older executor
+    or, with `in_artifact`, an artifact update of the newer one."""
     names: JsonObject = {"adk_author": name, "adk_branch": branch} if branch else {"adk_author": name}
     app: JsonObject = {"adk_app_name": "demo"}
     if not in_artifact:

@@ -30,7 +30,7 @@ Handle = Callable[["Link"], Awaitable[None]]
 
 
 class RecordingTransport(HttpTransport):
-    """The transport, in a run whose exchanges are recorded."""
+    """Transport of the gateway's clients that behaves as in a run whose HTTP exchanges are recorded."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         token = RECORDER.set(ExchangeRecorder(lambda: 1, lambda recorder, size: None))
@@ -171,7 +171,7 @@ async def client_of(make: Make, limits: httpx.Limits | None = None) -> AsyncGene
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until the condition holds, for which there is no event."""
+    """Let the event loop run until the condition holds. For conditions of which no event gives notice."""
     async with asyncio.timeout(BOUND):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0)
