@@ -34,7 +34,8 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 
 
 def draw(title: str, note: str, rows: Sequence[ComparisonRow]) -> str:
-    """Draw jobs per second as horizontal bars, grouped by work. All bars have one scale."""
+    """Return an SVG drawing with jobs per second as horizontal bars, grouped by kind of job. All bars have one scale.
+    `note` is a line of text below the title."""
     longest = max((row.figures.rate for row in rows), default=0) or 1
     groups = len({row.work for row in rows})
     height = TOP + groups * (HEADING + 8) + len(rows) * LINE

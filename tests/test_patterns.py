@@ -49,7 +49,7 @@ class Pattern:
     text: str | bytes
     flags: int
     methods: frozenset[str]
-    """Methods with which it is used; empty if unknown."""
+    """Names of the methods with which the source uses the pattern, such as `match`; empty if they are not known."""
 
     def __str__(self) -> str:
         return f"{self.where} {self.text!r}"

@@ -43,7 +43,8 @@ class Link:
         return self.request.partition(b"\r\n")[0].decode()
 
     async def ask(self, *, half: bool = False) -> "Far":
-        """Pass the request on. If `half`, close the sending side of the connection after it.
+        """Connect to the server, pass the request on, and return the server's side of the connection. With `half`,
+        close the sending side after the request.
 
         If the caller disconnects, the connection to the server is aborted.
         """
@@ -265,7 +266,8 @@ class Slow(Trouble):
 
 
 def status(code: int, *, asks: bool = False, retry_after: int | None = None) -> Instead:
-    """Return the response of a proxy that has lost its server."""
+    """Return the error response of a proxy that has lost its server, with the status `code`. With `asks`, the server
+    still gets the request. `retry_after` is the header `Retry-After` in seconds; None omits it."""
     body = b"<html>out of order</html>"
     head = f"HTTP/1.1 {code} Sorry\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
     if retry_after is not None:

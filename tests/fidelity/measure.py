@@ -59,13 +59,15 @@ Level = Literal["full", "lossy", "dropped"]
 
 @dataclass(frozen=True)
 class Way:
-    """One protocol in both directions."""
+    """Way to measure one protocol: a client for agents behind a server of the protocol, and what the protocol is
+    declared to carry in both directions."""
 
     client: Callable[[str, str], Client]
     """Function that creates a client for an agent of the gateway at a URL."""
     server: Side
     reader: Side | None = None
-    """Declaration for agents behind such a server, if it is a different table."""
+    """What the protocol is declared to carry from such a server to the client. None if `server` declares both
+    directions."""
 
     def declared(self, feature: Feature) -> Level:
         levels = {self.server.carries[feature].level, (self.reader or self.server).carries[feature].level}
@@ -148,11 +150,11 @@ class Scripted:
     info: AgentInfo
     received: AgentInput = field(default_factory=AgentInput)
     patience: float = 0
-    """Time that it waits for its reader after the first piece of text, in seconds."""
+    """Seconds that the agent waits for its reader after the first piece of text."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the client has received that piece."""
     is_late: bool = False
-    """True if the client did not receive it while the agent was running."""
+    """True if the client did not receive the first piece of text while the agent was running."""
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         tools = [tool.name for tool in call.tools]

@@ -291,7 +291,8 @@ class HubFactory:
         idempotent: bool = False,
         **settings: Any,
     ) -> tuple[GatewayHub, Scripted]:
-        """Start a hub with one scripted agent, whose name is `a`."""
+        """Start a hub with one scripted agent, whose name is `a`, and return both. `stubborn` makes the agent ignore a
+        cancel. The other options are those of the registered agent, and `settings` those of `make`."""
         agent = Scripted(stubborn=stubborn)
         options: dict[str, Any] = {"concurrency": concurrency, "total": total, "idempotent": idempotent}
         return await self.start(registered("a", agent, remembers=remembers, **options), **settings), agent

@@ -59,7 +59,7 @@ class Kind:
     read: int = 0
     """Bytes that the reader takes at first."""
     then: tuple[str, ...] = ()
-    """Messages over the WebSocket."""
+    """Messages that the reader sends after the handshake of its WebSocket."""
     most: int = MOST
     """Maximum memory of one reader, in bytes."""
 

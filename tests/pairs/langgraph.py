@@ -443,7 +443,7 @@ class LangGraph(Caller):
         return lost
 
     def later(self, streamed: TaskView) -> TaskView:
-        """Remove the artifacts, which are only in streams."""
+        """Return the state without the artifacts, which only streams show."""
         return replace(streamed.lasting, files={})
 
     # Streams

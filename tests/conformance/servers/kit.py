@@ -28,12 +28,13 @@ class Violation:
 
     name: str
     breaks: str
-    """Requirement that must catch it, without the name of the set."""
+    """Name of the requirement that must catch the violation, without the name of the set."""
     also: Sequence[str] = ()
     """Names or patterns of other requirements that must fail too. A leading `~` means that they may fail: it depends on
     the order of the probes."""
     is_hidden: bool = False
-    """True if it looks as if the trigger had no effect, so that the verdict of the requirement is "not observed"."""
+    """True if the violation looks as if the trigger had no effect, so that the verdict of the requirement is "not
+    observed"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Request:
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Headers of the request, with names in lower case."""
     body: bytes
     base: str
     """The server's own URL."""

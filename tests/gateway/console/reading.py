@@ -46,7 +46,7 @@ class Shown:
     async def run(
         self, name: str, agent: str, text: Any, headers: Mapping[str, str] = ALICE, thread_id: str | None = None
     ) -> dict[str, Any]:
-        """Run an agent until it has stopped."""
+        """Run an agent until it has stopped, store the run under `name`, and return it."""
         path = "/v1/runs" if thread_id is None else f"/v1/threads/{thread_id}/runs"
         body = {"assistant_id": agent, "input": text}
         response = await self.gateway.http.post(path, json=body, headers=headers)

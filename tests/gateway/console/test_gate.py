@@ -128,7 +128,7 @@ OFF: Final = [
     *product(("GET", "OPTIONS", "DELETE"), (ME, f"/agent/echo{ME}", "/console/api/v1/jobs", "/console/api/v1/other")),
     *product(("GET", "OPTIONS"), ("/console/other", "/agent/echo/console", "/agent/nobody/console/")),
 ]
-"""Requests for what `console: false` removes."""
+"""Method and path of requests that are answered with 404 if `console: false` is set."""
 
 
 async def test_console_that_is_off_has_no_paths(tmp_path: Path) -> None:

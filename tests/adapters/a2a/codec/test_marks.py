@@ -30,7 +30,8 @@ CITED = AnnotationPart(start=0, end=5, url="https://e.org/a", title="A")
 
 
 def read(*replies: Any, reader: EventReader | None = None, in_status: bool = False) -> list[Event]:
-    """Return the events of the replies, until the task stops."""
+    """Return the events of the replies, until the task stops. `in_status` is True if the server sends its answers in
+    status messages. It is ignored if a `reader` is passed."""
     reader = reader or EventReader(RUN, Habits(answers_in_status=in_status))
     events: list[Event] = []
     for reply in replies:
