@@ -279,7 +279,8 @@ def files(paths: Iterable[str]) -> Iterator[Path]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the violations below the paths, or their number by file."""
+    """Print the violations in the files below the paths. With `--count`, print the number of violations of each
+    file."""
     paths = [each for each in arguments if each != "--count"]
     found = [violation for path in sources(paths) for violation in violations(path)]
     if "--count" in arguments:

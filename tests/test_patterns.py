@@ -190,7 +190,7 @@ def _of_class(members: Sequence[Any]) -> Iterator[int]:
 
 
 def _texts(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
-    """Yield beginnings, repeated words and ends of texts."""
+    """Yield the beginning, the repeated word and the end of each text on which the pattern is tried."""
     characters = list(dict.fromkeys(map(chr, _letters(PARSER.parse(pattern.text, pattern.flags)))))
     literal = "".join(characters)
     letters = characters[:10]

@@ -75,7 +75,8 @@ class Link:
         await self._writer.drain()
 
     async def pass_on(self, after: int | bytes | None = None) -> bool:
-        """Pass the response on, up to a number of bytes or the end of a word in it. Return False if it ended before."""
+        """Pass the response on, up to a number of bytes or the end of a word in it. Return False if the response ended
+        before that place."""
         far = await self.ask()
         while data := await far.read():
             stop = _stop(self.passed, data, after)

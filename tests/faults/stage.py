@@ -69,7 +69,7 @@ def pieces_of(text: str) -> list[str]:
 
 
 def words_of(text: str) -> str:
-    """Return the agents' output for the text. The request contains no piece of it."""
+    """Return the agents' output for an input text. The request that sends the text contains no piece of this output."""
     return "".join(pieces_of(text))
 
 

@@ -66,8 +66,7 @@ class Way:
     """Function that creates a client for an agent of the gateway at a URL."""
     server: Side
     reader: Side | None = None
-    """What the protocol is declared to carry from such a server to the client. None if `server` declares both
-    directions."""
+    """Features that such a server carries to the client, as declared. None if `server` declares both directions."""
 
     def declared(self, feature: Feature) -> Level:
         levels = {self.server.carries[feature].level, (self.reader or self.server).carries[feature].level}

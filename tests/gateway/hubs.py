@@ -477,7 +477,7 @@ async def follow(
 
 
 async def reaches(hub: GatewayHub, receipt: Receipt, *wanted: TaskState, owner: str = OWNER) -> Task:
-    """Wait until the task is in one of the states, or has ended; then it must be in one of them."""
+    """Wait until the task is in one of the states, and return it. Fail if the task ends in another state."""
 
     def there(record: Record) -> bool:
         return isinstance(record.event, TaskChanged) and record.event.state in wanted

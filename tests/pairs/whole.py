@@ -160,7 +160,7 @@ def exact(events: Sequence[Event]) -> Sequence[Any]:
 
 
 def hashed(event: Event) -> Event:
-    """Return the event with its file as a record has it."""
+    """Return the event as the log records it: a file has its hash and size in place of its bytes."""
     part = event.part if isinstance(event, PartAdded | ArtifactAdded) else None
     if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.inline is None:
         return event

@@ -120,7 +120,7 @@ class Activity:
         """Begin a step for the inner agent that now writes in a branch. An empty `author` means the called agent, which
         has no step.
 
-        The step ends when another agent writes in its branch, in a branch of it, or in the branch from which it comes.
+        The step ends when another agent writes in the same branch, in a branch below it, or in a branch above it.
         """
         current = self._authors.get(branch)
         if self.is_relayed or (current is not None and current[0] == author):

@@ -54,7 +54,7 @@ class Anything:
 
 @dataclass
 class Recorder:
-    """Policy that records what it is asked, and denies some operations on some agents."""
+    """Policy that records each check, and denies some operations on some agents."""
 
     denied: frozenset[Operation] = frozenset()
     agents: frozenset[str] | None = None

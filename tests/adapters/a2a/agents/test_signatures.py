@@ -39,7 +39,8 @@ def signed(*pairs: KeyPair, **members: Any) -> dict[str, Any]:
 
 
 def raw_signature(pair: KeyPair, card: Any, **header: Any) -> dict[str, str]:
-    """Return a signature of a card as it is, with any header."""
+    """Sign a card without any change to it, and return the signature. `header` replaces members of the protected
+    header; None omits a member."""
     values = {name: value for name, value in {**pair.header, **header}.items() if value is not None}
     protected = encode_protected(values)
     method: Any = get_default_algorithms()[pair.key.algorithm]

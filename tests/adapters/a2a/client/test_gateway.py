@@ -94,7 +94,7 @@ async def slow(text: str) -> AsyncGenerator[str]:
 
 @dataclass(frozen=True)
 class Way:
-    """A gateway, and one in front of it that calls its agents in one way."""
+    """Two gateways in a row: the agents of `front` are agents of `back`, called by one interface of A2A."""
 
     back: Running
     front: Running
