@@ -77,7 +77,7 @@ DIFFERENCES = {
     "id": "by which it is found here",
     "created": "the gateway's clock",
 }
-"""Why these members differ from those of the upstream, by name of the member."""
+"""Reason why a member differs from that of the upstream, by name of the member."""
 _IN_CHUNKS = re.compile(rf"!\[\d+\]\.({'|'.join(DIFFERENCES)})")
 """Pattern of the paths of the members of `DIFFERENCES` in chunks."""
 
