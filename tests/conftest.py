@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests on a database with each kind of database, in modules with EACH_DATABASE."""
+    """Run each test that uses a database once with each kind of database, in modules with EACH_DATABASE."""
     module = sys.modules[metafunc.function.__module__]
     if "postgres" in metafunc.fixturenames and getattr(module, "EACH_DATABASE", False):
         alone = metafunc.definition.get_closest_marker("sqlite") is not None

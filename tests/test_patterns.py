@@ -147,7 +147,7 @@ _INNER: Final = {
 
 
 def _letters(tree: Any) -> Iterator[int]:
-    """Yield one character for each position of a pattern that matches one."""
+    """Yield characters that match the parts of a pattern: at least one for each part that matches a character."""
     for code, argument in tree:
         match str(code):
             case "LITERAL":

@@ -18,7 +18,8 @@ from tests.goldens import compare
 
 LIGHT = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 DARK = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
-"""Options of axe-core. The schemes differ in their colors alone."""
+"""Options of axe-core for the dark scheme: only contrast is checked, because the schemes differ only in their
+colors."""
 PAGES = (
     "agents",
     "agents/echo",

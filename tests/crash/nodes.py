@@ -190,7 +190,7 @@ class NodeCampaign(Tally):
             self._strike(kind, victim, wire)
 
         async def follow() -> None:
-            """Repair the harm while callers continue."""
+            """Wait for the failure, and repair the damage while callers continue."""
             await did.wait()
             await self._repair(kind, cluster, victim, frozen, wire)
 

@@ -295,7 +295,7 @@ class Proxy:
         The next request that matches the first pattern gets its trouble.
         """
         self.luck: Callable[[], Trouble | None] | None = None
-        """Function that returns the trouble of every other request."""
+        """Function that returns the trouble of each request that matches no pattern of `script`. None: no trouble."""
         self.links: list[Link] = []
         self.struck = asyncio.Event()
         self.came_back = asyncio.Event()

@@ -85,7 +85,7 @@ _COMMAND: Final = {
     "permission_denied",
     "not_supported",
 }
-"""The Agent Protocol's event streaming, CDDL 0.0.13, ErrorCode."""
+"""Error codes of commands: the Agent Protocol's event streaming, CDDL 0.0.13, ErrorCode."""
 
 
 def check_error(words: Words, response: httpx.Response) -> None:

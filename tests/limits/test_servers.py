@@ -79,7 +79,7 @@ def bomb_of(name: str) -> Trouble:
 
 
 MOST: Final = 256 * MB
-"""Maximum size of a response that the gateway does not store, in bytes."""
+"""Number of bytes that an endless response sends at most."""
 
 ENDLESS: Final[Mapping[str, Trouble]] = {
     "a status line": Endless(b"HTTP/1.1 200 ", b"a", MOST),

@@ -95,10 +95,10 @@ LOGIN: Final = InterruptRaised(interrupt_id="i3", ask="auth", message=Message.of
 
 
 class EveryEventAgent:
-    """An agent that emits its input without the text, then all of `EVENTS`, and then asks two questions at once and a
-    third.
+    """An agent that emits a summary of its input as data, then all of `EVENTS`, and then asks two questions at once and
+    after their answers a third.
 
-    At the end it emits the answer to the third.
+    At the end it emits the answer to the third question.
     """
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:

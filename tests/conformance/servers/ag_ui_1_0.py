@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, Server, Violation, options, sse
 
 _LONG: Final = 10.0
-"""Duration of long work in seconds. A client disconnects before."""
+"""Duration of long work in seconds. A client disconnects before the end of the work."""
 _ROLES: Final = frozenset({"developer", "system", "user", "assistant", "tool", "reasoning", "activity"})
 
 VIOLATIONS: Final = (

@@ -236,7 +236,8 @@ class Server:
     unbroken: Mapping[str, str] = field(default_factory=dict[str, str])
     """Requirements that no violation breaks, each with the reason."""
     is_large: bool = False
-    """True if the set is so large that a violation is tested only with the groups of requirements that it names."""
+    """True if there are so many requirements that each violation is judged only by the groups of the requirements that
+    the violation names."""
 
 
 def triggers(**texts: str | Trigger) -> Triggers:

@@ -73,7 +73,7 @@ def test_memory_of_all_exchanges_is_bounded(shape: str, *, has_ended: bool) -> N
 
 
 class Started:
-    """A run, as far as its exchanges need one."""
+    """Minimal run, with the members that the memory of exchanges reads."""
 
     def __init__(self, number: int) -> None:
         self.pk = number

@@ -41,7 +41,7 @@ def read(*replies: Any, reader: EventReader | None = None, in_status: bool = Fal
 
 
 def fault_in(*replies: Any) -> Fault:
-    """Return the fault with which the run ends."""
+    """Return the fault of a run whose server sends these replies."""
     [*_, ended] = read(*replies)
     assert isinstance(ended, RunEnded) and ended.fault is not None
     return ended.fault
