@@ -22,7 +22,7 @@ app = Litestar([echo], openapi_config=None, logging_config=None)
 
 
 def _event(text: str) -> bytes:
-    """Return an event as large as one of A2A 1.0."""
+    """Return a server-sent event with the text, as large as an event of an A2A 1.0 stream."""
     artifact = {"artifactId": "0198f5c2-0000-7000-8000-000000000000", "parts": [{"text": text}]}
     ids = {"taskId": "0198f5c2-0000-7000-8000-000000000001", "contextId": "0198f5c2-0000-7000-8000-000000000002"}
     response = {"jsonrpc": "2.0", "id": 1, "result": {"artifactUpdate": {**ids, "artifact": artifact, "append": True}}}

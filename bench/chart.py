@@ -8,9 +8,9 @@ from bench.comparison import GATEWAY, ComparisonRow
 
 WIDTH: Final = 760
 BARS: Final = 180
-"""Horizontal position at which the bars begin, after the names of the servers."""
+"""Horizontal position at which the bars begin, in pixels. The names of the servers are left of it."""
 FIGURES: Final = 150
-"""Width for the figures after the longest bar."""
+"""Width that is left free at the right of the longest bar for its figures, in pixels."""
 BAR: Final = 18
 LINE: Final = 24
 HEADING: Final = 26
@@ -34,7 +34,8 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 
 
 def draw(title: str, note: str, rows: Sequence[ComparisonRow]) -> str:
-    """Draw jobs per second as horizontal bars, grouped by work. All bars have one scale."""
+    """Return an SVG drawing with jobs per second as horizontal bars, grouped by kind of job. All bars have one scale.
+    `note` is a line of text below the title."""
     longest = max((row.figures.rate for row in rows), default=0) or 1
     groups = len({row.work for row in rows})
     height = TOP + groups * (HEADING + 8) + len(rows) * LINE

@@ -66,7 +66,8 @@ class KeepAliveConnection:
         self._writer.write(head.encode() + body)
 
     async def _head(self, path: str) -> int | None:
-        """Return the length of the body, or None if it comes in chunks (RFC 9112, 7.1)."""
+        """Read the head of a response. Return the length of the body in bytes, or None if the body comes in chunks (RFC
+        9112, 7.1). Exits if the response is not successful; `path` names the request in the error."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         length: int | None = None
         for line in head.split(b"\r\n"):

@@ -94,7 +94,8 @@ def measure(database: str, folder: Path, options: argparse.Namespace) -> Cluster
 
 
 def _add_slow_flush(figures: ClusterFigures, folder: Path, options: argparse.Namespace) -> ClusterFigures:
-    """Repeat the runs on the bench's own database server, whose flushes are slow."""
+    """Add to the figures the same runs on the bench's own database server, whose flushes are slow, and return them.
+    Without a C compiler, the figures get the reason why this is not possible."""
     if not slow_flush.has_compiler():
         return replace(figures, flush=options.flush, without_flush=f"needs a C compiler ({slow_flush.COMPILER})")
     folder.mkdir()
@@ -132,7 +133,8 @@ async def _waits(nodes: Sequence[ServerProcess], options: argparse.Namespace) ->
 
 
 async def _dispatch(nodes: Sequence[ServerProcess], times: int) -> Waits:
-    """Measure runs in turn on all nodes, each read to its end."""
+    """Measure the time from a request to the first event of its run. The requests go to all nodes in turn, and each
+    stream is read to its end."""
     body = work.encode({**work.acp_run("echo"), "mode": "stream"})
     connections = [await KeepAliveConnection.open(node.port) for node in nodes]
     found, used = list[float](), 0.0
@@ -181,8 +183,8 @@ async def _events_of(node: ServerProcess, run_id: str) -> AsyncGenerator[bytes]:
 
 
 async def _replay(nodes: Sequence[ServerProcess], events: int, times: int) -> list[Waits]:
-    """Measure the first and the repeated replays of a log. A node that did not execute the run has nothing in
-    memory."""
+    """Return the measured times to read the log of a run on a node that did not execute the run: the first time, when
+    that node has nothing in memory, and the times after that. `events` is the number of events in the log."""
     starting = await KeepAliveConnection.open(nodes[0].port)
     words = " ".join(f"w{number}" for number in range(events))
     body = work.encode({**work.acp_run("stream", words), "mode": "sync"})
@@ -205,7 +207,8 @@ async def _replay(nodes: Sequence[ServerProcess], events: int, times: int) -> li
 
 
 def _events(database: str, nodes: Sequence[ServerProcess], options: argparse.Namespace) -> Load:
-    """Measure long runs without readers on all nodes. The count is that of events in the log."""
+    """Measure long runs without readers on all nodes. `per_second` of each round is the number of events added to the
+    log, and not of runs."""
     words = " ".join(f"word{number:04}" for number in range(_WORDS_PER_RUN))
     body = {**work.acp_run("stream", words), "mode": "sync"}
     found = Load("events to the log, of long runs", len(nodes), aim=AIMS["events"])

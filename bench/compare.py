@@ -271,7 +271,7 @@ def own_version() -> str:
 
 
 def _version(reference: Reference) -> str:
-    """Return the versions of the package and of its uvicorn."""
+    """Return the versions of a reference server: of its package, of uvicorn, and of Python in its environment."""
     code = (
         "import sys; from importlib.metadata import version; print(', '.join(f'{each} {version(each)}' for each in "
         f"({reference.package!r}, 'uvicorn')), f'on Python {{sys.version.split()[0]}}')"
@@ -281,8 +281,9 @@ def _version(reference: Reference) -> str:
 
 
 def _link_accelerators(folder: Path) -> Path:
-    """Link the event loop and the HTTP parser of the gateway, for servers whose SDK does not require them. Otherwise
-    the comparison would be that of uvicorn with and without them."""
+    """Fill a new folder with links to the gateway's event loop and HTTP parser (uvloop, httptools), and return the
+    folder. It is for servers whose SDK does not require them: without them, the comparison would show what they
+    save."""
     folder.mkdir(parents=True)
     for name in ("httptools", "uvloop"):
         spec = find_spec(name)

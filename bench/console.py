@@ -42,7 +42,7 @@ _STREAMS: Final = 200
 """Number of streams whose memory is measured together."""
 _LATENCY: Final = {"offline": False, "latency": 40, "downloadThroughput": -1, "uploadThroughput": -1}
 _SHOWN: Final = "first row after ms:"
-"""Begin of the message of a page that shows its first row."""
+"""Beginning of the console message by which a page reports the time at which its first row was shown."""
 _WATCH: Final = """
 new MutationObserver((_, observer) => {
     if (!document.querySelector("tbody tr")) return;
@@ -67,7 +67,8 @@ _FRAMES: Final = """async () => {
 
 
 def measure_first_load(browser: Any, url: str, latency: bool) -> dict[str, float]:
-    """Open the page of agents in a fresh context, with an empty cache.
+    """Open the page of agents in a fresh context, with an empty cache, and return the figures by name. With `latency`,
+    the network has a latency of 40 ms, and only the time is returned.
 
     The time is from the start of the navigation until the first agent is in the document and painted. The page measures
     it and reports it. Assertions of Playwright look only after 100 ms, 250 ms and so on, and put a large script into
@@ -97,7 +98,8 @@ def _is_shown(message: Any) -> bool:
 
 
 def measure_events(browser: Any, url: str, tokens: int) -> dict[str, float]:
-    """Show all events of a run without folding its tokens."""
+    """Show all events of a run with each of its `tokens` as a separate row. Return the time and the memory that this
+    takes, and the time of a frame while scrolling, by name."""
     body = {"assistant_id": "tokens", "input": str(tokens)}
     run_id = httpx.post(f"{url}/v1/runs", json=body, timeout=120).json()["run_id"]
     with browser.new_context() as context:
@@ -128,8 +130,8 @@ def _events_of(url: str, run_id: str) -> int:
 
 
 def measure_streams(gateway: Served) -> dict[str, float]:
-    """Open the stream of changes several times. Other streams have been opened and closed before, so memory that stays
-    allocated after them is not counted."""
+    """Return the memory of the gateway for one open stream of changes, by name. Other streams have been opened and
+    closed before, so memory that stays allocated after them is not counted."""
     used = list[int]()
     for count in (_STREAMS // 2, _STREAMS):
         with ExitStack() as streams:
@@ -147,7 +149,7 @@ def _resident(gateway: Served) -> int:
 
 
 def measure_wheel() -> dict[str, float]:
-    """Compress the console's files as a wheel does."""
+    """Compress the console's files as a wheel does, and return their size by name."""
     folder = FOLDER.parent
     with zipfile.ZipFile(io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as archive:
         for path in folder.rglob("*"):

@@ -14,7 +14,7 @@ from litestar import Litestar, Request, Response, post
 from litestar.response import Stream
 
 UPSTREAM: Final = os.environ["BENCH_UPSTREAM"]
-"""URL that every call goes to."""
+"""URL of the server to which the proxy forwards every call."""
 
 
 @post("/a2a", status_code=200)

@@ -28,7 +28,7 @@ LIMITS: Final = {
         "BABELGATE_BUDGETS": json.dumps({"month": {"per": "owner", "runs": 1_000_000_000, "every": "month"}}),
     },
 }
-"""Variables of each gateway, by the name of its limits."""
+"""Environment variables of each measured gateway, by the name of its limits."""
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ _TARGETS: Final[dict[str, tuple[list[str], dict[str, str]]]] = {
     "JSON log": (["--log-level", "info"], {"BABELGATE_LOG_FORMAT": "json"}),
     "metrics, JSON log": (["--log-level", "info"], {**_METRICS, "BABELGATE_LOG_FORMAT": "json"}),
 }
-"""Options and variables of each gateway."""
+"""Options of `babelgate serve` and environment variables of each measured gateway, by its name in the table."""
 
 
 def main() -> None:

@@ -32,8 +32,8 @@ NO_PROXY: Final = (
     *(f"--unset={name}" for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")),
 )
 HTTPX: Final = (*NO_PROXY, "all_proxy=http://127.0.0.1:9", "no_proxy=127.0.0.1")
-"""Environment in which calls use httpx's own transport from end to end. A proxy for any other address causes that; this
-address bypasses it."""
+"""Command prefix for a gateway whose calls use httpx's own transport. The gateway uses it if the environment sets a
+proxy. `no_proxy` excludes the servers of the measurement, so that no call really goes to the proxy."""
 
 DIRECT: Final = "direct"
 GATEWAY: Final = "gateway"

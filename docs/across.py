@@ -23,7 +23,8 @@ def read_record() -> dict[str, Any]:
 
 _COLOURS: Final = {"✓": "#1a7f37", "◐": "#9a6700", "✗": "#cf222e"}
 _LEFT, _TOP, _WIDE, _HIGH = 118, 34, 62, 26
-"""Sizes in pixels: names of protocols, names of scenarios, width and height of a cell."""
+"""Sizes of the drawn table in pixels: width of the column with the protocols' names, height of the row with the
+scenarios' names, and width and height of a cell."""
 
 
 def pages() -> dict[Path, str]:

@@ -63,7 +63,7 @@ def _matrix(columns: Sequence[tuple[str, Mapping[Feature, str]]]) -> str:
 
 
 def summary() -> str:
-    """Return the fidelity matrix in three lines, for the first page."""
+    """Return three lines that sum up the fidelity matrix, for the README."""
     counts = {title: sum(carry.level == "full" for carry in carries.values()) for title, carries in _columns()}
     least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
     everywhere = [f"`{name}`" for name in Feature if all(carries[name].level == "full" for _, carries in _columns())]

@@ -36,7 +36,8 @@ class Side:
     title: str
     carries: Mapping[Feature, Carry]
     turns: Mapping[Feature, Feature] = field(default_factory=dict[Feature, Feature])
-    """Features that arrive as another feature, and are passed on as that one."""
+    """Features that arrive in the form of another feature, by the feature: the gateway passes them on as that other
+    one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,8 @@ _AGENTS: Final[Mapping[str, Side]] = {
 
 
 def _offered() -> Iterator[tuple[str, Side]]:
-    """Yield the protocols of other packages. One table declares what they carry in both directions."""
+    """Yield the protocols of other packages for which the gateway has a server and a client. One table declares what
+    such a protocol carries in both directions."""
     listed = {name.partition("-")[0] if name.startswith("a2a-") else name for name in _AGENTS}
     served = {adapter.name: adapter for adapter in ADAPTERS}
     for upstream in UPSTREAMS:
@@ -131,7 +133,8 @@ EXTENDED_AGENTS: Final[Mapping[str, Side]] = {
     **{name: AGENTS[name] for name in ("python", "graph")},
     **{name: side for name, side in AGENTS.items() if name.endswith(_SUFFIX)},
 }
-"""Agents behind a gateway with the extension, if a protocol is used at all; `tests/fidelity` measures each."""
+"""Kinds of agents for the matrix with the extension: those in the gateway's process, and those behind another gateway
+with the extension. `tests/fidelity` measures what arrives from each."""
 
 
 def _extended_servers() -> Iterator[tuple[str, Side]]:
@@ -141,7 +144,8 @@ def _extended_servers() -> Iterator[tuple[str, Side]]:
 
 
 EXTENDED_SERVERS: Final[Mapping[str, Side]] = dict(_extended_servers())
-"""Protocols of callers that request the extension. The minimal runtime has none, and stays as it is."""
+"""Protocols of callers that request the extension, by name. A protocol without the extension, such as the minimal
+runtime, is listed as in `SERVERS`."""
 
 SUPPLIED: Final[Mapping[Feature, Carry]] = {
     Feature.UPLOAD: lossy("stored by the gateway; the agent receives the file with the next input", _ADDED),
@@ -260,7 +264,8 @@ def _percent(number: int, whole: int) -> str:
 
 
 def _left() -> str:
-    """Return a table of the losses by reason, the most frequent one first."""
+    """Return a table of the losses that remain with the extension on both sides, by reason, the most frequent one
+    first."""
     reasons: Counter[tuple[Level, Feature, str, str]] = Counter()
     for agent in EXTENDED_AGENTS.values():
         for server in EXTENDED_SERVERS.values():
@@ -289,7 +294,8 @@ def _section(agent: Side, columns: list[Side], notes: dict[tuple[str, str], int]
 
 
 def _noted(each: Cell, notes: dict[tuple[str, str], int]) -> str:
-    """Return the mark of a cell with the numbers of its notes."""
+    """Return the text of a cell of the matrix: the mark of its level, and the numbers of the notes that explain its
+    losses. `notes` has the numbers so far, and gets one for each new reason."""
     numbers = {notes.setdefault((carry.how, carry.source), len(notes) + 1) for _, carry in each.losses}
     return " ".join([_MARKS[each.level], ", ".join(map(str, sorted(numbers)))]).rstrip()
 

@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _take_playground(tab: Tab) -> None:
-    """Take a picture of a question of an agent, which waits for its answer."""
+    """Take a picture of the playground, in which an agent waits for the answer to its question."""
     tab.open("agents/trip/try")
     tab.message.fill(_QUESTION)
     tab.button("Send").click()
@@ -47,7 +47,7 @@ def _take_playground(tab: Tab) -> None:
 
 
 def _take_run(tab: Tab) -> None:
-    """Take a picture of the timeline of the run that went on after the answer."""
+    """Answer the question, and take a picture of the timeline of the run that continues."""
     tab.button("Answer").click()
     expect(tab.page.locator("[data-run-status=success]")).to_be_visible()
     tab.page.get_by_role("link", name="Run page").last.click()

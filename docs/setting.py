@@ -6,7 +6,8 @@ from typing import Any, Final, cast
 from babelgate.gateway.settings.model import schema
 
 _SIZES: Final = ("body", "artifact", "event", "output", "thread", "input", "metadata", "inline", "head")
-"""Names of keys whose value is a size in bytes. `thread` is also the name of a number of runs, which is smaller."""
+"""Names of keys whose value can be a size in bytes, which is shown as KB or MB. One of them, `thread`, is also the name
+of a key with a number of runs: values below 1024 are shown as numbers."""
 
 
 def tables() -> str:

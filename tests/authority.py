@@ -47,7 +47,8 @@ class Authority:
     def issue(
         self, name: str, *identities: str, common_name: str | None = None, days: float = 30, folder: Path | None = None
     ) -> Pair:
-        """Write a certificate for host names, addresses or e-mail addresses, and its key. It ends in some days."""
+        """Write a certificate for host names, addresses or e-mail addresses, and its key, and return both files. The
+        certificate expires in `days` days."""
         now = datetime.now(UTC)
         leaf = self._ca.issue_cert(
             *identities, common_name=common_name, not_before=now - timedelta(days=60), not_after=now + timedelta(days)
@@ -58,7 +59,7 @@ class Authority:
         return pair
 
     def issue_for_uris(self, name: str, *uris: str) -> Pair:
-        """Write a certificate for URIs, such as a SPIFFE ID, and its key."""
+        """Write a certificate for URIs, such as a SPIFFE ID, and its key, and return both files."""
         now, key = datetime.now(UTC), ec.generate_private_key(ec.SECP256R1())
         authority = x509.load_pem_x509_certificate(self._ca.cert_pem.bytes())
         certificate = (

@@ -22,9 +22,9 @@ from tests.tier import TIERS, can_be_slow, tier_of
 from tests.violations import ViolationScore
 
 MEMORY: Final = Path("/dev/shm")
-"""File system in memory, on machines that have one."""
+"""Folder of a file system in memory, for the files of tests. It exists only on some machines."""
 MUCH: Final = 2**31
-"""Free space that it must have, in bytes. A sample needs a tenth of it."""
+"""Free space in bytes that `MEMORY` must have to be used. A sample of the tests needs a tenth of it."""
 
 INSTALLATION: Final = 180
 """Timeout of a test of a peer, in seconds. The first one creates the peer's environment."""
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests on a database with each kind of database, in modules with EACH_DATABASE."""
+    """Run each test that uses a database once with each kind of database, in modules with EACH_DATABASE."""
     module = sys.modules[metafunc.function.__module__]
     if "postgres" in metafunc.fixturenames and getattr(module, "EACH_DATABASE", False):
         alone = metafunc.definition.get_closest_marker("sqlite") is not None

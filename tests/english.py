@@ -74,7 +74,7 @@ FRAGMENTS: Final = words(
     should said told heard asked given made kept taken found known left sent done gone seen begun
     """
 )
-"""Words that no docstring begins with: it would be a fragment, or its subject would stand elsewhere."""
+"""Words that no docstring begins with: it would be a fragment, or would not name its subject."""
 
 BANNED: Final = {
     "whoever": "name the role: the caller, the client, the operator",
@@ -127,7 +127,7 @@ BANNED: Final = {
 """Words and phrases of docstrings and comments, each with what to write instead."""
 
 _ANY_BANNED: Final = re.compile(rf"\b({'|'.join(BANNED)})\b", re.IGNORECASE)
-"""Pattern of any of them. One search for all is faster than one for each, and few texts match."""
+"""Pattern that finds any key of `BANNED`. One search for all is faster than one for each, and few texts match."""
 
 LOCALS: Final = words("told said given asked made heard kept taken own theirs ours gone seen got shown meant known")
 """Names of locals and parameters that say how a value came, and not what it holds."""
@@ -185,7 +185,8 @@ def is_imperative(owner: ast.AST) -> bool:
 
 
 def opening(text: str, *, is_action: bool) -> Iterator[str]:
-    """Yield the rule that the first word of a docstring breaks, if any."""
+    """Yield the rule that the first word of a docstring breaks, if any. `is_action` is True for the docstring of a
+    function, which must begin with a verb."""
     first = re.match(r"[`'\"]?([\w'-]*)", text.strip())
     word = first[1].lower() if first else ""
     if is_action and word not in VERBS:
@@ -278,7 +279,8 @@ def files(paths: Iterable[str]) -> Iterator[Path]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the violations below the paths, or their number by file."""
+    """Print the violations in the files below the paths. With `--count`, print the number of violations of each
+    file."""
     paths = [each for each in arguments if each != "--count"]
     found = [violation for path in sources(paths) for violation in violations(path)]
     if "--count" in arguments:

@@ -50,7 +50,7 @@ class PostgresServer:
             self._port: int = free.getsockname()[1]
         self._process: subprocess.Popen[str] | None = None
         self.log = ""
-        """Output on its log."""
+        """Text that the server has written to its log."""
         self.url = f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
 
     def make(self) -> None:

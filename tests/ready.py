@@ -1,6 +1,7 @@
 """Preparation of each process that runs tests.
 
-The process that distributes tests to others needs none of it, and they wait for its start.
+The process that distributes tests to the others does not need it: the others wait for its start, so it skips these slow
+imports.
 """
 
 import signal

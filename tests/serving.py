@@ -12,9 +12,8 @@ from typing import Any, Final
 import uvicorn
 
 ACCEPTING: Final = 5
-"""Turns of the event loop after which asyncio has converted an accepted socket to a connection, and closed an aborted
-one; more than it needs.
-"""
+"""Number of turns of the event loop in which asyncio has certainly converted an accepted socket to a connection, or
+closed an aborted one."""
 BOUND: Final = 30.0
 """Timeout of a server's start, and of its stop, in seconds."""
 _LATE: Final = 5.0

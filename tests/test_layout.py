@@ -40,7 +40,7 @@ VOCABULARY: Final = frozenset(
 """The jobs of an adapter (the table in CONTRIBUTING.md): files where small, folders where large."""
 
 INITIALIZER_LINES: Final = 100
-"""An `__init__.py` that is longer, and not only imports, is a module like any."""
+"""Number of lines above which an `__init__.py` with more than imports needs a test like any other module."""
 MODULE_LINES: Final = 800
 FUNCTION_LINES: Final = 75
 BLOCKS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
@@ -51,7 +51,7 @@ PARTICIPLES: Final = re.compile(
     "made|meant|met|paid|ran|said|seen|sent|sold|sought|spent|spoken|stolen|struck|taken|"
     "taught|thought|thrown|told|torn|understood|woken|won|worn|written"
 )
-"""The irregular ones; the others end in -ed."""
+"""Pattern of the irregular participles. The regular ones end in -ed."""
 VAGUE: Final = frozenset({"said", "told", "heard", "asked", "kept"})
 """Participles that do not identify the noun that follows; others, as in `declared_objects`, do."""
 PREPOSITIONS: Final = frozenset({"of", "in", "by", "to", "at", "for", "from", "with", "beside", "here", "there"})

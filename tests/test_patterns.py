@@ -49,7 +49,7 @@ class Pattern:
     text: str | bytes
     flags: int
     methods: frozenset[str]
-    """Methods with which it is used; empty if unknown."""
+    """Names of the methods with which the source uses the pattern, such as `match`; empty if they are not known."""
 
     def __str__(self) -> str:
         return f"{self.where} {self.text!r}"
@@ -147,7 +147,7 @@ _INNER: Final = {
 
 
 def _letters(tree: Any) -> Iterator[int]:
-    """Yield one character for each position of a pattern that matches one."""
+    """Yield characters that match the parts of a pattern: at least one for each part that matches a character."""
     for code, argument in tree:
         match str(code):
             case "LITERAL":
@@ -190,7 +190,7 @@ def _of_class(members: Sequence[Any]) -> Iterator[int]:
 
 
 def _texts(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
-    """Yield beginnings, repeated words and ends of texts."""
+    """Yield the beginning, the repeated word and the end of each text on which the pattern is tried."""
     characters = list(dict.fromkeys(map(chr, _letters(PARSER.parse(pattern.text, pattern.flags)))))
     literal = "".join(characters)
     letters = characters[:10]

@@ -18,13 +18,14 @@ _OPENS_SOCKETS: Final = frozenset(
     {"aiohttp", "multiprocessing", "socket", "subprocess", "tests.loopback", "tests.serving", "uvicorn"}
     | {"babelgate.gateway.agents.processes.agent", "babelgate.gateway.agents.processes.server"}
 )
-"""Imports of modules that start servers or processes, or call them."""
+"""Names of modules that start servers or processes, or call them. A test that imports one is at least in the tier
+`sockets`."""
 _OPENS_DATABASE: Final = frozenset(
     {"sqlite3", "babelgate.gateway.storage.database", "babelgate.gateway.storage.sqlite", "tests.empty"}
 )
-"""Imports of modules that open a database: hubs of tests start with a copy of an empty one."""
+"""Names of modules that open a database. A test that imports one is at least in the tier `database`."""
 _CALL: Final = re.compile(r"\.(?:create_server|create_subprocess_exec|open_connection|start_server)\b")
-"""Calls of asyncio with the same effect."""
+"""Pattern of calls of asyncio that open sockets or start processes."""
 _IMPORT: Final = re.compile(
     r"^[ \t]*(?:from[ ]+(?P<module>[\w.]+)[ ]+)?import[ ]+(?P<names>\([^)]*\)|[^(\n]+)$", re.MULTILINE
 )

@@ -14,7 +14,8 @@ MISMATCH: Final = "session_mismatch"
 """Value of `details.reason` for the only malformed request whose status is 400 instead of 422."""
 
 _AGENT_CODES: Final = {str(code): code for code in RELAYED}
-"""Fault codes that are accepted from another gateway: a fault of that gateway itself is not a fault of this one."""
+"""Fault codes that are accepted from another gateway, by their text: faults of its agent, and limits. Any other code
+concerns that gateway itself, so that the run here has failed by the agent's fault."""
 
 _CODES: Final = frozenset({"server_error", "invalid_input", "not_found"})
 """Error codes that ACP defines."""

@@ -1,4 +1,4 @@
-"""Features that AG-UI carries. The losses of a run are reported in these words."""
+"""Table of how AG-UI carries each feature. Its texts are those that callers see when a run loses something."""
 
 from collections.abc import Mapping
 from typing import Final

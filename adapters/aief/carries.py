@@ -1,4 +1,4 @@
-"""Table of how AIEF carries each feature. The losses of a step are reported in these words."""
+"""Table of how AIEF carries each feature. Its texts are those that callers see when a step loses something."""
 
 from collections.abc import Mapping
 from typing import Final

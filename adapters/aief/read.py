@@ -221,8 +221,9 @@ class StepReader:
         return None
 
     def _text(self, step: w.Step, more: JsonObject, *, is_gateway: bool) -> str:
-        """Return the step's output without texts that its events also contain. Another Babelgate repeats questions,
-        data and faults in the output, for clients that read only the output."""
+        """Return the step's output without texts that its events also contain. `is_gateway` is True if the server is
+        another Babelgate. It repeats questions, data and faults in the output, for clients that read only the
+        output."""
         text = step.output or ""
         if self._open_question is not None:
             question = self._open_question.message.text

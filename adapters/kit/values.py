@@ -30,7 +30,8 @@ def count_values(raw: bytes, most: int) -> int:
 
 
 def _marks(raw: bytes, start: int, end: int) -> int:
-    """Return the number of commas, brackets and braces between two positions. Each of them begins a JSON value."""
+    """Return the number of commas, opening brackets and opening braces between two positions. At most one JSON value
+    begins after each of them."""
     return raw.count(b",", start, end) + raw.count(b"[", start, end) + raw.count(b"{", start, end)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 
 def pieces(text: str, *, streams: bool) -> Iterator[tuple[str, bool, bool]]:
-    """Yield (text, is first, is last): the words one by one, or the text as a whole."""
+    """Yield triples (text, is first, is last): one for each word if `streams`, and otherwise one for the whole text."""
     words = text.split() if streams else [text]
     for index, word in enumerate(words):
         yield f" {word}" if index else word, not index, index == len(words) - 1

@@ -176,7 +176,8 @@ async def test_a_token_learns_which_scopes_the_call_needs(place: Place, route: s
 
 
 SESSIONS: Final[Mapping[str, Any]] = {"alone": None, "stateless session": {}, "session of the SDK": {"elicitation": {}}}
-"""Capabilities of the clients that open the kinds of sessions."""
+"""Client capabilities in the request that opens a session, by the kind of the session. None means that no session is
+opened."""
 NEW: Final[tuple[str, Any]] = ("a new call", {"name": "echo", "arguments": {"message": "hi"}})
 RESUMED: Final = "run_id of a call that goes on"
 REFUSED_BY_MCP: Final[list[Any]] = [
@@ -226,7 +227,8 @@ async def test_every_mcp_method_challenges_a_token_without_scopes(
 
 
 async def answers_of_mcp(place: Place, task_id: str | None) -> Any:
-    """Return answers to the questions of a task, or of the call whose state is known."""
+    """Return an accepting answer to each question of a paused call in MCP, by the key of the question. The call is that
+    of the task `task_id` or, for None, the one whose request state `place` knows."""
     name = "taskId of tasks/get" if task_id else "requestState of a call"
     request = next(each for each in POSITIONS if each.name == name).ask(place.things)[2]
     response = await place.clients["alice"].post("/mcp", **request)

@@ -45,7 +45,8 @@ class World:
     """Issuer of the tokens of callers and of agents."""
 
     def issue(self, form: Form) -> tuple[int, Any]:
-        """Return a token for the agent: of the gateway, or of the subject of the exchanged one."""
+        """Return the provider's response to the request `form`: status 200, and an access token for the agent. Its
+        subject is that of the token to exchange or, without one, the gateway (`babelgate`)."""
         subject = "babelgate"
         if "subject_token" in form:
             subject = claims_of(form["subject_token"])["sub"]
@@ -53,7 +54,8 @@ class World:
         return 200, {"access_token": token, "token_type": "Bearer", "expires_in": 300}
 
     def agent(self, kind: str, **auth: Any) -> dict[str, Any]:
-        """Return the settings of an agent whose `auth` has one member: the request for a token."""
+        """Return the settings of an agent of the kind. `auth` has exactly one member: the way to get a token, with
+        further members of that setting."""
         settings = {"url": self.upstream.url + KINDS[kind]["at"], "protocol": KINDS[kind]["protocol"], "agent": "who"}
         request = {"token_url": self.provider.url, "client_id": "babelgate", "client_secret": "hush-hush-hush"}
         [(name, members)] = auth.items()

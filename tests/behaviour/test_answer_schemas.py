@@ -75,7 +75,8 @@ TEXT_ONLY: Final = ("acp", "a2a-0.3", "a2a-1.0", "aief", "openai-chat-completion
 
 
 async def ask(gateway: Running, caller: type[Caller], name: str) -> tuple[Caller, Any]:
-    """Start a task that stops with a question of this schema."""
+    """Start a task that stops with a question whose schema has this name. Return the caller, and its view of the
+    task."""
     conversation = caller(gateway.http, "typed")
     paused = await conversation.run_to_end(name)
     assert len(await gateway.hub.reads.open_interrupts(OWNER, paused.task_id)) == 1

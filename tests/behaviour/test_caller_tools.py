@@ -50,7 +50,8 @@ def ending() -> RegisteredAgent:
 
 
 AGENTS: Final = ("ending", "ended")
-"""The graph in the gateway, and on a LangGraph server."""
+"""Names of the agents: `ending` is the graph in the gateway's process, and `ended` the same graph on a LangGraph
+server."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -92,7 +92,8 @@ async def _threads(hub: GatewayHub, owner: str, thread_id: str) -> object:
 
 
 async def _assistants(hub: GatewayHub, owner: str, assistant_id: str) -> object:
-    """Return whether the assistant is among the owner's. Other tests add others."""
+    """Return True if the owner has the assistant. The whole list is not compared, because other tests create
+    assistants."""
     found = await hub.assistants.search(owner, AssistantQuery(limit=1000))
     ids = [each.assistant_id for each in await found.all()]
     assert len(ids) == await hub.assistants.count(owner, AssistantQuery())
@@ -100,7 +101,7 @@ async def _assistants(hub: GatewayHub, owner: str, assistant_id: str) -> object:
 
 
 async def _crons(hub: GatewayHub, owner: str, cron_id: str) -> object:
-    """Return whether the cron is among the owner's. Other tests add others."""
+    """Return True if the owner has the cron. The whole list is not compared, because other tests create crons."""
     ids = [each.cron_id for each in await (await hub.crons.search(owner, CronQuery(limit=1000))).all()]
     assert len(ids) == await hub.crons.count(owner, CronQuery())
     return cron_id in ids
@@ -112,7 +113,7 @@ async def _tasks(hub: GatewayHub, owner: str, thread_id: str) -> object:
 
 
 async def _active(hub: GatewayHub, owner: str, task_id: str) -> object:
-    """Return whether the task is among the owner's, which other tests have added to."""
+    """Return True if the owner has the task. The whole list is not compared, because other tests create tasks."""
     found = await hub.reads.tasks_active_at(owner, 0, slack=2**62, limit=1000)
     return task_id in {task.task_id for task in found}
 

@@ -108,7 +108,7 @@ async def test_an_agent_resumes_at_its_questions_after_a_restart(tmp_path: Path,
 
 
 async def planned(hub: GatewayHub, receipt: Receipt) -> None:
-    """Check that the whole plan was emitted, and each part of it once."""
+    """Check that the agent `planner` completed its task, and that it emitted each artifact and question once."""
     task = await hub.reads.task("o", receipt.task_id)
     assert task.state is TaskState.COMPLETED
     records = await hub.reads.records("o", Scope.task(task))

@@ -72,10 +72,8 @@ async def _finish(hub: GatewayHub, receipt: Receipt, activation: Activation | No
 async def together(
     hub: GatewayHub, receipt: Receipt, activation: Activation | None, steps: Sequence[Step]
 ) -> list[Any]:
-    """Queue the steps in order while the writer is held, so that they become one group.
-
-    The results are values or faults.
-    """
+    """Queue the steps in order while the writer is held, so that they become one group. Return the value or the fault
+    of each step."""
     async with PausedWriter(hub) as writer:
         started: list[asyncio.Future[Any]] = []
         for step in steps:
@@ -88,7 +86,7 @@ async def together(
 async def one_by_one(
     hub: GatewayHub, receipt: Receipt, activation: Activation | None, steps: Sequence[Step]
 ) -> list[Any]:
-    """Queue each step after the commit of the one before."""
+    """Queue each step after the commit of the one before. Return the value or the fault of each step."""
     results: list[Any] = []
     for step in steps:
         async with PausedWriter(hub) as writer:

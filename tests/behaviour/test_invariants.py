@@ -379,7 +379,7 @@ async def test_i15_a_second_restart_changes_nothing_more(hubs: HubFactory) -> No
 
 
 def attribute(value: object, name: str) -> Any:
-    """Return a private attribute."""
+    """Return an attribute by name, to read private attributes without a complaint of the type checker."""
     return getattr(value, name)
 
 

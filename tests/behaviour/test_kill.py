@@ -263,7 +263,7 @@ class Receiver:
         self.updates: list[Any] = []
         self.open = asyncio.Event()
         self.refuses = False
-        """True if it answers that it is unavailable for hours."""
+        """True if the receiver refuses each notification with a retry time that is hours away."""
         self._news = asyncio.Condition()
 
     async def __call__(self, _: Any, receive: Any, send: Any) -> None:

@@ -93,13 +93,13 @@ class ModelThread:
                 return
 
     def drop(self, run: ModelRun, removed: bool) -> None:
-        """End a run that never started."""
+        """End a run that never started. `removed` is True if the run was rolled back, so that no view shows it."""
         run.status, run.removed = RunStatus.CANCELLED, removed
         if run.task.state not in WAITING and not run.task.live:
             run.task.state = TaskState.CANCELLED
 
     def stop(self, run: ModelRun, status: RunStatus, state: TaskState, removed: bool = False) -> None:
-        """End a running run, and its task with it."""
+        """End a running run with `status`, and its task in `state`. `removed` is True if the run was rolled back."""
         run.status, run.removed = status, removed
         self.finish(run.task, state)
 

@@ -155,7 +155,7 @@ async def test_a_request_for_a_foreign_host_is_refused(gateway: Running, standin
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 async def test_a_bad_body_is_refused_or_ignored(gateway: Running, route: Route) -> None:
-    """Check that routes that read a body refuse each of these, and that the others ignore them."""
+    """Check that each route that reads a body refuses each bad body, and that the other routes ignore it."""
     path = route.at(spared(route, await create_targets(gateway, route.path)))
     harmless = HARMLESS if str(route) in LENIENT else frozenset[str]()
     refused = [

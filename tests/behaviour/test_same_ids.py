@@ -46,7 +46,7 @@ SAME: Mapping[str, Any] = {"thread_id": THREAD, "task_id": TASK, "run_id": RUN}
 
 
 async def both(hub: GatewayHub, agent: Scripted, **fields: Any) -> dict[str, tuple[Receipt, Activation]]:
-    """Start a run of each owner under the same ids."""
+    """Start a run of each owner under the same ids. Return the receipt and the call of the agent, by owner."""
     begun: dict[str, tuple[Receipt, Activation]] = {}
     for owner in (ALICE, BOB):
         receipt = await submit(hub, "a", f"of {owner}", owner=owner, **SAME, **fields)
@@ -261,7 +261,7 @@ async def test_an_agent_of_an_erased_thread_cannot_append(hubs: HubFactory) -> N
 
 
 async def recreate(hub: GatewayHub, held: PausedWriter) -> "asyncio.Future[tuple[Any, Receipt]]":
-    """Queue the erasure of the thread, and a run that takes its ids again."""
+    """Queue the erasure of the thread, and then a run that takes the same ids. Return the future of both results."""
     deleting = asyncio.ensure_future(hub.delete_thread(ALICE, THREAD))
     await held.queued(deleting)
     again = asyncio.ensure_future(submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="recreate"))

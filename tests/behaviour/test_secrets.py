@@ -50,7 +50,7 @@ def settings_of(model: type[BaseModel], above: Steps = ()) -> Iterator[tuple[Ste
 
 SETTINGS = list(settings_of(Settings))
 SECRETS = [path for path, annotation in SETTINGS if SecretStr in get_args(annotation) or annotation is SecretStr]
-"""Settings that are secret by their type: both are mappings from names."""
+"""Paths of the settings whose type is secret. Both are mappings from names to secrets."""
 
 
 def nested(paths: Sequence[Steps], value: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ KEYS = [
     {SECRET: ""},
     {f"{SECRET}\n": "alice"},
 ]
-"""Keys of API keys and owners: users easily swap the two."""
+"""Values of `keys` that swap an API key and its owner, an easy mistake of users."""
 MEMBERS = [
     {SECRET: None},
     {SECRET * 30: ["alice"]},

@@ -32,7 +32,8 @@ OF_THE_OWNER: Final = (
     "contextId",
     "before a page",
 )
-"""Words in the names of positions whose things are not shared with a thread. The names of threads are not, either."""
+"""Words in the names of positions whose answer a grant does not make equal for both owners. These are resources that no
+thread contains, and names that each owner has for itself."""
 NOT_SHARED: Final = "may not do this with a thread of another owner"
 READ_ONLY: Final = "key:bob may only read this thread: its grant has the level read."
 

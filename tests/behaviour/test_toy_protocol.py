@@ -1,7 +1,7 @@
 """A protocol of another package (`tests/toy`): it works everywhere as soon as the package is installed, with no other
 change.
 
-Each process here has the folder on its path.
+Each process of these tests has the folder `tests/toy` on its import path.
 """
 
 import json

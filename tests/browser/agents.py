@@ -73,7 +73,7 @@ async def tool(text: str) -> AsyncGenerator[UseTool | str, Any]:
 
 
 async def halting(text: str) -> AsyncGenerator[str]:
-    """Send the words of 0 to 39. In the middle, wait until the file that the input names exists."""
+    """Send the words `w0` to `w39`. After half of them, wait until the file that the input names exists."""
     for number in range(40):
         if number == 20:
             while not Path(text).exists():  # noqa: ASYNC110, ASYNC240 - the file outlives a gateway that is killed

@@ -18,7 +18,8 @@ from tests.goldens import compare
 
 LIGHT = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 DARK = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
-"""Options of axe-core. The schemes differ in their colors alone."""
+"""Options of axe-core for the dark scheme: only contrast is checked, because the schemes differ only in their
+colors."""
 PAGES = (
     "agents",
     "agents/echo",
@@ -51,7 +52,8 @@ JOBS: Mapping[str, dict[str, Any]] = {
 }
 """Orders for one small job of each kind."""
 ROWS = {"settings": "console", "api": "/acp"}
-"""Filters of pages whose rows are of one kind: 200 of them take axe-core 20 seconds."""
+"""Text for the filter of a page, by page. Such a page has about 200 rows of the same kind, for which axe-core takes 20
+seconds."""
 PICTURES = os.environ.get("BABELGATE_SCREENSHOTS", "")
 """Folder for a screenshot of each page in each scheme, or an empty text."""
 NARROW = {"width": 320, "height": 640}

@@ -95,7 +95,7 @@ def test_every_protocol_shows_the_run_with_its_losses(tab: Tab, done: str, gatew
 
 @pytest.fixture(scope="module")
 def before(gateway: Served, tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
-    """Gateway whose agent `far` is an agent that fails, on the other gateway."""
+    """Gateway in front of `gateway`: its agent `far` is the agent `fail` of `gateway`."""
     folder = tmp_path_factory.mktemp("before")
     far = {"url": f"{gateway.url}/agent/fail", "headers": {"X-Secret": "upstream-secret"}}
     with served_agents(folder, agents={"far": far}) as started:

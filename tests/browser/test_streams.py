@@ -70,7 +70,8 @@ def test_stream_continues_when_a_killed_gateway_returns(new_tab: NewTab, tmp_pat
 
 
 def open_streams(tab: Tab) -> list[str]:
-    """Follow the streams of a tab's page. The list has those that are open."""
+    """Return a list with the URLs of the open streams of a tab's page. The list changes when a stream begins or
+    ends."""
     streams: list[str] = []
 
     def begin(request: Any) -> None:

@@ -45,7 +45,8 @@ class Log:
         return None if checkpoint_id is None else self.history.get(checkpoint_id)
 
     def ask(self, run: str, text: str, *, data: Any = None, task: str | None = None, **created: Any) -> Any:
-        """Start a run, creating its task if necessary."""
+        """Add the records that start a run, and create its task if necessary. Return the revision that the last record
+        has created, or None."""
         task = task or run
         if not any(isinstance(r.event, TaskCreated) and r.event.task_id == task for r in self.records):
             self.say(TaskCreated(task_id=task, agent="a"), task=task)

@@ -25,7 +25,7 @@ def grown(value: Any) -> Any:
 
 
 def count(value: Any) -> int:
-    """Return the number of later members in the value."""
+    """Return the number of members in the value that `grown` has added, at any depth."""
     if isinstance(value, dict):
         members = cast("JsonObject", value)
         return sum(1 if name == "a_later_member" else count(member) for name, member in members.items())

@@ -8,6 +8,6 @@ import pytest
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
-    """Run the tests of a module on each loop in its `LOOPS`, or on the default loop."""
+    """Return the event loops on which a test runs: those in `LOOPS` of its module, or the default loop."""
     module = item.getparent(pytest.Module)
     return getattr(module.obj if module else None, "LOOPS", {"asyncio": asyncio.new_event_loop})

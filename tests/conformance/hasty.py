@@ -1,7 +1,7 @@
 """Event loop that skips waiting time, for tests whose client and server run in one loop.
 
-If all tasks wait only for timers, the clock of the loop jumps to the next timer. A timeout of 8 seconds then costs no 8
-seconds. On a busy machine no timeout expires early, because the clock of the loop jumps only when no task can run.
+If all tasks wait only for timers, the clock of the loop jumps to the next timer. So a timeout of 8 seconds takes almost
+no time. On a busy machine no timeout expires early, because the clock of the loop jumps only when no task can run.
 """
 
 import asyncio

@@ -166,8 +166,8 @@ async def _complaints(
 ) -> _Complaints:
     """Test one violation with the requirements that can notice it, or with all if there is no coverage.
 
-    With `alone`, requirements of the same group that cannot notice it are left out. A complaint may then only mean that
-    something is missing that they create.
+    With `alone`, requirements of the same group that cannot notice it are left out. Then a complaint may mean only that
+    they did not create something that the selected requirements need.
     """
     app = server.make(violation.name)
     concerned = concerns(violation)

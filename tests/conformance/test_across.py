@@ -106,7 +106,7 @@ async def test_server_without_shared_runs_is_compared_by_separate_runs(gateway: 
 
 
 def each(value: Any, change: Callable[[dict[str, Any]], None]) -> Any:
-    """Apply a change to every object in a value."""
+    """Apply a change to every object in a JSON value, at any depth, and return the value."""
     members = as_object(value)
     if members is not None:
         changed = {name: each(member, change) for name, member in members.items()}
@@ -344,7 +344,7 @@ async def test_comparison_needs_two_protocols(gateway: Running) -> None:
 
 
 async def exit_code(*arguments: str) -> int:
-    """Run the command in a thread, because it runs its own event loop."""
+    """Run `babelgate check` in a thread, because it runs its own event loop, and return its exit code."""
     with pytest.raises(SystemExit) as ended:
         await asyncio.to_thread(main, ["check", "--across", *arguments])
     assert isinstance(ended.value.code, int)

@@ -36,7 +36,7 @@ def as_it_is(protocol: str, path: str, value: Any) -> Any:
 
 
 def echoes_the_header(protocol: str, path: str, value: Any) -> Any:
-    """Put the secrets into the status of a run, a violation that reports quote."""
+    """Put secrets into the status of a run. Reports quote the wrong status."""
     run = as_object(value)
     return value if run is None or "run_id" not in run else {**run, "status": f"{HEADER} is {PASSWORD}"}
 

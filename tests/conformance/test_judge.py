@@ -46,7 +46,8 @@ WHOLE_PAGES = {
     "modelcontextprotocol.io/specification/2026-07-28/basic/utilities/mrtr",
     "modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching",
 }
-"""Pages about one subject, or without stable anchors."""
+"""Beginnings of URLs that a requirement may have as its source without a `#` fragment. Each is a page about one
+subject, or one without stable anchors."""
 
 every_set = pytest.mark.parametrize("chosen", [load_set(name) for name in set_names()], ids=lambda each: each.name)
 every_server = pytest.mark.parametrize("server", SERVERS.values(), ids=lambda each: each.set)

@@ -24,7 +24,8 @@ def words(text: str) -> list[str]:
 
 
 def expected(agent: str, text: str, attempt: int = 1, *, answered: bool = True) -> str:
-    """Return an agent's whole output in its start number `attempt`, before or after the answer to its question."""
+    """Return the whole output of an agent for the input `text`, in its start number `attempt`. If the agent asks,
+    `answered` says whether the output after the answer is included."""
     if agent == "fickle":
         return "".join(words(f"{text}@{attempt}"))
     output = "".join(words(text))

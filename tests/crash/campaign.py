@@ -245,7 +245,8 @@ async def refusal_as_disconnect(response: httpx.Response) -> None:
 
 
 async def cut_short(work: Any, checks: Checks) -> None:
-    """Do the work, which may end with the gateway."""
+    """Await the work of a caller. Ignore a lost connection, because the gateway may be killed meanwhile, and record any
+    other failure."""
     with suppress(httpx.TransportError):
         try:
             await work

@@ -124,7 +124,8 @@ class Checks:
             self.fault("stuck", f"task {task_id} of {agent}: {states}")
 
     async def _settle(self, row: tuple[Any, ...]) -> tuple[str, str] | None:
-        """Follow a task to its end, with the reader that followed it before if there was one."""
+        """Follow a task to its end, with the reader that followed it before if there was one. Return the task's id and
+        agent if it does not end in time, and None otherwise. `row` is a row of `_TASKS`."""
         task_id, agent, _ = row
         run = self.world.run_of(task_id)
         try:

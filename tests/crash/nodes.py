@@ -108,7 +108,8 @@ class NodeCampaign(Tally):
         self._fate = Random(f"what happens {seed}")
         """Random numbers for the harm. Their users take turns, so that the same seed gives the same sequence."""
         self.actions = self.cut = 0
-        """Actions during restarts of all nodes, and those of them that lost their connection."""
+        """Number of actions during restarts of all nodes (`actions`), and of those among them that lost their
+        connection (`cut`)."""
         self.longest = 0.0
         """Longest time from the end of the callers' actions until all runs had ended, in seconds."""
         self._born, self._far = born, far
@@ -189,7 +190,7 @@ class NodeCampaign(Tally):
             self._strike(kind, victim, wire)
 
         async def follow() -> None:
-            """Repair the harm while callers continue."""
+            """Wait for the failure, and repair the damage while callers continue."""
             await did.wait()
             await self._repair(kind, cluster, victim, frozen, wire)
 

@@ -15,7 +15,7 @@ PROSE: Final = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
 PATHS: Final = set(re.findall(r"`([\w.-]*(?:/[\w.-]*)+|\.importlinter)`", PROSE))
 _NAME: Final = r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)`"
 PAIRS: Final = set(re.findall(rf"`([\w./-]+\.py)`\s+{_NAME}", PROSE))
-"""Files, each with the name that follows it."""
+"""Pairs of a file and the name that follows the file on the page."""
 
 
 def test_the_files_on_the_page_exist() -> None:

@@ -30,7 +30,7 @@ def section(heading: str, page: str = PAGE) -> str:
 
 
 def settings_of(heading: str, name: str = "", page: str = PAGE) -> dict[str, Any]:
-    """Return the values of the first block of YAML in a section that begins with a name."""
+    """Return the values of the first YAML block that contains `name`, in the section of the page with this heading."""
     for block in re.findall(r"^ *```yaml\n(.*?)^ *```$", section(heading, page), re.MULTILINE | re.DOTALL):
         if name in block:
             text = block.replace("sha256:9c02…", digest("CI_KEY")).replace("sha256:5f1e…", digest("NEW_CI_KEY"))

@@ -43,7 +43,8 @@ class Link:
         return self.request.partition(b"\r\n")[0].decode()
 
     async def ask(self, *, half: bool = False) -> "Far":
-        """Pass the request on. If `half`, close the sending side of the connection after it.
+        """Connect to the server, pass the request on, and return the server's side of the connection. With `half`,
+        close the sending side after the request.
 
         If the caller disconnects, the connection to the server is aborted.
         """
@@ -74,7 +75,8 @@ class Link:
         await self._writer.drain()
 
     async def pass_on(self, after: int | bytes | None = None) -> bool:
-        """Pass the response on, up to a number of bytes or the end of a word in it. Return False if it ended before."""
+        """Pass the response on, up to a number of bytes or the end of a word in it. Return False if the response ended
+        before that place."""
         far = await self.ask()
         while data := await far.read():
             stop = _stop(self.passed, data, after)
@@ -265,7 +267,8 @@ class Slow(Trouble):
 
 
 def status(code: int, *, asks: bool = False, retry_after: int | None = None) -> Instead:
-    """Return the response of a proxy that has lost its server."""
+    """Return the error response of a proxy that has lost its server, with the status `code`. With `asks`, the server
+    still gets the request. `retry_after` is the header `Retry-After` in seconds; None omits it."""
     body = b"<html>out of order</html>"
     head = f"HTTP/1.1 {code} Sorry\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
     if retry_after is not None:
@@ -292,7 +295,7 @@ class Proxy:
         The next request that matches the first pattern gets its trouble.
         """
         self.luck: Callable[[], Trouble | None] | None = None
-        """Function that returns the trouble of every other request."""
+        """Function that returns the trouble of each request that matches no pattern of `script`. None: no trouble."""
         self.links: list[Link] = []
         self.struck = asyncio.Event()
         self.came_back = asyncio.Event()

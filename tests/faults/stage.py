@@ -36,7 +36,8 @@ OWNER: Final = "default"
 BOUND: Final = 30.0
 """Time within which every run must end, in seconds, after any disturbance."""
 PATIENCE: Final = 2.0
-"""Silence after which the gateway gives an agent up, in seconds. A busy machine needs less for a step."""
+"""Seconds of an agent's silence after which the gateway ends the run. Each step of a test takes less, even on a busy
+machine."""
 COOLDOWN: Final = 30.0
 PIECES: Final = 6
 
@@ -68,7 +69,7 @@ def pieces_of(text: str) -> list[str]:
 
 
 def words_of(text: str) -> str:
-    """Return the agents' output for the text. The request contains no piece of it."""
+    """Return the agents' output for an input text. The request that sends the text contains no piece of this output."""
     return "".join(pieces_of(text))
 
 
@@ -220,7 +221,8 @@ class Stage:
 
 
 async def keeps_the_laws(stage: Stage, found: Outcome, text: str, output: str | None = None) -> None:
-    """Check a run with the input `text`, to which the agent answers `said` or its words."""
+    """Check a run with the input `text`: the agent was started at most once, and its whole output arrived, or the
+    beginning of it with a fault of the agent. `output` is the expected output; None means that of `words_of`."""
     words = words_of(text) if output is None else output
     assert stage.started(text) <= 1, "the agent was started twice"
     if found.ended_well:
@@ -232,7 +234,7 @@ async def keeps_the_laws(stage: Stage, found: Outcome, text: str, output: str | 
 
 
 async def serves(stage: Stage, agent: str) -> None:
-    """Check that the earlier disturbance has no effect any more."""
+    """Check that a run of the agent succeeds, so that the earlier disturbance has no effect any more."""
     stage.reset()
     text = stage.text()
     found = await stage.run(agent, text)

@@ -59,13 +59,14 @@ Level = Literal["full", "lossy", "dropped"]
 
 @dataclass(frozen=True)
 class Way:
-    """One protocol in both directions."""
+    """Way to measure one protocol: a client for agents behind a server of the protocol, and what the protocol is
+    declared to carry in both directions."""
 
     client: Callable[[str, str], Client]
     """Function that creates a client for an agent of the gateway at a URL."""
     server: Side
     reader: Side | None = None
-    """Declaration for agents behind such a server, if it is a different table."""
+    """Features that such a server carries to the client, as declared. None if `server` declares both directions."""
 
     def declared(self, feature: Feature) -> Level:
         levels = {self.server.carries[feature].level, (self.reader or self.server).carries[feature].level}
@@ -88,10 +89,8 @@ def _langchain(
 
 _MODELS: Final = AGENTS["openai"].carries
 _SENT: Final = Side("OpenAI", {**dict.fromkeys(Feature, FULL), Feature.METADATA: _MODELS[Feature.METADATA]})
-"""Declaration of OpenAI agents for what the client sends.
-
-The declaration for reading covers models on any server of that API. The client reads more from a gateway.
-"""
+"""Features that the gateway's client of OpenAI's APIs reads from another gateway. `AGENTS["openai"]` declares less,
+because it is about models on any server."""
 
 WAYS: Final[Mapping[str, Way]] = {
     "a2a-0.3": Way(partial(_a2a, "0.3"), SERVERS["a2a-0.3"], AGENTS["a2a-0.3"]),
@@ -120,7 +119,8 @@ _EXTENDED: Final = AGENTS["a2a-extended"]
 
 
 def _with_it(protocol: str, version: str) -> Side:
-    """Return the declaration of both directions."""
+    """Return the features that a version of a protocol carries with the extension. One table declares both
+    directions."""
     adapter = next(each for each in ADAPTERS if each.name == protocol)
     return Side(adapter.title, adapter.extended[version])
 
@@ -149,11 +149,11 @@ class Scripted:
     info: AgentInfo
     received: AgentInput = field(default_factory=AgentInput)
     patience: float = 0
-    """Time that it waits for its reader after the first piece of text, in seconds."""
+    """Seconds that the agent waits for its reader after the first piece of text."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the client has received that piece."""
     is_late: bool = False
-    """True if the client did not receive it while the agent was running."""
+    """True if the client did not receive the first piece of text while the agent was running."""
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         tools = [tool.name for tool in call.tools]

@@ -42,7 +42,8 @@ ALL: Final[Mapping[str, Way]] = {
     **{f"{name}, plain": way for name, way in WAYS.items() if name not in UNSERVED},
     **{f"{name}, extended": way for name, way in EXTENDED.items() if name not in UNSERVED},
 }
-"""Ways with a client in the gateway. Other protocols cannot be used for a fork from here."""
+"""Ways to call an agent for which the gateway has a client, by protocol and extension. Only such a way can be between
+two gateways."""
 
 
 def _slug(name: str) -> str:

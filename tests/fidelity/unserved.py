@@ -30,7 +30,7 @@ from tests import loopback
 from tests.adapters.mcp.site import Modern, messages_of
 
 UNSERVED: Final = frozenset({"agent-client", "mcp", "runtime", "vercel-ui"})
-"""Names of these protocols."""
+"""Names of the protocols for which the gateway has no client."""
 
 Wire = dict[str, Any]
 

@@ -132,7 +132,8 @@ class VercelReader:
                 pass
 
     def _begin(self, part_id: str, metadata: JsonObject, phase: Any = "answer") -> Iterator[Event]:
-        """Begin the message of a part, if it is another one. The part's id begins with the message's."""
+        """Begin the message of a part, unless it is already open, and end the open one. The part's id begins with the
+        message's."""
         message_id = part_id.rpartition(".")[0]
         if message_id != self._message:
             yield from self._end()

@@ -46,7 +46,8 @@ def babelgate(
     bound: float = BOUND,
     **variables: str,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run the command to its end."""
+    """Run the command `babelgate` with these arguments in a folder, and return its exit code and output. `bound` is the
+    timeout in seconds, and `variables` are added to its environment."""
     if _may_fork(program, variables):
         return _run_fork(folder, arguments, stdin, bound, variables)
     return subprocess.run(

@@ -109,7 +109,8 @@ def forked_embedded_gateways() -> Generator[None]:
 
 @cache
 def _parent(pid: int, path: str) -> socket.socket:
-    """Start the parent process for this process and this PYTHONPATH. It ends with this process."""
+    """Start the parent process for this process (`pid`) and this PYTHONPATH (`path`). Return the socket that accepts
+    its jobs. The parent process ends with this process."""
     control, child_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with child_control:
         process = subprocess.Popen(

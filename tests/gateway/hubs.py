@@ -291,7 +291,8 @@ class HubFactory:
         idempotent: bool = False,
         **settings: Any,
     ) -> tuple[GatewayHub, Scripted]:
-        """Start a hub with one scripted agent, whose name is `a`."""
+        """Start a hub with one scripted agent, whose name is `a`, and return both. `stubborn` makes the agent ignore a
+        cancel. The other options are those of the registered agent, and `settings` those of `make`."""
         agent = Scripted(stubborn=stubborn)
         options: dict[str, Any] = {"concurrency": concurrency, "total": total, "idempotent": idempotent}
         return await self.start(registered("a", agent, remembers=remembers, **options), **settings), agent
@@ -476,7 +477,7 @@ async def follow(
 
 
 async def reaches(hub: GatewayHub, receipt: Receipt, *wanted: TaskState, owner: str = OWNER) -> Task:
-    """Wait until the task is in one of the states, or has ended; then it must be in one of them."""
+    """Wait until the task is in one of the states, and return it. Fail if the task ends in another state."""
 
     def there(record: Record) -> bool:
         return isinstance(record.event, TaskChanged) and record.event.state in wanted

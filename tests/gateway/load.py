@@ -46,6 +46,6 @@ class Load:
                 self._calls.put_nowait(None)
 
     async def more(self, calls: int) -> None:
-        """Wait for more calls."""
+        """Wait until the load has completed as many further calls as `calls` says."""
         for _ in range(calls):
             await within(self._calls.get(), "a call")

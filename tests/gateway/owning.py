@@ -46,7 +46,8 @@ class Place:
         return await make(self.alice)
 
     async def shared_ids(self) -> "tuple[OwnerIds, str]":
-        """Return resources of Alice that all tests share, and how they look. Tests must not change them."""
+        """Return the ids of Alice's resources that all tests share, and what the protocols show of them (`look`). Tests
+        must not change these resources."""
         if self._shared is None:
             ids = await self.make()
             self._shared = ids, await look(self.alice, ids)

@@ -73,7 +73,8 @@ def _by_method() -> list[Position]:
 
 
 def _send(**fields: str) -> Callable[[OwnerIds], Request]:
-    """Return a request that sends a message with some of the ids in these members."""
+    """Return a function that makes a request from ids. The request sends a message whose members `fields` are the ids
+    of these names."""
 
     def body(ids: OwnerIds) -> Json:
         return {"message": message(**{name: getattr(ids, value) for name, value in fields.items()})}
@@ -84,7 +85,7 @@ def _send(**fields: str) -> Callable[[OwnerIds], Request]:
 def _call(
     method: str, path: str, body: Callable[[OwnerIds], Json] | None = None, headers: Mapping[str, str] | None = None
 ) -> Callable[[OwnerIds], Request]:
-    """Return a request with ids in the path, in its query or in the body."""
+    """Return a function that makes a request from ids: the ids are in the path, in its query or in the body."""
 
     def ask(ids: OwnerIds) -> Request:
         at = re.sub(r"{(\w+)}", lambda match: getattr(ids, match[1]), path)
@@ -95,7 +96,8 @@ def _call(
 
 
 def _import(host: str) -> Callable[[OwnerIds], Request]:
-    """Return a request whose session descriptor names a resource of the gateway itself."""
+    """Return a function that makes a request from ids. Its session descriptor names a resource of the gateway
+    itself."""
 
     def body(ids: OwnerIds) -> Json:
         history = [f"{host}/acp/resources/{ids.resource_id}"]
@@ -259,7 +261,8 @@ def _output(ids: OwnerIds) -> Json:
 
 
 def _response(name: str, value: str) -> Callable[[OwnerIds], Request]:
-    """Return a request for a response with one of the ids in this member."""
+    """Return a function that makes a request from ids: a request for a response, whose member `name` is the id
+    `value`."""
     return _call("POST", "/v1/responses", lambda ids: {"model": "echo", "input": "hi", name: getattr(ids, value)})
 
 

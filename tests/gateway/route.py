@@ -62,7 +62,7 @@ PAGE_PATHS: Final = frozenset({"/console", "/console/{file}"})
 PAGE_SLOT: Final = "file"
 """Parameter of the path of a static file, which belongs to no owner."""
 PAGE: Final = "0123456789abcdef/main.js"
-"""Value of this parameter that is the path of a file, but of none that there is."""
+"""Value of the parameter `PAGE_SLOT` that has the form of a file's path, but names no existing file."""
 
 
 @dataclass(frozen=True, slots=True)

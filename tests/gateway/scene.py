@@ -176,7 +176,8 @@ class Scene:
         return [part for part in self.parts if part.task_id]
 
     def pacing(self, part: Part) -> Callable[[], None]:
-        """Return a callback for every frame that the caller receives: the agent then sends another word."""
+        """Return the callback for every frame that the caller receives. It counts the frame for the kill and, once
+        frames are counted, lets the agent send another word."""
 
         def each() -> None:
             assert part.feed is not None
@@ -229,7 +230,8 @@ class Company(Scene):
         self.done = self.cast("echo", 8)
         self.paused = [*self.cast("ask", 6), *self.cast("far-ask", 2)]
         self.answered = self.cast("approve", 4)
-        """Runs that are answered shortly before the kill. Those in `cancelled` and `late` are sent then, too."""
+        """Runs whose question is answered shortly before the kill. At the same time, the runs in `cancelled` are
+        cancelled, and those in `late` are started."""
         self.cancelling = self.cast("stubborn", 4)
         self.queue = self.cast("single", 7, Acp)
         self.streams = self.cast("paced", 9, Acp, JsonRpc10, AgUi)
@@ -269,7 +271,8 @@ class Company(Scene):
         assert self.stage.dead
 
     async def _stand(self, group: asyncio.TaskGroup) -> None:
-        """Start the runs that ignore a cancel request, and those that wait in a queue."""
+        """Start the runs of `cancelling`, whose agents ignore a cancel request, and cancel them. Also start those of
+        `queue`, of which only the first one gets a slot."""
         for part in (*self.cancelling, self.queue[0]):
             group.create_task(part.play(nothing))
         for part in self.cancelling:
@@ -284,7 +287,7 @@ class Company(Scene):
             await part.post()
 
     async def _when(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work shortly before the kill."""
+        """Wait until a random number of frames, from 0 to 11, is left before the kill, and then do the work."""
         try:
             await self.moment.reached(max(1, self.moment.frames - self.random.randrange(12)))
             await work

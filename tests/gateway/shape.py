@@ -53,7 +53,7 @@ _REST: Final = {
     413: {"INVALID_ARGUMENT"},
     429: {"RESOURCE_EXHAUSTED"},
 }
-"""google.rpc.Code by status (A2A 1.0.1, 11.6)."""
+"""Names of google.rpc.Code that an error may have, by HTTP status (A2A 1.0.1, 11.6)."""
 
 _AIEF: Final = {401, 403, 404, 405, 409, 413, 422, 429}
 _LANGCHAIN: Final = {
@@ -85,7 +85,7 @@ _COMMAND: Final = {
     "permission_denied",
     "not_supported",
 }
-"""The Agent Protocol's event streaming, CDDL 0.0.13, ErrorCode."""
+"""Error codes of commands: the Agent Protocol's event streaming, CDDL 0.0.13, ErrorCode."""
 
 
 def check_error(words: Words, response: httpx.Response) -> None:

@@ -151,7 +151,8 @@ async def _response(http: httpx.AsyncClient) -> str:
 
 
 def spared(route: Route, slots: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the values with others where the route would wait without an end, or list all resources of the tests."""
+    """Return the path values, but with another value on a route that would otherwise stream without an end, or list all
+    resources of the tests."""
     if route.path.endswith(":subscribe"):  # the stream of a waiting task continues until the question is answered
         return {**slots, "task_id": UNKNOWN}
     if route.method != "POST" and route.path.endswith("/{thread_id}/stream"):  # the stream ends with the thread

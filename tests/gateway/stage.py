@@ -83,7 +83,8 @@ class Puppets:
             self._news.notify_all()
 
     async def called(self, text: str, attempt: int = 1) -> Puppet:
-        """Wait for this attempt of the run with that input."""
+        """Wait until an agent is called for this attempt of the run with that input text. Return the puppet of the
+        call."""
 
         def found() -> list[Puppet]:
             return [puppet for puppet in self.order if puppet.text == text and puppet.attempt == attempt]
@@ -223,7 +224,7 @@ async def nursery() -> AsyncGenerator[Nursery]:
 
 
 class Stage:
-    """Folder with one gateway at a time on it."""
+    """Folder, and control over the gateway that runs on it. At most one gateway at a time runs on the folder."""
 
     def __init__(self, folder: Path, nursery: Nursery, settings: Mapping[str, Any], port: int | None = None) -> None:
         """Write the settings. Each gateway listens on `port`, or on a free port if it is None."""

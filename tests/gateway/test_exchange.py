@@ -1,4 +1,4 @@
-"""Tests of closing the connection of the request that a task answers."""
+"""Tests of `hang_up`: the code that handles a request can close the connection of exactly this request."""
 
 import asyncio
 

@@ -595,4 +595,4 @@ SUBSCRIPTIONS: Final = (
         {**EVENTS, "run_id": UNKNOWN, "last_event_id": "1-1", "subscriptions": ["s"], "subscription_id": "s"},
     ),
 )
-"""Commands that only a WebSocket takes: over HTTP a stream is its own subscription."""
+"""Commands that exist only on a WebSocket. Over HTTP, the request for a stream is itself the subscription."""

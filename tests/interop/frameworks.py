@@ -48,12 +48,12 @@ class Agent:
     """Data of the answer as A2A callers receive it: unchanged."""
     thinks: bool = False
     calls: Sequence[str] = ()
-    """Words that its reports of the tool call contain."""
+    """Words that the agent's reports of its tool call contain."""
     counts: int | None = None
-    """Number of input tokens that it reports."""
+    """Number of input tokens that the agent reports. None if it reports no usage."""
     cites: str = ""
     question: str = ""
-    """Question that it asks before it answers."""
+    """Question that the agent asks before it answers. Empty if it asks none."""
     a2a_question: str = ""
     """Text of that question for A2A callers, who also receive its data."""
     reply: str = "yes"

@@ -102,7 +102,7 @@ def _availability(name: str) -> str | None:
 
 
 def make(name: str) -> bool:
-    """Update the peer's environment. Return False if it already was."""
+    """Update the peer's environment. Return False if it was up to date already."""
     home, requirements, packages = CACHE / name, REQUIREMENTS / f"{name}.txt", REQUIREMENTS / name
     stamp = home / "made-of"
     locked = "".join(each.read_text() for each in sorted(packages.glob("*.json")))

@@ -71,7 +71,7 @@ async def through(gateway: Running) -> AsyncGenerator[OfficialClient]:
 
 
 def without_times(value: Any) -> Any:
-    """Remove the times, which differ between two runs."""
+    """Return the value without the times, which differ between two runs."""
     match value:
         case list():
             return [without_times(each) for each in cast("list[Any]", value)]
@@ -94,7 +94,8 @@ async def test_manifests_are_equal(direct: OfficialClient, through: OfficialClie
 
 
 def without_extension(manifest: Any) -> Any:
-    """Remove the gateway's extension, and the nulls that the official client adds to it."""
+    """Return the manifest without the gateway's extension, and without the nulls that the official client adds to
+    it."""
     annotations = manifest["metadata"].pop("annotations")
     assert URI in annotations
     others = {name: value for name, value in annotations.items() if name != URI and value is not None}

@@ -42,7 +42,7 @@ async def circle(call: Invocation):
         answer = await http.post(call.text, json=body, headers={{**{LOOP!r}, **call.input.trace}})
     return answer.text
 """
-"""An agent that calls itself at the URL in the message, and passes the context of its trace on."""
+"""Source of an agent that calls itself at the URL in the message, and passes the context of its trace on."""
 RULES: Final[list[dict[str, Any]]] = [
     {"who": "key:ops", "allow": ["*"]},
     {"who": "*", "allow": ["discover", "run", "answer", "read", "write"]},

@@ -107,7 +107,8 @@ CELLS: Final = [
     *(("acp", upstream) for upstream in UPSTREAMS),
     *((front, "a2a") for front in FRONTS if front != "acp"),
 ]
-"""Every protocol in front, and every kind of agent behind."""
+"""Pairs of the protocol in front and the kind of agent: each kind of agent behind ACP, and an A2A agent behind each
+other protocol."""
 
 
 @pytest.mark.parametrize(("front", "upstream"), CELLS, ids=str)

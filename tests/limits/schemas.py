@@ -1,4 +1,5 @@
-"""Agents whose outputs have schemas that take practically infinite time to check, or refer to other places."""
+"""Agents whose outputs have schemas that take practically infinite time to check, by backtracking, recursion or
+size."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Final

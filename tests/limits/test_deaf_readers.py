@@ -59,7 +59,7 @@ class Kind:
     read: int = 0
     """Bytes that the reader takes at first."""
     then: tuple[str, ...] = ()
-    """Messages over the WebSocket."""
+    """Messages that the reader sends after the handshake of its WebSocket."""
     most: int = MOST
     """Maximum memory of one reader, in bytes."""
 
@@ -78,10 +78,11 @@ def _rpc(name: str, method: str, task: str, headers: str = "") -> Kind:
 
 
 def _begin(name: str, path: str, body: dict[str, Any], headers: str = "", read: int = HALF) -> Kind:
-    """Return a stream of a run that its request starts.
+    """Return the kind of a stream that is the response to the request that starts its run.
 
-    The only reader counts for the encoded events that readers would share, and for the gateway's data of each run:
-    measured 31 to 355 KiB, 2026-11. A run whose reader takes everything needs 100 to 166 KiB.
+    The limit is higher than `MOST`, because each run has only one reader. This reader counts for everything that the
+    gateway holds for a run, and for the encoded events that several readers would share: measured 31 to 355 KiB,
+    2026-11. A run whose reader takes everything needs 100 to 166 KiB.
     """
     return Kind(name, path, json.dumps(body), headers, read, most=512 * 1024)
 

@@ -39,7 +39,7 @@ ListRequest = tuple[str, str, JsonObject | None, str | None]
 
 
 async def revisions(gateway: Strained) -> ListRequest:
-    """Create many revisions with the same message."""
+    """Create a thread with many revisions that all contain the same long text. Return the request that lists them."""
     thread_id = await new_thread(gateway, supersteps=[{"updates": [{"values": {"text": TEXT}}]}])
     for number in range(MANY):
         await post(gateway, f"/threads/{thread_id}/state", {"values": {"n": number}})

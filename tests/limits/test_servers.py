@@ -45,7 +45,8 @@ def answer(body: bytes, *headers: bytes, status: bytes = b"200 OK", type: bytes 
 
 
 SELF: Final = str(uuid4()).encode()
-"""Instance id of a gateway."""
+"""Instance id that a scripted server sends in the header `Babelgate`, as a gateway does. It is not that of the gateway
+under test."""
 GZIP: Final = b"Content-Encoding: gzip"
 SSE: Final = b"text/event-stream"
 STREAM: Final = answer(b"", type=SSE)
@@ -78,7 +79,7 @@ def bomb_of(name: str) -> Trouble:
 
 
 MOST: Final = 256 * MB
-"""Maximum size of a response that the gateway does not store, in bytes."""
+"""Number of bytes that an endless response sends at most."""
 
 ENDLESS: Final[Mapping[str, Trouble]] = {
     "a status line": Endless(b"HTTP/1.1 200 ", b"a", MOST),

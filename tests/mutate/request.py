@@ -21,7 +21,7 @@ Slots = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Valid base of a request."""
+    """Valid request to one route, from which mutated requests are made."""
 
     route: Route
     body: Json = None
@@ -36,7 +36,7 @@ class Mutated:
     is_whole: bool = True
     """True if the framing is valid HTTP.
 
-    After others the sender closes its side, and the gateway may close the connection.
+    After a request with other framing the sender closes its side, and the gateway may close the connection.
     """
 
 
@@ -146,7 +146,7 @@ def _other_header(draft: _Draft, chance: random.Random) -> tuple[str, _Draft]:
 
 
 def _broken(draft: _Draft, chance: random.Random) -> tuple[str, bytes]:
-    """Return a request whose framing is not valid HTTP, or only nearly."""
+    """Return what is wrong with a request, and its bytes, whose framing is not valid HTTP or only almost valid."""
     raw = draft.raw()
     head, _, body = raw.partition(b"\r\n\r\n")
     length = str(len(draft.body)).encode()

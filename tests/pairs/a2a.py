@@ -19,7 +19,7 @@ _NEW: Final = {
 
 
 class Dialect:
-    """Spelling of one A2A version in one binding."""
+    """Names and forms of JSON values in one version and binding of A2A."""
 
     states: ClassVar[Mapping[str, str]]
     user: ClassVar[str]

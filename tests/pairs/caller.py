@@ -254,7 +254,7 @@ class RunFeed(Feed):
 
     @abstractmethod
     async def join_next(self) -> bool:
-        """Join the next run. Return False if the task has no next run, or if it is not wanted."""
+        """Join the next run. Return False if the task has no next run, or if the feed shows one run only."""
 
 
 Following = AbstractAsyncContextManager[Feed]

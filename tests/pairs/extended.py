@@ -52,7 +52,7 @@ class Records:
         return max(self.by_number, default=self.after or 0)
 
     def read(self, envelope: Wire, place: str = "") -> None:
-        """Add an envelope of a stream. Envelopes leave no gap."""
+        """Add an envelope of a stream. Fail if records between it and the earlier envelopes are missing."""
         assert set(envelope) <= {"after", "events", "next"}, envelope
         if self.after is None:
             self.after = envelope["after"]

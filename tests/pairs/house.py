@@ -89,11 +89,11 @@ class House:
     front: Running
     """The tested gateway."""
     release: Callable[[], None]
-    """Let one agent continue that waits in the middle of its answer, now or later."""
+    """Function that lets one agent continue that waits in the middle of its answer, now or later."""
     reset: Callable[[], None]
-    """Prepare the agents for the next test."""
+    """Function that prepares the agents for the next test."""
     await_cancel: Callable[[Run], Awaitable[None]]
-    """Wait until the agent itself has been cancelled in this run of the tested gateway."""
+    """Function that waits until the agent itself has been cancelled in this run of the tested gateway."""
 
     @property
     def carries(self) -> Mapping[Feature, Carry]:

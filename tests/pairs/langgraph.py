@@ -110,7 +110,8 @@ def question_of(interrupt: Wire) -> Question:
 
 
 def written(before: Wire, after: Wire) -> Wire:
-    """Return the members of a state that the step to it wrote, without the messages."""
+    """Return the members of state `after` that are missing in or differ from state `before`, without messages and
+    interrupts."""
     return {
         name: value
         for name, value in after.items()
@@ -443,7 +444,7 @@ class LangGraph(Caller):
         return lost
 
     def later(self, streamed: TaskView) -> TaskView:
-        """Remove the artifacts, which are only in streams."""
+        """Return the state without the artifacts, which only streams show."""
         return replace(streamed.lasting, files={})
 
     # Streams

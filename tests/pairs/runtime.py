@@ -225,7 +225,7 @@ class Runtime(Caller):
     _checkpoint: str | None = None
     """Checkpoint at which the next run starts; None for the newest."""
     _last_checkpoints: ClassVar[dict[str, str]] = {}
-    """Last checkpoint of each task, by task id."""
+    """Id of the last checkpoint of each task, by task id."""
 
     async def _json(self, method: str, path: str, status: int = 200, **request: Any) -> Wire:
         response = await self.http.request(method, path, **request)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 Extract = Callable[[Sequence[Event]], Any]
 
 COMPLETE_KINDS: Final = [name for name, kind in HOUSES.items() if kind.cast is None and name != "graph"]
-"""Kinds of agents that can emit all of it."""
+"""Names of the kinds of agents (`HOUSES`) that can emit every event of `EveryEventAgent`."""
 ANSWERS: Final = {"What is your name?": "Ada", "May I write?": {"approved": True}, "Who are you?": "me"}
 
 

@@ -78,7 +78,7 @@ class Begun:
     feeds: Sequence[Feed]
     """Feed of the task's caller, if the protocol has streams."""
     end: Callable[[], Awaitable[TaskView]]
-    """Wait until the task stops, and return what its caller receives."""
+    """Function that waits until the task stops, and returns what its caller receives."""
 
 
 @asynccontextmanager

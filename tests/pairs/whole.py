@@ -95,10 +95,10 @@ LOGIN: Final = InterruptRaised(interrupt_id="i3", ask="auth", message=Message.of
 
 
 class EveryEventAgent:
-    """An agent that emits its input without the text, then all of `EVENTS`, and then asks two questions at once and a
-    third.
+    """An agent that emits a summary of its input as data, then all of `EVENTS`, and then asks two questions at once and
+    after their answers a third.
 
-    At the end it emits the answer to the third.
+    At the end it emits the answer to the third question.
     """
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
@@ -160,7 +160,7 @@ def exact(events: Sequence[Event]) -> Sequence[Any]:
 
 
 def hashed(event: Event) -> Event:
-    """Return the event with its file as a record has it."""
+    """Return the event as the log records it: a file has its hash and size in place of its bytes."""
     part = event.part if isinstance(event, PartAdded | ArtifactAdded) else None
     if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.inline is None:
         return event

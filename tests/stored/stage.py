@@ -45,7 +45,8 @@ class Fixture:
             shutil.copytree(self.blobs, folder / "gateway.blobs")
 
     def look(self, folder: Path, *, langgraph: bool, aief: bool) -> dict[str, dict[str, Any]]:
-        """Return all views of a gateway on a copy in `folder`: answers by request, by protocol."""
+        """Return all views of a gateway on a copy of the database in `folder`: answers by request, by protocol.
+        `langgraph` and `aief` are True if the release of the database had these protocols."""
         self.unpack(folder)
         requests = list(requests_of(tasks_of(folder / "gateway.db"), langgraph=langgraph, aief=aief))
         views: dict[str, dict[str, Any]] = {}

@@ -23,8 +23,8 @@ _WELL_KNOWN: Final = "/.well-known/"
 _CARDS: Final = (f"{_WELL_KNOWN}agent-card.json", f"{_WELL_KNOWN}agent.json")
 _PORTS: Final = {"http": 80, "https": 443}
 _PRIVATE: Final = frozenset({URI}.union(*(framework.private_extensions for framework in FRAMEWORKS)))
-"""URIs of extensions on an upstream card that the gateway's card omits. For the Babelgate extension it has its own
-entry."""
+"""URIs of extensions that the gateway's card does not take over from an upstream card. One is the Babelgate extension,
+which the gateway's card declares itself."""
 _CARD_FIELDS: Final = frozenset(
     {
         "name",

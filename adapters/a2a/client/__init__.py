@@ -213,8 +213,9 @@ class _Run(UpstreamRun):
                 return
 
     async def _recall(self) -> Stage:
-        """Yield the recorded events of this run, because the server's task no longer has them in their order. Yield
-        nothing if the server is another gateway that can replay its records."""
+        """Yield the events that the log has of this run. They are needed after a restart of the gateway, because the
+        server's task does not show its earlier events in order. Yield nothing if the server is another gateway that can
+        replay its records."""
         past = await self._call.past()
         self._reader.task_id, self._reader.context_id = self._call.upstream["task"], self._call.upstream.get("context")
         # Not the ids of the call: in a run that answers, those are of the run that asked.
@@ -552,8 +553,8 @@ async def discover(
     """Return the agent that the card of an A2A server describes, in a list with one item (one card, one agent:
     specification 1.0, 4.4.1).
 
-    If there is no card and `card` is False, return an assumed agent. Raises agent_invalid without a valid card, and
-    agent_unreachable or agent_timeout if the server does not respond.
+    `card` is True if the server must have a card. If it is False, a server without one gives an assumed agent. Raises
+    agent_invalid without a valid card, and agent_unreachable or agent_timeout if the server does not respond.
     """
     agents = await _discover(url, http, headers, None)
     if card and not agents:

@@ -94,8 +94,8 @@ def genai_mark(part: Part) -> str | None:
 def _with_words(question: FrameworkQuestion, others: tuple[Part, ...]) -> FrameworkQuestion:
     """Return the question with the other parts of its message, because callers of most protocols see only text.
 
-    If the form has a member `words`, both the message and its metadata word the question. Then the text of the message
-    is used, unless it only announces the question.
+    If the form has a member `words`, the message contains the words of the question a second time. Then the text of the
+    message is used, unless it only announces the question.
     """
     own_parts, text = question.parts, text_of(others).strip()
     form = question.form or {}

@@ -154,7 +154,8 @@ class Framework:
     """Key in the metadata of an update for the framework's id of the event. A framework with such ids sends an answer
     in messages, and then repeats it in an artifact."""
     late_task: Sequence[str] = ()
-    """Keys of metadata by which an agent is recognized that sends the whole task after its final status."""
+    """Keys of metadata that identify an agent of this framework. Such an agent sends the whole task after its final
+    status."""
     is_on_card: Callable[[str], bool] | None = None
     """Function that returns True for the URI of an extension that only the agents of this framework have on their
     cards."""

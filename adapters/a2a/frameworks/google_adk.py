@@ -29,8 +29,8 @@ USAGE: Final = "adk_usage_metadata"
 
 _CALLS: Final = frozenset({"function_call", "tool_call", "executable_code"})
 _RESULTS: Final = frozenset({"function_response", "tool_response", "code_execution_result"})
-"""Types of GenAI parts with the result of a call. In order, as in `_CALLS`: of a tool that the agent executes, of a
-tool that the model's host executes, and of code."""
+"""Types of GenAI parts that contain the result of a call. `_CALLS` has the types of the calls themselves. Both have one
+type for tools that the agent executes, one for tools that the model's host executes, and one for code."""
 _CODE: Final = "code_execution"
 
 

@@ -70,8 +70,8 @@ class Activity:
             self._steps.remove(event.name)
 
     def use(self, tools: Sequence[ToolUse], message: w.Message | None = None) -> None:
-        """Add the events for the starts and ends of tool calls. If `message` has an id, the events get it, so that
-        callers of A2A see the message instead."""
+        """Add the events for the starts and ends of tool calls. If `message` has an id, the events store it: callers of
+        A2A then receive the server's message, and not a form of these events."""
         extra: JsonObject = {PROTOCOL: {"messageId": message.messageId}} if message and message.messageId else {}
         for use in tools:
             call_id = use.call_id or self._find_call(use)
@@ -120,7 +120,7 @@ class Activity:
         """Begin a step for the inner agent that now writes in a branch. An empty `author` means the called agent, which
         has no step.
 
-        The step ends when another agent writes in its branch, in a branch of it, or in the branch from which it comes.
+        The step ends when another agent writes in the same branch, in a branch below it, or in a branch above it.
         """
         current = self._authors.get(branch)
         if self.is_relayed or (current is not None and current[0] == author):

@@ -76,8 +76,8 @@ class Draft:
         return message is not None and self.message_id is not None and message.messageId == self.message_id
 
     def keep_news(self, decoded: DecodedContent, tracker: ArtifactTracker | None, events: list[Event]) -> bool:
-        """Remove the content that was read before from the content of the draft. The remaining parts become a piece of
-        the answer.
+        """Remove from `decoded`, the content of the draft so far, all content that was read before. The parts that
+        remain are marked as a piece of the answer.
 
         `tracker` is that of the answer so far. Its message ends if the draft does not continue it. Return False if the
         draft has changed text that was read before.

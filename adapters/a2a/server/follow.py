@@ -140,7 +140,7 @@ class _Encoder:
         """Seq of the last record that was read."""
         self._last: Record | None = None
         self._before = 0
-        """Seq of the record before the last one."""
+        """Seq of the record before `_last`, for the member `after` of the envelope that contains `_last`."""
         self._dialect = dialect
         self._artifact: Artifact | None = None
         """Artifact to which the last passage of text deltas was appended, without its parts."""

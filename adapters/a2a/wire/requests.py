@@ -87,7 +87,7 @@ class Listing:
 class PushName:
     task_id: str
     config_id: str | None = None
-    """Id of the config; None for the only or oldest one, because callers of 0.x may omit it."""
+    """Id of the config. Callers of 0.x may omit it: None means the only config of the task, or the oldest one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

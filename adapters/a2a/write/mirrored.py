@@ -18,8 +18,8 @@ class Mirrored:
 
     def __init__(self, summary: TaskSummary, status: StatusWriter) -> None:
         self.is_relayed = False
-        """True if another A2A server has sent such members. Then its metadata contain the usage, and the gateway adds
-        none."""
+        """True if another A2A server has sent such members. The metadata among them then contain the usage, so that the
+        gateway adds no usage."""
         self._summary = summary
         self._status = status
         self._message_ids: set[str] = set()

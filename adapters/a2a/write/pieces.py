@@ -70,8 +70,8 @@ class OpenMessage:
     none."""
     citations: list[AnnotationPart] = field(default_factory=list[AnnotationPart])
     held: tuple[int, Part] | None = None
-    """Complete data or file part with its index, which is not shown yet: the next event shows whether it is the last
-    part, and belongs into the last update."""
+    """Complete data or file part with its index, to be shown after the next event. Only that event shows whether the
+    part is the last one, which belongs into the message's last update."""
 
     @property
     def is_answer(self) -> bool:

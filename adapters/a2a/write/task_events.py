@@ -144,7 +144,7 @@ class EventWriter:
         return () if handler is None else handler(self, record.event, record)
 
     def _note(self, event: Event, record: Record) -> Sequence[Update]:
-        """Apply a record for which a stream has no update."""
+        """Apply a record that changes the task, but adds nothing to a stream. Return no updates."""
         match event:
             case MessageStarted(extra=extra) if self._mirrored.has_shown(extra):
                 pass

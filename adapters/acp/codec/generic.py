@@ -16,8 +16,8 @@ def decode_generic(generic: JsonObject) -> Sequence[tuple[Key, Json]]:
     """Return the pieces of thoughts and tool calls in a `generic` event, in order, each with its kind. Return none for
     an event with any other content.
 
-    The ReAct agent of beeai-framework yields one piece per event, and its UI accepts all of them in one. Other agents
-    store `message` in their memory, or send it as additional output.
+    The ReAct agent of beeai-framework sends one piece per event; several pieces in one event are accepted, too. Other
+    agents send the member `message` to store it in their memory or as additional output: such events have no pieces.
     """
     pieces: list[tuple[Key, Json]] = [(key, generic[key]) for key in _KEYS if generic.get(key) is not None]
     is_text = all(isinstance(value, str) for key, value in pieces if key in ("thought", "tool_name"))

@@ -71,7 +71,7 @@ class PartReader:
             self._tools.read(part.metadata, tool)
 
     def lose_metadata(self, part: w.MessagePart) -> None:
-        """Report the losses of a part's metadata that the canonical model cannot contain."""
+        """Report a loss for each kind of content in a part's metadata that the canonical model cannot contain."""
         metadata = part.metadata
         if isinstance(metadata, dict):
             if metadata:

@@ -75,8 +75,8 @@ class EventReader:
         return [UpstreamBound(protocol="acp", ids=dict(self._bound))]
 
     def resume(self, run_id: str, session_id: str | None = None) -> list[Event]:
-        """Bind the ids of a run that is resumed, as `bind` does. Its final event then repeats none of the messages that
-        were read before."""
+        """Return the event with the server's ids of a run that is resumed, as `bind` does. The messages in the final
+        `run.*` event are then not read, because an earlier reader has read them."""
         self._run.has_output = True
         return self.bind(run_id, session_id)
 

@@ -21,7 +21,7 @@ class ToolReader:
 
     def read(self, step: w.Trajectory, call: ToolCallPart) -> None:
         """Add the events for a trajectory that reports the start of a tool call, or its result. `call` is the canonical
-        part of the call. One of the events stores the wire part, unless the part's content does."""
+        part of the call. The last event stores the wire part, unless a part of a message already stores it."""
         events = self._run.events
         is_shown = is_repetition(call.extra)
         extra = call.extra if is_shown else part_extra({"metadata": step.model_dump()}, call.extra)

@@ -419,7 +419,8 @@ class MessageEncoder:
         self._add_part(mark(trajectory(event.name), kind="step", **members))
 
     def _step_ended(self, event: StepEnded) -> None:
-        """Emit an event for the end of a step. It is not part of the messages, because a run has no place for it."""
+        """Emit an event for the end of a step. The messages do not show it, because a run object has no place for the
+        end of a step."""
         self.lose(Feature.STEP)
         members: JsonObject = {"step_id": event.step_id, "name": event.name, "node": event.node, "ns": list(event.ns)}
         generic: JsonObject = {

@@ -90,7 +90,8 @@ class EventWriter:
 
     @property
     def losses(self) -> Iterable[Loss]:
-        """Losses of the run in its event stream: those in the log, then those of ACP."""
+        """Losses of the run in its event stream: those in the log, then those of features that ACP does not carry
+        whole."""
         return (*self._noted_losses, *self._encoder.losses)
 
     @property

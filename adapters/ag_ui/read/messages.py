@@ -77,8 +77,8 @@ class MessageReader:
         return self._begin(wire_id, phase=phase, metadata=as_object(marks.get("metadata")))
 
     def say(self, event: JsonObject) -> None:
-        """Add the text of a `TEXT_MESSAGE_CONTENT` to its message, which begins with it if its start is missing. The
-        gateway's own member `kind` marks a refusal or the JSON of a data part."""
+        """Add the text of a `TEXT_MESSAGE_CONTENT` to its message, and begin the message if its start event is missing.
+        The gateway's own member `kind` marks a refusal or the JSON of a data part."""
         name, delta, kind = as_text(event.get("messageId")), as_text(event.get("delta")), own_of(event).get("kind")
         message = self._find(name)
         if kind == "separator":
@@ -160,7 +160,8 @@ class MessageReader:
         self._thoughts[name] = message
 
     def think(self, event: JsonObject) -> None:
-        """Add the text of a `REASONING_MESSAGE_CONTENT` to its part, which begins with it if its start is missing."""
+        """Add the text of a `REASONING_MESSAGE_CONTENT` to its part, and begin the part if its start event is
+        missing."""
         name, delta = as_text(event.get("messageId")), as_text(event.get("delta"))
         if name not in self._thoughts:
             self.start_thought(event)
@@ -169,7 +170,8 @@ class MessageReader:
             self._add(PartDelta(message_id=message.message_id, index=message.thoughts[name], text=delta))
 
     def end_thought(self, name: str) -> None:
-        """End a reasoning part, by its id on the wire. A separate message that has only this part ends with it."""
+        """End a reasoning part, by its id on the wire. If its message was begun only for this part, end the message,
+        too."""
         message = self._thoughts.pop(name, None)
         if message is None:
             return

@@ -174,7 +174,8 @@ class MessageWriter:
             message.open_parts[index] = kind
 
     def _add_part(self, message: MessageDraft, index: int, part: Part, *, is_open: bool) -> PartKind | None:
-        """Emit the events for an added part. Return its kind if text deltas can follow, and None otherwise."""
+        """Emit the events for an added part. `is_open` is True if the part may get more text. Return the kind of the
+        part if text deltas can follow, and None otherwise."""
         match part:
             case TextPart():
                 self._separate(message)
@@ -295,8 +296,9 @@ class MessageWriter:
         self._emit("TOOL_CALL_START", toolCallId=call_id, toolCallName=name, parentMessageId=parent, metadata=metadata)
 
     def _add_call(self, message: MessageDraft, index: int, part: ToolCallPart, *, is_open: bool) -> PartKind | None:
-        """Emit the call that a part of a message contains. Return `call` if deltas of its arguments can follow. Calls
-        of the caller's tools are sent later, when their question is raised."""
+        """Emit the call that a part of a message contains, without its end if the part `is_open` for more arguments.
+        Return `call` in that case, and None otherwise. Calls of the caller's tools are sent later, when their question
+        is raised."""
         if part.side == "caller" or part.call_id in self._calls:
             return None
         self._begin_call(part.call_id, part.name, message.message_id if message.is_shown else _parent(part.extra))

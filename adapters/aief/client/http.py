@@ -47,7 +47,7 @@ class HttpClient(Calls):
         """Return the JSON of a GET request.
 
         `deadline` is a time of the event loop's clock, and `limit` a size in bytes; None means the client's default.
-        `start` is a seq: another Babelgate sends the records of a run after it.
+        `start` is a seq: a server that is another Babelgate adds the records of the run after this seq.
         """
         headers = self._json if start is None else {**self._json, START_HEADER: str(start)}
         async with _time_limit(deadline), self.request("GET", path, headers) as response:
@@ -61,7 +61,7 @@ class HttpClient(Calls):
         self, path: str, body: JsonObject, deadline: float | None = None, *, start: int | None = None
     ) -> Json:
         """Post JSON and return the JSON of the response. `deadline` is a time of the event loop's clock. `start` is a
-        seq: another Babelgate sends the records of a run after it."""
+        seq: a server that is another Babelgate adds the records of the run after this seq."""
         # The connection is not reused: the Python SDK's server closes it after a failed step.
         headers = {**self._json, "Connection": "close"}
         if start is not None:

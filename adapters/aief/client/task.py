@@ -74,7 +74,7 @@ class UpstreamTask:
 
     async def resume(self, task_id: str) -> None:
         """Continue a task of an earlier run, and mark its present files as reported. Raises agent_unreachable or
-        agent_timeout if the server does not respond; any other failure means that it has no list of files."""
+        agent_timeout if the server does not respond; any other failure means that the server does not list files."""
         self.id = task_id
         try:
             self._reported |= {artifact.artifact_id for artifact in await self._list_artifacts()}

@@ -460,8 +460,8 @@ class Server(Handlers):
         return answers
 
     async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:
-        """Wait until a step of a run is over, or until the gateway shuts down. Return the task as it is then. `view` is
-        the task before."""
+        """Wait until a step of a run is over, or until the gateway shuts down. Return the task at that moment. `view`
+        is the task before the wait."""
         progress = view.progress(run_id)
         async with aclosing(self._hub.reads.follow(who.principal, Scope(view.thread_id), view.seq)) as batches:
             while not progress.is_over(number):
@@ -538,7 +538,7 @@ class Server(Handlers):
 
 @dataclass(frozen=True, slots=True)
 class _Activation:
-    """Babelgate extension of one request, which the request activated."""
+    """Data of the Babelgate extension in one request that has activated it."""
 
     extension: ExtensionRequest
     start: int = 0

@@ -81,10 +81,11 @@ def open_http(
     tls: ClientTls | None = None,
     make: Callable[..., httpx.AsyncClient] = httpx.AsyncClient,
 ) -> httpx.AsyncClient:
-    """Return an HTTP client for calls to agents' servers. Raises OSError if the files of `tls` cannot be used through a
-    proxy of the environment.
+    """Return an HTTP client for calls to agents' servers. Raises OSError if calls go through a proxy that the
+    environment sets, and a file of `tls` cannot be used.
 
-    - `check_address` refuses addresses. With it no proxy is used, because the proxy would resolve the names.
+    - `check_address` raises OSError for a forbidden address. With it no proxy is used, because the proxy would resolve
+      the names.
     - `tls` has the certificates for https. By default the CAs of the system are trusted.
     - `make` creates the client.
     """

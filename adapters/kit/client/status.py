@@ -22,7 +22,8 @@ a proxy, or the server accepts no more requests now."""
 
 
 def fault_code(status: int) -> FaultCode:
-    """Return the fault code for the HTTP status of an error response, unless the protocol itself defines the status."""
+    """Return the fault code for the HTTP status of an error response. It is the default of all protocols: the client of
+    a protocol that defines the meaning of a status does not call this for that status."""
     return _CODES.get(status, FaultCode.AGENT_FAILED)
 
 

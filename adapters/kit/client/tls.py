@@ -31,7 +31,8 @@ _REFUSED: Final = {
     "WRONG_VERSION_NUMBER": "does not speak TLS: its URL may begin with http://",
     "RECORD_LAYER_FAILURE": "does not speak TLS: its URL may begin with http://",
 }
-"""Explanations of a failed handshake for the operator, by the reason that OpenSSL reports."""
+"""Explanations of a failed handshake for the operator, by the reason that OpenSSL reports. `{identify}` is replaced by
+the advice how to set a client certificate."""
 _ATTRIBUTES: Final = ("certificate_error", "os_error")
 
 

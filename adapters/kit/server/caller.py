@@ -40,7 +40,7 @@ class Authentication(msgspec.Struct, frozen=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The caller of one request, as the middleware has authenticated it, with what it addressed."""
+    """The authenticated caller of one request, with the base URL and the agent that the request addresses."""
 
     principal: Principal
     base_url: str

@@ -86,7 +86,7 @@ async def _cancel_task(hub: Hub, principal: Principal, task_id: str) -> None:
 
 async def accept(hub: Hub, principal: Principal, work: Coroutine[Any, Any, R]) -> R:
     """Await `work`, which submits an input or an answer to the hub, and return its receipt. If the caller disconnects
-    meanwhile, `work` is completed nevertheless, and then its task is cancelled."""
+    meanwhile, `work` is completed nevertheless, and then the hub's task in the receipt is cancelled."""
 
     async def cancel(receipt: R) -> None:
         if receipt is not None:

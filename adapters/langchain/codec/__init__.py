@@ -1,2 +1,2 @@
-"""Conversion between the values of LangGraph Platform and the Agent Protocol and canonical ones: messages, content,
-states, questions."""
+"""Conversion of messages, content, states and questions between canonical values and those of LangGraph Platform and
+the Agent Protocol."""

@@ -43,8 +43,8 @@ def encode_input(config: JsonObject, members: Container[str], input_members: Jso
     """Return input members such as `tools` or `copilotkit` that pass a graph the caller's tools, as AG-UI and
     CopilotKit do (ag-ui-langgraph 0.0.43).
 
-    `members` are the names of the graph's input. Members that the caller already filled in `input_members` are left
-    out.
+    `members` are the names of the members that the graph's input may have. Members that the caller already filled in
+    `input_members` are left out.
     """
     tools: list[JsonObject] = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters}

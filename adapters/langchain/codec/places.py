@@ -36,8 +36,8 @@ class Places:
         return self._data("running", ())
 
     def end(self, agent: str, status: str, error: str | None) -> JsonObject:
-        """Set the status of the whole run, and return its `LifecycleData`. `error` is the text of a failed run. `begin`
-        was not called for a run that ended before it started."""
+        """Set the status of the whole run, and return its `LifecycleData`. `error` is the text of a failed run. A run
+        that ended before it started has no earlier call of `begin`."""
         self._agent = agent
         self._statuses[()] = status
         return self._data(status, (), error)

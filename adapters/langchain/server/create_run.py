@@ -403,8 +403,8 @@ async def _breakpoints(common: _Common) -> Sequence[str]:
 
 
 async def _check_questions(common: _Common, thread_id: str) -> None:
-    """Check that a thread does not wait for an answer, for a request without an input. The hub does not check this.
-    Raises invalid if it does."""
+    """Check a request without an input: the thread must not wait for an answer. The hub does not check this. Raises
+    invalid if the thread waits for an answer."""
     if pending := await open_questions(common.hub, common.principal, thread_id):
         raise FaultError(
             FaultCode.INVALID,

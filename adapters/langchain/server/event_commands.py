@@ -118,7 +118,8 @@ class Commands:
     # Runs
 
     async def _start(self, params: JsonObject) -> tuple[JsonObject, int]:
-        """Start a run. If the thread has open questions, the input is the answer to them instead.
+        """Start a run. If the thread has open questions, the input is the answer to them instead. Return the result of
+        the command, and the number of the newest event before the run.
 
         An input that arrives during an active run is queued behind it, as on LangGraph Platform. The CDDL would add it
         to the active run, which few agents support.

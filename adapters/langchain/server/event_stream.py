@@ -294,8 +294,9 @@ class _Conversation:
         return {"subscription_id": subscription_id, "replayed_events": count}, 0
 
     async def _reconnect(self, params: JsonObject, replays: list[Subscription]) -> tuple[JsonObject, int]:
-        """Add a subscription for events after `since`, as LangGraph Platform does. The CDDL would restore subscriptions
-        by id, but the gateway forgets them when a connection ends. Raises Refused, invalid."""
+        """Add a subscription for events after `since`, as LangGraph Platform does, and return the result and 0. The
+        CDDL would restore subscriptions by id, but the gateway forgets them when a connection ends. Raises Refused,
+        invalid."""
         if not isinstance(params.get("since"), int):
             raise Refused("invalid_argument", "subscription.reconnect requires since, the last seq that was received.")
         result, seq = await self._subscribe(params, replays)

@@ -172,8 +172,9 @@ class CreateResponse(Handlers):
     async def check(
         self, who: Caller, raw_body: object, *, unstored_ids: Container[str] = (), previous_id: str | None = None
     ) -> CheckedRequest:
-        """Validate a parsed body, and look up what it names. Raises invalid for a malformed body or an unknown previous
-        response, and not_found for an unknown model or conversation.
+        """Validate a parsed body, and look up the model, conversation and previous response that it names. Raises
+        invalid for a malformed body or an unknown previous response, and not_found for an unknown model or
+        conversation.
 
         `unstored_ids`: ids of unstored responses that this caller may continue. `previous_id`: id to show as
         `previous_response_id`, if it differs from the response that is continued.

@@ -65,7 +65,7 @@ class ItemPages:
         descending: bool,
     ) -> list[ConversationItem] | None:
         """Return the items of a page, and one more if another page follows. The page begins after the item `after`;
-        None means the first page.
+        None means the first page. With `descending`, the newest item comes first.
 
         `turn` is the seq of the turn that should contain this item; None searches the whole conversation. Return None
         if the item is not there.

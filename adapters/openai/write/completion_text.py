@@ -63,8 +63,8 @@ class CompletionText:
         return message_id in self._starts
 
     def add(self, message_id: str, member: str, text: str) -> str:
-        """Add text of a message to a member. Return the text as it is appended: the first content of a message is
-        preceded by `_SEPARATOR`, unless it is the first message."""
+        """Add text of a message to a member. Return the text as it is appended: `_SEPARATOR` precedes the first content
+        of a message, unless no other message has content yet."""
         is_first = member == CONTENT and message_id not in self._starts
         segment = self._segments[-1] if self._segments else None
         if segment is None or is_first or segment.message_id != message_id or segment.member != member:

@@ -143,7 +143,8 @@ def _sent(form: Form) -> Schema:
 
 
 def _reply(form: Form) -> Schema:
-    """Return the schema of an answer that is a message, or of the event with it."""
+    """Return the schema of the result of a send request that is answered by a message. The event with a message has the
+    same schema."""
     return _message(form) if form == "0.3" else obj({"message": _message(form)})
 
 

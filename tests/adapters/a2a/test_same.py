@@ -17,7 +17,7 @@ AT = "2026-01-02T03:04:05.000Z"
 
 
 def unknown(level: str) -> dict[str, Any]:
-    """Return a member that no version of the protocol has."""
+    """Return a member that no version of the protocol defines, for an object of the kind `level`, such as `part`."""
     return {f"x-{level}": {"k": [1, "ü", None]}}
 
 
@@ -77,7 +77,8 @@ def stream_to(end: str) -> list[dict[str, Any]]:
 
 
 def task_at(end: str) -> dict[str, Any]:
-    """Return the task as a2a-sdk 1.3.0 stores it: metadata merged, messages of earlier statuses in the history."""
+    """Return the task in the state `end` as a2a-sdk 1.3.0 stores it: the metadata of all updates are merged, and the
+    messages of earlier statuses are in the history."""
     input_message = {
         "messageId": "m",
         "contextId": CONTEXT,

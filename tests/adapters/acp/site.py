@@ -67,7 +67,8 @@ class Site:
         return (await self.get(f"/runs/{run_id}/events")).json()["events"]
 
     async def until(self, run_id: str, *statuses: str, times: int = 1) -> Any:
-        """Return the run when it reaches one of the statuses for the nth time, from the stream of its events."""
+        """Return the run when it has reached one of the statuses `times` times, as counted in the stream of its
+        events."""
         async with asyncio.timeout(BOUND):
             async with self.http.stream(
                 "GET", f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"}

@@ -19,7 +19,7 @@ AT = "2026-01-02T03:04:05.000006Z"
 
 
 def unknown(level: str) -> dict[str, Any]:
-    """Return a member that the protocol does not define."""
+    """Return a member that the protocol does not define, for an object of the kind `level`."""
     return {f"x-{level}": {"k": [1, "ü", None]}}
 
 

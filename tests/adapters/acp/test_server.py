@@ -129,7 +129,8 @@ async def test_every_create_response_has_a_run_id_header(site: Site, mode: str) 
 
 
 async def test_a_frame_contains_only_a_line_of_json_data(site: Site) -> None:
-    """Check for lines with id or event, comments and [DONE]. The Python client fails on ids and pings."""
+    """Check that no frame has a line with id or event, a comment or [DONE]. The Python client fails on ids and
+    pings."""
     answer = await site.create("stream", "one two", mode="stream")
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     frames = answer.text.split("\n\n")
@@ -517,7 +518,7 @@ async def test_an_id_that_is_not_a_uuid_is_422(site: Site) -> None:
 
 
 async def test_a_body_without_a_content_type_is_read(site: Site) -> None:
-    """Check this, because the Python client sends none."""
+    """Accept a body without a Content-Type, because the official Python client sends none."""
     request = site.http.build_request("POST", "/acp/runs", content=json.dumps(GOOD))
     assert "content-type" not in request.headers
     assert (await site.http.send(request)).json()["status"] == "completed"

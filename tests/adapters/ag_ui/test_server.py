@@ -92,7 +92,7 @@ def user(text: str, name: str = "") -> dict[str, Any]:
 
 
 class Client:
-    """Conversation with an agent, as the official client has it: complete at each request."""
+    """Conversation with an agent. Each request contains all messages so far, as those of the official client do."""
 
     def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
         self.messages: list[dict[str, Any]] = []

@@ -35,7 +35,7 @@ class Far:
     steps: list[Any] = field(default_factory=lambda: [step("Hello")])
     """Steps of each task, or Answers. After the last one the response is the 500 of the Python SDK."""
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """Contents by artifact_id."""
+    """Content of each file, by the id of its artifact."""
     listed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """Entries in the list of artifacts, the same for every task."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])

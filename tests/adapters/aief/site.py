@@ -120,7 +120,7 @@ class Site:
         return answer.json()["task_id"]
 
     async def post(self, agent: str, task_id: str, text: str | None = None, **more: Any) -> Any:
-        """Execute one step."""
+        """Execute the next step of a task, and return it."""
         body = {"input": text, **more} if text is not None or more else None
         answer = await within(self.http.post(self.at(agent, f"/{task_id}/steps"), json=body))
         assert answer.status_code == 200, answer.text

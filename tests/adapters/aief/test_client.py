@@ -338,7 +338,7 @@ async def test_missing_fields_of_a_step_have_defaults(far: Far, agent: Client) -
 
 @pytest.mark.parametrize("ids", [{}, {"context": "task-1"}], ids=["a new task", "the next turn"])
 async def test_an_unreachable_server_fails_before_the_first_event(http: httpx.AsyncClient, ids: dict[str, str]) -> None:
-    """Check this, because failover then starts the run on another server."""
+    """Fail without having yielded an event, so that failover can start the run on another server."""
     run = Client("http://127.0.0.1:9", http=http).run(call(upstream=ids, config={"tools": [{}]}))
     events, fault = await until_fault(run)
     assert (events, fault.code) == ([], FaultCode.AGENT_UNREACHABLE)

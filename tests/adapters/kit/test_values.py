@@ -14,7 +14,8 @@ from tests.strategies import json_values
 
 
 def values_in(value: Any) -> int:
-    """Count the values; an empty object or list counts as two, because the parser counts only commas and brackets."""
+    """Return the number of JSON values in a value, as the parser must count them: an empty object or list counts as
+    two, because the parser counts only commas and opening brackets."""
     if not isinstance(value, dict | list):
         return 1
     inner: list[Any] = list(value.values() if isinstance(value, dict) else value)  # pyright: ignore

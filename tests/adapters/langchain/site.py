@@ -24,7 +24,8 @@ from tests.running import Running, running
 SHARED = pytest.mark.asyncio(loop_scope="module")
 """Marker of tests that share a gateway with the other tests of their module (`conftest.py`)."""
 ALONE = pytest.mark.asyncio(loop_scope="function")
-"""Marker of a test among them that needs a separate gateway, because it counts all threads or runs."""
+"""Marker of a test in a module of `SHARED` tests that needs a separate gateway, because it counts all threads or
+runs."""
 
 
 def shares(request: pytest.FixtureRequest) -> bool:

@@ -38,7 +38,7 @@ class Answer:
     calls: tuple[Call, ...] = ()
     citations: tuple[tuple[int, int, str], ...] = ()
     finish: str | None = None
-    """`length`, `content_filter`, or None."""
+    """Reason why the answer is incomplete: `length` or `content_filter`. None for a complete answer."""
     items: tuple[Said, ...] = ()
     """Further output items of a response, whole, ahead of the message."""
 

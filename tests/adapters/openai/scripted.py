@@ -21,7 +21,7 @@ Said = dict[str, Any]
 
 
 def unknown(level: str) -> Said:
-    """Return a member that the API does not define."""
+    """Return a member that the API does not define, for an object of the kind `level`."""
     return {f"x_{level}": {"k": [1, "ü", None]}}
 
 

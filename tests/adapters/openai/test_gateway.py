@@ -73,7 +73,8 @@ async def state(here: Running, receipt: Receipt) -> TaskState:
 
 
 def looks(messages: Sequence[dict[str, Any]]) -> Answer:
-    """Return a call of the weather tool, an answer to its result, or an answer to anything else."""
+    """Call the weather tool if the input asks for the weather, answer with the tool's result, and reply `Well` to
+    anything else."""
     last = messages[-1]
     if last.get("role") == "tool" or last.get("type") == "function_call_output":
         return Answer(text="It is sunny")

@@ -77,9 +77,9 @@ DIFFERENCES = {
     "id": "by which it is found here",
     "created": "the gateway's clock",
 }
-"""Reasons for differences, by member."""
+"""Reason why a member differs from that of the upstream, by name of the member."""
 _IN_CHUNKS = re.compile(rf"!\[\d+\]\.({'|'.join(DIFFERENCES)})")
-"""Pattern of the same differences in chunks."""
+"""Pattern of the paths of the members of `DIFFERENCES` in chunks."""
 
 
 def unexplained(expected: Any, actual: Any) -> list[str]:

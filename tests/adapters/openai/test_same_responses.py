@@ -201,7 +201,7 @@ DIFFERENCES = {
     "response.completed_at": "the gateway's clock",
     "sequence_number": "the gateway counts",
 }
-"""Reasons for differences, by member."""
+"""Reason why a member differs from that of the upstream, by path of the member."""
 PIECES = {"item.x_message", "part.x_content"}
 """Unknown members that the gateway sends only with whole items and parts."""
 

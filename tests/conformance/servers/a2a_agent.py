@@ -66,7 +66,7 @@ class Agent(ScriptedServer):
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
         self.is_bare = violation.startswith("bare")
-        """No streams, no push notifications, no extended card."""
+        """True if the agent declares no streams, no push notifications and no extended card."""
         self.tasks: dict[str, Task] = {}
         self.clock = _START
         self.in_flight: dict[str, int] = {}

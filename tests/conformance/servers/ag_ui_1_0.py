@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, Server, Violation, options, sse
 
 _LONG: Final = 10.0
-"""Duration of long work in seconds. A client disconnects before."""
+"""Duration of long work in seconds. A client disconnects before the end of the work."""
 _ROLES: Final = frozenset({"developer", "system", "user", "assistant", "tool", "reasoning", "activity"})
 
 VIOLATIONS: Final = (
@@ -77,7 +77,7 @@ class _Refused(Exception):
 
 Event = dict[str, Any]
 Acting = Generator[Event, None, Event]
-"""Events of the agent. The result has the members of the last event."""
+"""Generator of an agent's events. It returns the members of the last event."""
 
 
 class Agent(ScriptedServer):

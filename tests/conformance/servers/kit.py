@@ -28,12 +28,13 @@ class Violation:
 
     name: str
     breaks: str
-    """Requirement that must catch it, without the name of the set."""
+    """Name of the requirement that must catch the violation, without the name of the set."""
     also: Sequence[str] = ()
     """Names or patterns of other requirements that must fail too. A leading `~` means that they may fail: it depends on
     the order of the probes."""
     is_hidden: bool = False
-    """True if it looks as if the trigger had no effect, so that the verdict of the requirement is "not observed"."""
+    """True if the violation looks as if the trigger had no effect, so that the verdict of the requirement is "not
+    observed"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Request:
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Headers of the request, with names in lower case."""
     body: bytes
     base: str
     """The server's own URL."""
@@ -101,27 +102,29 @@ class ScriptedServer:
         return self.violation == violation
 
     def raise_if(self, violation: str, error: Exception, *, when: object = True) -> None:
-        """Raise an error that a conforming server does not raise."""
+        """Raise `error` if the server commits the violation and `when` is true. A conforming server does not raise
+        it."""
         if when and self.does(violation):
             raise error
 
     def raise_unless(self, violation: str, error: Exception, *, when: object = True) -> None:
-        """Raise an error that a conforming server raises."""
+        """Raise `error` if `when` is true, as a conforming server does. Do nothing if the server commits the
+        violation."""
         if when and not self.does(violation):
             raise error
 
     def set_if(self, violation: str, value: dict[str, Any], /, *, when: object = True, **members: Any) -> None:
-        """Change members of an object that a conforming server leaves unchanged."""
+        """Set `members` of the object `value` if the server commits the violation and `when` is true."""
         if when and self.does(violation):
             value.update(members)
 
     def drop_if(self, violation: str, value: dict[str, Any], name: str, *, when: object = True) -> None:
-        """Delete a member that a conforming server sends."""
+        """Delete the member `name` of the object `value` if the server commits the violation and `when` is true."""
         if when and self.does(violation):
             del value[name]
 
     def ascii_if(self, violation: str, text: str) -> str:
-        """Replace the letters beyond ASCII."""
+        """Return the text, in which `?` replaces all letters beyond ASCII if the server commits the violation."""
         return text.encode("ascii", "replace").decode() if self.does(violation) else text
 
     async def handle(self, request: Request) -> Answer:
@@ -233,7 +236,8 @@ class Server:
     unbroken: Mapping[str, str] = field(default_factory=dict[str, str])
     """Requirements that no violation breaks, each with the reason."""
     is_large: bool = False
-    """True if the set is so large that a violation is tested only with the groups of requirements that it names."""
+    """True if there are so many requirements that each violation is judged only by the groups of the requirements that
+    the violation names."""
 
 
 def triggers(**texts: str | Trigger) -> Triggers:

@@ -244,7 +244,7 @@ class ThreadServer(ScriptedServer):
             raise self.error(422, "if_exists")
 
     def answer_thread(self, request: Request, id: str) -> Any:
-        """Answer GET, PATCH and DELETE of one thread."""
+        """Answer a GET, PATCH or DELETE request for one thread."""
         if id not in self.threads and is_uuid(id):
             if request.method == "GET" and self.does("unknown threads exist"):
                 return self.thread_view(Thread(id, "", {}))

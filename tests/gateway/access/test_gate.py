@@ -37,9 +37,9 @@ OWNER: Final = "alice"
 ALICE: Final = Principal(subject="key:alice", owner=OWNER)
 """Caller who may use every agent."""
 LIMITED: Final = Principal(subject="key:limited", owner=OWNER)
-"""Caller with the same data who may use only agent `b`, and discover `a`."""
+"""Caller of the same owner as `ALICE` who may use only agent `b`, and may discover `a`."""
 BLIND: Final = Principal(subject="key:blind", owner=OWNER)
-"""Caller with the same data who may use only agent `b`, and does not see `a`."""
+"""Caller of the same owner as `ALICE` who may use only agent `b`, and does not see `a`."""
 RULES: Final = (
     {"who": "key:alice", "allow": "*"},
     {"who": ["key:limited", "key:blind"], "agents": ["b"], "allow": "*"},

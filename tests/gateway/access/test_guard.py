@@ -54,7 +54,7 @@ class Anything:
 
 @dataclass
 class Recorder:
-    """Policy that records what it is asked, and denies some operations on some agents."""
+    """Policy that records each check, and denies some operations on some agents."""
 
     denied: frozenset[Operation] = frozenset()
     agents: frozenset[str] | None = None
@@ -74,7 +74,8 @@ class Recorder:
 
 
 STRUCTS: Final[Mapping[Any, Any]] = {Submission: Submission(agent="echo"), Answers: Answers(task_id="task")}
-"""Arguments of the types that the guard changes, so that they must be real."""
+"""Real arguments by type, for the types whose values the guard copies and changes. `Anything` is passed for all
+others."""
 
 
 async def call(hub: GuardedHub, part: Part, name: str, anything: Anything) -> object:

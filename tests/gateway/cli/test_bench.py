@@ -49,7 +49,8 @@ class Done:
 
 
 def bench(folder: Path, *arguments: str) -> Done:
-    """Run the command in this process. Its gateways are separate processes."""
+    """Run `babelgate bench` in this process, and return its exit code and output. Its gateways are separate
+    processes."""
     out, errors = io.StringIO(), io.StringIO()
     with (
         forked_embedded_gateways(),

@@ -268,7 +268,8 @@ def test_a_reload_cannot_open_the_gateway_to_others(folder: Path) -> None:
 
 
 async def until_configuration(running: Served, expected: str) -> None:
-    """Wait until /readyz of a node compares its configuration in this way."""
+    """Wait until the member `configuration` of a node's /readyz, which compares the nodes' configurations, has this
+    value."""
     async with httpx.AsyncClient(base_url=running.url, trust_env=False) as http:
         while True:
             if (await http.get("/readyz")).json()["configuration"] == expected:

@@ -26,7 +26,7 @@ class Shown:
 
     gateway: Running
     runs: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Runs as the runtime answered them."""
+    """JSON of each run as the minimal runtime returned it, by the name that a test gave to the run."""
 
     async def get(self, path: str, headers: Mapping[str, str] = ALICE, /, **query: Any) -> Any:
         """Return the JSON of a successful read."""
@@ -46,7 +46,7 @@ class Shown:
     async def run(
         self, name: str, agent: str, text: Any, headers: Mapping[str, str] = ALICE, thread_id: str | None = None
     ) -> dict[str, Any]:
-        """Run an agent until it has stopped."""
+        """Run an agent until it has stopped, store the run under `name`, and return it."""
         path = "/v1/runs" if thread_id is None else f"/v1/threads/{thread_id}/runs"
         body = {"assistant_id": agent, "input": text}
         response = await self.gateway.http.post(path, json=body, headers=headers)

@@ -66,7 +66,8 @@ async def test_only_the_page_of_the_gateway_may_call(
     ("origin", "status"), [("https://example.com", 200), ("https://evil.example", 403), ("http://localhost:3000", 403)]
 )
 async def test_console_behind_a_proxy_has_the_forwarded_origin(tmp_path: Path, origin: str, status: int) -> None:
-    """Accept the outer origin although the proxy calls the gateway by another name, and a valid key changes nothing."""
+    """Accept only the origin that browsers see in front of the proxy, and not the name by which the proxy calls the
+    gateway. A valid key makes no other origin acceptable."""
     async with administered(tmp_path, trusted_proxies=["127.0.0.1"], cors=["http://localhost:3000"]) as gateway:
         headers = {"Origin": origin, "X-Forwarded-Host": "example.com", "X-Forwarded-Prefix": "/gate", **OPS}
         response = await gateway.http.get(ME, headers=headers)
@@ -127,7 +128,7 @@ OFF: Final = [
     *product(("GET", "OPTIONS", "DELETE"), (ME, f"/agent/echo{ME}", "/console/api/v1/jobs", "/console/api/v1/other")),
     *product(("GET", "OPTIONS"), ("/console/other", "/agent/echo/console", "/agent/nobody/console/")),
 ]
-"""Requests for what `console: false` removes."""
+"""Method and path of requests that are answered with 404 if `console: false` is set."""
 
 
 async def test_console_that_is_off_has_no_paths(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ SMALL: Final[Mapping[str, Any]] = {
     "protocol": "aief",
     "options": {"only": ["aief-v1/step.execute"]},
 }
-"""The smallest check."""
+"""Body of the request that starts the job with the least work: a check of one requirement."""
 LONG: Final[Mapping[str, Any]] = {
     "kind": "check",
     "agents": ["silent"],
@@ -47,7 +47,7 @@ LONG: Final[Mapping[str, Any]] = {
     "protocol": "aief",
     "options": {"timeout": 300},
 }
-"""A check of a server that never answers."""
+"""Body of the request that starts a check of a server that never answers."""
 SECONDS: Final = 120.0
 """Timeout of a wait for a process of a job, in seconds. It is long because its priority is low."""
 RECORD: Final = JobRecord(

@@ -1,4 +1,5 @@
-"""Looks: whichever protocol a run was started in, each look is a request that shows it, exactly as it is given."""
+"""Tests of the looks: each is an HTTP request that shows the run if it is sent unchanged, in whichever protocol the run
+was started."""
 
 import asyncio
 import re

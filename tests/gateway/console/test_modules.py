@@ -23,9 +23,9 @@ VENDOR: Final = FOLDER / "vendor"
 _STATIC: Final = re.compile(
     r"""^(?:import\s*|(?:import|export)\b[^'"`;()=]*?\bfrom\s*)['"]([^'"]+)['"]""", re.MULTILINE
 )
-"""Import of a module when the importing one is loaded."""
+"""Pattern of an import that the browser loads together with the importing module. Its group is the imported path."""
 _LATE: Final = re.compile(r"""\bimport\(\s*['"`]([^'"`$]+)['"`]\s*\)""")
-"""Import of a module when it is needed."""
+"""Pattern of an import that the browser loads only when it is executed (`import()`). Its group is the imported path."""
 _COMMENT: Final = re.compile(r"/\*.*?\*/|(?<![:'\"`\w/\\])//[^\n]*", re.DOTALL)
 
 

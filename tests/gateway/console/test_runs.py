@@ -137,7 +137,8 @@ async def test_wrong_parameters_are_named(console: Shown, path: str, query: dict
 
 
 def unfold(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the deltas that a record lists as records, or the record itself if it lists none."""
+    """Return the text deltas that the console has folded into one record, each as a separate record. Return a list with
+    the record itself if nothing is folded into it."""
     if "deltas" not in record:
         return [record]
     common = {name: value for name, value in record.items() if name not in ("deltas", "n", "to", "until")}

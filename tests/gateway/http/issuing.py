@@ -56,7 +56,8 @@ class Issuing:
     def token(
         self, algorithm: str = "RS256", number: int = 0, headers: Mapping[str, Any] | None = None, **claims: Any
     ) -> str:
-        """Return a signed token. A claim that is None is omitted, and a header, too."""
+        """Return a signed token. `claims` and `headers` replace the usual ones; those whose value is None are
+        omitted."""
         now = int(time.time())
         values = {"iss": self.url, "aud": AUDIENCE, "sub": "alice", "iat": now, "exp": now + 600, **claims}
         header = {"kid": f"{algorithm}-{number}", "typ": "JWT", **(headers or {})}

@@ -543,7 +543,8 @@ async def test_a_handshake_that_cannot_be_read_is_answered(tmp_path: Path, more:
 
 
 def frame(opcode: int, payload: bytes = b"", *, last: bool = True) -> bytes:
-    """Return a frame of a client, with a mask of zeros (RFC 6455 §5.2)."""
+    """Return a WebSocket frame of a client, with a mask of zeros (RFC 6455 §5.2). `last` is False for a frame whose
+    message continues in the next one."""
     size = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + struct.pack("!H", len(payload))
     return bytes([0x80 * last | opcode]) + size + b"\0\0\0\0" + payload
 

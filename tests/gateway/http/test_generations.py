@@ -77,7 +77,7 @@ async def until(lines: Any, text: str) -> None:
 
 
 async def completes(http: httpx.AsyncClient, run_id: str) -> None:
-    """Ask for a run until it is completed."""
+    """Request a run repeatedly until its status is `completed`."""
     while (await http.get(f"/acp/runs/{run_id}")).json()["status"] != "completed":
         pass
 

@@ -24,7 +24,8 @@ PARENT: Final = f"00-{TRACE}-b7ad6b7169203331-01"
 
 
 def enter(limit: ChainLimit | None, headers: dict[str, str] | None = None, **trace: str) -> dict[str, str]:
-    """Enter a chain in a request with these headers."""
+    """Return the headers that a run sends with its calls, if it was started by a request with these `headers`. `trace`
+    has the headers of the current span."""
     scope = {"headers": [(name.encode(), value.encode()) for name, value in (headers or {}).items()]}
     chains = Chains(lambda: limit)
     chains.instance = "0123456789"

@@ -40,7 +40,8 @@ def bound(words: str) -> dict[str, str]:
 
 
 async def turn(hub: GatewayHub, agent: Scripted, words: str, **fields: Any) -> tuple[Receipt, Invocation]:
-    """Run a complete turn, in which the agent's server is bound to ids that are derived from the text."""
+    """Run a complete turn, in which the agent's server reports ids of the run and its context. Both are derived from
+    `words`. Return the receipt, and the invocation that the agent received."""
     receipt, activation = await begin(hub, agent, words, **fields)
     activation.say(UpstreamBound(protocol="p", ids=bound(words)), f"re {words}").end()
     await ends(hub, receipt)

@@ -6,7 +6,7 @@ from babelgate.gateway.runs.retry_schedule import RetrySchedule, parse_retry_aft
 from babelgate.gateway.settings.model import Settings
 
 NOW = 1_800_000_000_000_000
-"""2027-01-15 08:00:00 UTC."""
+"""2027-01-15 08:00:00 UTC, in microseconds since 1970."""
 
 
 @pytest.mark.parametrize(("fraction", "part"), [(0.0, 1.0), (0.5, 1.1), (1.0, 1.2)])

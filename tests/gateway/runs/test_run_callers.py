@@ -1,4 +1,4 @@
-"""Tokens of callers in memory: as long as their runs, not longer than they are valid, and not too many."""
+"""Tokens of callers in memory: each is kept while its run lasts and while it is valid, and their number is limited."""
 
 from typing import Any, Final
 

@@ -16,7 +16,8 @@ RUNS = 16
 
 
 def call(exchange: RecordedExchange, number: int, *, header: int = 0, piece: int = 0, pieces: int = 0) -> None:
-    """Record a response with a header of this size, and with so many pieces of this size."""
+    """Record a response with a header of `header` digits, and with `pieces` pieces of the body, each of `piece`
+    digits."""
     exchange.note_head(200, [(b"X-Number", b"%d" % number), (b"Link", b"%d" % number * header)])
     for _ in range(pieces):
         exchange.note_piece(b"%d" % number * piece)
@@ -30,7 +31,8 @@ SHAPES: dict[str, tuple[int, int, Callable[[RecordedExchange, int], None]]] = {
     "small pieces": (1, 1, lambda exchange, number: call(exchange, number, piece=1, pieces=1000)),
     "long errors": (1, 3, lambda exchange, number: exchange.note_end(ValueError(str(number) * 50_000))),
 }
-"""Length of the URL, exchanges of each run, and what each exchange records."""
+"""Length of the URL in characters, number of exchanges of each run, and the function that records one of them, by
+name."""
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -71,7 +73,7 @@ def test_memory_of_all_exchanges_is_bounded(shape: str, *, has_ended: bool) -> N
 
 
 class Started:
-    """A run, as far as its exchanges need one."""
+    """Minimal run, with the members that the memory of exchanges reads."""
 
     def __init__(self, number: int) -> None:
         self.pk = number

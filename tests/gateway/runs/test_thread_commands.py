@@ -51,7 +51,7 @@ async def state_of(hub: GatewayHub, thread_id: str) -> tuple[dict[str, object], 
 
 
 async def bound_turn(hub: GatewayHub, agent: Scripted) -> Receipt:
-    """Run a whole turn in which the agent's server names its context."""
+    """Run a whole turn in which the agent's server reports an id of its context. Return the receipt."""
     first, activation = await begin(hub, agent, "one")
     await finish(hub, activation.say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1"), first)
     return first

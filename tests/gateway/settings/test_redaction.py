@@ -57,7 +57,7 @@ def planted() -> dict[str, Any]:
 
 
 def write_planted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write a configuration file with all secrets."""
+    """Write a configuration file with all secrets, and return its path."""
     monkeypatch.setenv("PLANTED", SECRETS["variable"])
     file = folder / "babelgate.yaml"
     (folder / "planted").write_text(SECRETS["file"] + "\n", encoding="utf-8")

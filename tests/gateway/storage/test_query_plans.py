@@ -38,7 +38,7 @@ PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob", "thread_expi
 LIMITED = "SCAN newest"
 """Step that reads a subquery with a limit."""
 NOTHING = ("CONSTANT ROW", "(subquery-1)")
-"""Steps of plans for an empty list, for which SQLAlchemy inserts a subquery without rows."""
+"""Steps in the plan of a query with an empty list of values, for which SQLAlchemy inserts a subquery without rows."""
 
 
 def plan(connection: Connection, sql: str, parameters: Any) -> list[str]:

@@ -660,7 +660,7 @@ def end_writer(journal: Journal) -> None:
 
 
 async def written(journal: Journal) -> int:
-    """Change the thread as soon as that can be stored."""
+    """Change the thread, and retry until the database stores the change. Return the result of the command."""
     return await journal.write_patiently(change("t"))
 
 

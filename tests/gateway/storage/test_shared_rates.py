@@ -23,7 +23,7 @@ async def nodes(url: str) -> AsyncGenerator[list[SharedRates]]:
 
 
 def demand(key: str, runs: int) -> RateDemand:
-    """Return the demand of a run of which a number may start in an hour."""
+    """Return the demand of one run under a limit of `runs` runs an hour. `key` names the limit."""
     return RateDemand(key, HOUR / runs, HOUR + 1e-6)
 
 

@@ -26,14 +26,15 @@ class Scrape:
                 self.labels.setdefault(sample.name, set()).update(sample.labels)
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the sum of the samples with these labels, and any others."""
+        """Return the sum of the metric's samples that have all of these labels. They may have further labels."""
         wanted = set(labels.items())
         return sum(
             value for (each, found), value in self.samples.items() if each == f"babelgate_{name}" and wanted <= found
         )
 
     def counters(self, *names: str) -> dict[str, float]:
-        """Return the samples of some metrics, written like in the text."""
+        """Return the values of all samples of the metrics `names`, by name and labels such as
+        `calls_total{agent=echo}`. The names have no prefix `babelgate_`."""
         return {
             f"{name.removeprefix('babelgate_')}{_written(dict(labels))}": value
             for (name, labels), value in self.samples.items()

@@ -16,7 +16,7 @@ from tests.bridge import BOUND
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SENT = {"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "vendor=1", "baggage": "color=blue"}
-"""Context of a caller."""
+"""Headers with the trace context that a caller sends."""
 
 
 class _Kept(InMemorySpanExporter):

@@ -60,7 +60,7 @@ class Official:
     """An official server, and the options of its check."""
 
     release: str
-    """Name and version in the records of real runs."""
+    """Name and version of the server in the records of real runs."""
     peer: str
     protocol: str
     sets: tuple[str, ...]
@@ -68,7 +68,7 @@ class Official:
     triggers: Triggers | str = "sdk"
     timeout: float = ProbeOptions().timeout
     served_by: str = ""
-    """Release of the SDK that serves it, whose baseline applies to it."""
+    """Release of the SDK with which the server is built, if the baseline of that SDK applies to the server."""
 
     @property
     def options(self) -> ProbeOptions:

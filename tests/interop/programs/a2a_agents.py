@@ -16,13 +16,14 @@ class Turn(Protocol):
     files: list[Any]
     """The caller's file parts, as the SDK's own objects."""
     is_answer: bool
-    """The message answers a question of its task."""
+    """True if the message answers a question of its task."""
 
     async def reply(self, text: str) -> None:
         """Answer with one message and no task."""
 
     async def chunk(self, text: str, *, first: bool, last: bool) -> None:
-        """Send a piece of the answer's text artifact."""
+        """Send a piece of the answer's text artifact. `first` and `last` say whether it is the first and the last
+        piece."""
 
     async def give_file(self, part: Any) -> None:
         """Return one of the caller's file parts as an artifact."""

@@ -57,7 +57,8 @@ def checked_message(event: BaseModel) -> Any:
 
 
 def filled(turn: dict[str, Any], events: list[Any]) -> dict[str, Any]:
-    """Replace a number as `previous_response_id` by the id of the response with that index."""
+    """Return the body of a turn, with a number as `previous_response_id` replaced by the id of the response with that
+    index."""
     previous = turn.get("previous_response_id")
     ids = [event["response"]["id"] for event in events if event["type"] == "response.created"]
     return {**turn, "previous_response_id": ids[previous]} if isinstance(previous, int) else turn

@@ -23,7 +23,7 @@ ALL = Authentication(accepts_keys=True, issuers=(ISSUER,), scopes=("run",))
 
 
 def nested(depth: int) -> Any:
-    """Return objects in each other; the depth counts all of them."""
+    """Return an empty object inside of other objects. `depth` is the number of all objects, with the empty one."""
     value: Any = {}
     for _ in range(depth - 1):
         value = {"x": value}

@@ -21,7 +21,7 @@ CHANGED = "its content does not match its signature"
 
 
 class Pinned:
-    """Keys of an operator."""
+    """Keys that an operator trusts: `find` returns them, or raises KeysNotFetched if `fails`."""
 
     def __init__(self, *pairs: KeyPair, fails: bool = False) -> None:
         self._pairs = pairs
@@ -39,7 +39,8 @@ def signed(*pairs: KeyPair, **members: Any) -> dict[str, Any]:
 
 
 def raw_signature(pair: KeyPair, card: Any, **header: Any) -> dict[str, str]:
-    """Return a signature of a card as it is, with any header."""
+    """Sign a card without any change to it, and return the signature. `header` replaces members of the protected
+    header; None omits a member."""
     values = {name: value for name, value in {**pair.header, **header}.items() if value is not None}
     protected = encode_protected(values)
     method: Any = get_default_algorithms()[pair.key.algorithm]

@@ -94,7 +94,7 @@ async def slow(text: str) -> AsyncGenerator[str]:
 
 @dataclass(frozen=True)
 class Way:
-    """A gateway, and one in front of it that calls its agents in one way."""
+    """Two gateways in a row: the agents of `front` are agents of `back`, called by one interface of A2A."""
 
     back: Running
     front: Running
@@ -128,7 +128,8 @@ class Way:
 
 
 def agent_parts(fold: Fold, receipt: Receipt) -> list[tuple[str, Part]]:
-    """Return the agent's parts by phase, because a server without streams reports progress after the answer."""
+    """Return the parts of the agent's messages, each with the phase of its message, sorted by phase. Without the sort,
+    the order would depend on the server: one without streams reports progress after the answer."""
     messages = [message for message in fold.messages(task_id=receipt.task_id) if message.role == "agent"]
     return [
         (message.phase, part) for message in sorted(messages, key=lambda each: each.phase) for part in message.parts

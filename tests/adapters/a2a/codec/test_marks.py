@@ -30,7 +30,8 @@ CITED = AnnotationPart(start=0, end=5, url="https://e.org/a", title="A")
 
 
 def read(*replies: Any, reader: EventReader | None = None, in_status: bool = False) -> list[Event]:
-    """Return the events of the replies, until the task stops."""
+    """Return the events of the replies, until the task stops. `in_status` is True if the server sends its answers in
+    status messages. It is ignored if a `reader` is passed."""
     reader = reader or EventReader(RUN, Habits(answers_in_status=in_status))
     events: list[Event] = []
     for reply in replies:
@@ -40,7 +41,7 @@ def read(*replies: Any, reader: EventReader | None = None, in_status: bool = Fal
 
 
 def fault_in(*replies: Any) -> Fault:
-    """Return the fault with which the run ends."""
+    """Return the fault of a run whose server sends these replies."""
     [*_, ended] = read(*replies)
     assert isinstance(ended, RunEnded) and ended.fault is not None
     return ended.fault
@@ -51,7 +52,8 @@ def thoughts(transcript: Transcript) -> list[str]:
 
 
 def tools(events: list[Event]) -> list[tuple[str, Any, Any]]:
-    """Return the name, the direction and the arguments or result of each tool event."""
+    """Return a triple for each tool event: the tool's name, `in` for a start or `out` for an end, and the arguments or
+    the result."""
     uses: list[tuple[str, Any, Any]] = []
     for event in events:
         match event:
@@ -475,7 +477,8 @@ def steps(events: list[Event]) -> list[str]:
 
 
 def author(name: str, number: int, branch: str | None = None, *, in_artifact: bool = False) -> JsonObject:
-    """Return an event of google-adk 2.13.0: of its older executor, or `in_artifact` of its newer one."""
+    """Return a reply in which the inner agent `name` of google-adk 2.13.0 writes. It is a status of the older executor
+    or, with `in_artifact`, an artifact update of the newer one."""
     names: JsonObject = {"adk_author": name, "adk_branch": branch} if branch else {"adk_author": name}
     app: JsonObject = {"adk_app_name": "demo"}
     if not in_artifact:

@@ -1,4 +1,4 @@
-"""Finished tasks with their records."""
+"""Finished tasks whose metadata contains their records, as the Babelgate extension requires."""
 
 from babelgate.adapters.a2a.write.recorded import RecordedWriter
 from babelgate.adapters.a2a.write.task_events import EventWriter

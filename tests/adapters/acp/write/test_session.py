@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def history(site: Site, session_id: str) -> list[Any]:
-    """Fetch the messages of a session from their URLs."""
+    """Return the messages of a session, each fetched from its URL."""
     session = (await site.get(f"/sessions/{session_id}")).json()
     return [(await site.http.get(url)).json() for url in session["history"]]
 

@@ -47,7 +47,8 @@ async def run_to_end(client: Any, on_event: Callable[[Event], None] = lambda _: 
 
 
 async def leave(client: Any, far: ScriptedServer, *words: str) -> None:
-    """Start a run, and cancel its reader while the server is still streaming."""
+    """Start a run, and cancel its reader while the server is still streaming. `words` are the message of the
+    cancellation."""
     bound = asyncio.Event()
 
     def note(event: Event) -> None:

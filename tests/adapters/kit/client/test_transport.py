@@ -30,7 +30,7 @@ Handle = Callable[["Link"], Awaitable[None]]
 
 
 class RecordingTransport(HttpTransport):
-    """The transport, in a run whose exchanges are recorded."""
+    """Transport of the gateway's clients that behaves as in a run whose HTTP exchanges are recorded."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         token = RECORDER.set(ExchangeRecorder(lambda: 1, lambda recorder, size: None))
@@ -127,7 +127,8 @@ async def peer(handle: Handle, tls: ssl.SSLContext | None = None) -> AsyncGenera
 
 
 def respond(*answers: bytes) -> Handle:
-    """Answer the requests of a connection in turn; the last answer repeats."""
+    """Return a handler of connections that answers the requests of one with these responses in turn; the last one
+    repeats."""
 
     async def handle(link: Link) -> None:
         remaining = list(answers)
@@ -139,7 +140,8 @@ def respond(*answers: bytes) -> Handle:
 
 
 def respond_and_hold(response: bytes, requests: list[bytes] | None = None) -> Handle:
-    """Answer one request, and keep the connection open."""
+    """Return a handler of connections that answers one request, and keeps the connection open. It appends the request
+    to `requests`."""
 
     async def handle(link: Link) -> None:
         request = await link.request()
@@ -152,7 +154,8 @@ def respond_and_hold(response: bytes, requests: list[bytes] | None = None) -> Ha
 
 
 def respond_and_close(response: bytes, *, reset: bool = False) -> Handle:
-    """Answer one request, and close or reset the connection."""
+    """Return a handler of connections that answers one request, and then closes the connection or, with `reset`, resets
+    it."""
 
     async def handle(link: Link) -> None:
         await link.request()
@@ -171,7 +174,7 @@ async def client_of(make: Make, limits: httpx.Limits | None = None) -> AsyncGene
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until the condition holds, for which there is no event."""
+    """Let the event loop run until the condition holds. For conditions of which no event gives notice."""
     async with asyncio.timeout(BOUND):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0)

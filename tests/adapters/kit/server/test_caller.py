@@ -14,7 +14,7 @@ from babelgate.canonical.thread import Loss
 _DICTIONARY: Final = re.compile(
     r'[a-z*][a-z0-9_.*-]*="(?:[ !#-\[\]-~]|\\["\\])*"(?:, [a-z*][a-z0-9_.*-]*="(?:[ !#-\[\]-~]|\\["\\])*")*\Z'
 )
-"""Dictionary of strings of RFC 8941, section 3.2."""
+"""Pattern of an RFC 8941 dictionary (section 3.2) whose values are strings."""
 
 
 def _header(*losses: tuple[str, str]) -> str:

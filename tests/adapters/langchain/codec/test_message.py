@@ -45,7 +45,7 @@ def transmit(value: Any) -> Any:
 
 
 def normalized(message: Message) -> Message:
-    """Merge adjacent texts, put a text before each citation, and drop empty texts."""
+    """Return the message with adjacent texts merged, a text before each citation, and without empty texts."""
     parts: list[Part] = []
     for part in message.parts:
         last = parts[-1] if parts else None

@@ -71,8 +71,8 @@ def queries(items: Sequence[JsonObject], *limits: int) -> list[dict[str, str]]:
 
 
 async def check(hub: GatewayHub, thread_id: str, *limits: int) -> list[JsonObject]:
-    """Compare all pages of these sizes with slices of the whole conversation. Then read the pages one after the
-    other."""
+    """Compare all pages of these sizes with slices of the whole conversation. Then read the pages one after the other.
+    Return all items of the conversation."""
     items = await whole(hub, thread_id)
     for query in queries(items, *limits):
         page = await ItemPages(guarded(hub)).read(PRINCIPAL, thread_id, query)

@@ -61,12 +61,12 @@ class Talk:
         return (await self.until(*ENDS))[-1]
 
     async def ask(self, model: str, request_input: Any = "hi", **more: Any) -> Any:
-        """Return the response."""
+        """Request a response over the WebSocket, wait for its end, and return it."""
         await self.send(model, request_input, **more)
         return (await self.ends())["response"]
 
     async def fail(self, model: str, request_input: Any = "hi", **more: Any) -> Any:
-        """Return the error."""
+        """Request a response that the gateway must refuse, and return the error."""
         await self.send(model, request_input, **more)
         return is_error(await self.next())
 

@@ -11,7 +11,8 @@ pytestmark = pytest.mark.asyncio
 
 
 class Fetches:
-    """Numbered tokens with a lifetime."""
+    """Function that issues a new numbered token with each call. `expires_in` is the lifetime of the tokens in
+    seconds."""
 
     def __init__(self, expires_in: float | None) -> None:
         self.count = 0
