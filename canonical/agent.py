@@ -222,7 +222,7 @@ class Reattachable(Protocol):
     it after a restart."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
-        """Yield the events of the upstream's run from its start; `call.upstream` identifies the run. The caller drops
+        """Yield the events of the upstream's run from its start; `call.upstream` identifies the run. The gateway drops
         the events that `call.past()` already holds (`babelgate.canonical.replay.ReplayCursor`)."""
         ...
 

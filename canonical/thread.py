@@ -47,8 +47,8 @@ class Thread(Value):
     uploads: tuple[FilePart, ...] = ()
     """Files that callers have uploaded since the last input. The next input includes them."""
     last_edit_seq: int = msgspec.field(default=0, name="revised")
-    """Number of the newest record by which a caller changed messages; 0 before the first. Such a record is a message
-    outside runs, or a revision that leaves messages out or names its parent."""
+    """Number of the newest record by which a caller changed messages; 0 before the first. Such a record adds a message
+    outside runs, or it is a revision that removes messages or starts from a given parent."""
     changed_values: int = 0
     """Record number of the newest revision that a caller made; 0 before the first."""
     extra: JsonObject = {}

@@ -264,12 +264,12 @@ class GuardedHub:
 
     @property
     def is_stopping(self) -> bool:
-        """True once connections are being closed."""
+        """True once the gateway closes connections, because it shuts down."""
         return self._hub.is_stopping
 
     @property
     def stopping(self) -> Awaitable[object]:
-        """Awaitable that is done when connections are closed."""
+        """Awaitable that completes when `is_stopping` becomes true."""
         return self._hub.stopping
 
     # Agents

@@ -77,8 +77,8 @@ class AgentHandlers(Handlers):
         return Response(self._encode(name) | _encode_spec(stored), headers={"etag": _etag(stored)})
 
     async def delete_agent(self, request: AnyRequest, name: FromPath[str]) -> None:
-        """Delete an agent. Its running runs may end. Raises forbidden if `admin.agents` is off, conflict for an agent
-        of the configuration or if `If-Match` does not hold, and not_found."""
+        """Delete an agent. Its active runs may continue for the time `drain`. Raises forbidden if `admin.agents` is
+        off, conflict for an agent of the configuration or if `If-Match` does not hold, and not_found."""
         self._check_own(name)
         expected = _expected_revisions(request)
         await self._hub.journal.write(administration.delete_agent, name, current_origin(), expected=expected)

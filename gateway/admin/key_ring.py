@@ -48,7 +48,7 @@ class KeyRing:
         """Return the principal of a key by the SHA-256 digest of the key, and note its use. Return None for an unknown
         key.
 
-        An expired key is returned, too: the caller checks the expiry.
+        An expired key is returned, too: `babelgate.gateway.http.verifier.Verifier` checks the expiry.
         """
         principal = self._principals.get(digest)
         if principal is not None:

@@ -93,7 +93,7 @@ class Breaker:
     def enter(self) -> bool:
         """Admit a run if possible, and return True if it was admitted.
 
-        The caller then reports the result by `record_success`, `record_failure` or `release_probe`.
+        The result of an admitted run must then be reported by `record_success`, `record_failure` or `release_probe`.
         """
         if not self.can_admit:
             return False

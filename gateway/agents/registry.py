@@ -139,7 +139,7 @@ class Registry:
         self._removed = {name: each for name, each in self._removed.items() if id(each.agent) not in closed_ids}
 
     def report_to(self, observer: GatewayObserver) -> None:
-        """Report failures of agents' servers to an observer."""
+        """Report failures of agents' servers to an observer from now on."""
         self._observer = observer
         self.cards.reports.report_to(observer)
         self._connect_observer(self.all())

@@ -60,7 +60,7 @@ class Front:
     """Private keys of `signing.keys`; None if there are none."""
     hosts: Hosts
     origins: Set[str]
-    """Origins whose pages may call the gateway (`cors`). If empty, pages of this machine may."""
+    """Origins whose pages may call the gateway (`cors`). If empty, pages of this machine may call it."""
     public_url: str | None
     public_origin: str | None
     """Origin of `public_url`, in lower case; None if that is not set."""

@@ -33,13 +33,13 @@ _ENDLESS: Final = ""
 _DAY: Final = 86_400
 """Seconds of a day."""
 _RUN: Final = "run "
-"""Prefix of the scope under which the table `spend` has the amounts that the messages of an active run were charged
-with."""
+"""Prefix of a scope in the table `spend`. The row of this scope has the amounts that an active run was already charged
+with, because its messages reported usage."""
 _SEPARATOR: Final = "|"
 _LASTING: Final = ("key", "owner", "agent")
-"""Scopes of budgets whose ratio is a metric."""
+"""Values of `per` of the budgets whose used part is a metric."""
 _CHAIN: Final = "chain "
-"""Prefix of the scope under which the table `spend` has the number of runs of a chain of calls."""
+"""Prefix of a scope in the table `spend`. The row of this scope has the number of runs of a chain of calls."""
 ACTIVE_SCOPES: Final = (_RUN, _CHAIN)
 """Prefixes of the scopes whose amounts are needed only while a run or a chain of calls is active."""
 
@@ -408,7 +408,9 @@ class Budgets:
         return {name: BudgetPeriod.of(each.every, now) for name, each in self._budgets().items()}
 
     def list_ratio_limits(self) -> Mapping[str, tuple[SpendKey, Mapping[str, int]]]:
-        """Return what `babelgate.gateway.storage.spend.read_ratios` needs, by the names of budgets.
+        """Return the budgets whose used part is a metric, by name, in the form that
+        `babelgate.gateway.storage.spend.read_ratios` takes: the prefix of the scopes with the period, and the allowed
+        amounts.
 
         Budgets per thread and per chain of calls are left out: there are many, and each is meant to be used up.
         """

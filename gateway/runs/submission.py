@@ -191,8 +191,9 @@ def _create_task(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids,
 
 
 def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
-    """Create the thread of a submission with its history and the state of the fork `base`, before the agent changes its
-    own state.
+    """Create the thread of a submission, unless it exists, and append the submission's history and the state of the
+    fork `base`. This is done for an agent that keeps its own state, before the agent changes this state for the
+    submission.
 
     Return the submission without these parts, to be submitted afterwards. `base` is None if the submission is no fork.
     Raises the faults of `submit` about threads.

@@ -85,9 +85,11 @@ def digest_state(state: str) -> str:
 
 
 class AgentTokenStore:
-    """Database of the tokens of all users for all agents. Implements `babelgate.gateway.run_caller.TokenShelf`.
+    """Database of the tokens of all users for all agents, which `babelgate.gateway.run_caller.DelegatingCaller.store`
+    refers to.
 
-    It also stores the open requests for consent."""
+    It also stores the open requests for consent.
+    """
 
     def __init__(self, journal: Journal, key: Callable[[], str | None]) -> None:
         """Create the store. `key` returns the current encryption key of the settings, or None if no key is set."""

@@ -210,7 +210,7 @@ class Prepare(Protocol):
 
 
 def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: bool = False) -> bool:
-    """Upgrade the schema to `HEAD`, or create it. Return True if the caller must compute all rows from the logs again.
+    """Upgrade the schema to `HEAD`, or create it. Return True if all rows must then be computed from the logs again.
 
     `prepare`, if given, is called before a migration changes the schema. `shared` = gateways of other releases may use
     the database at the same time. Alembic is imported only for a database of an earlier release: the import takes a
@@ -220,7 +220,8 @@ def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: b
     ignore. Those keep running and may restart, so a cluster is upgraded node by node. Before any other migration, all
     gateways must stop.
 
-    Raises conflict if a newer release has changed the schema in a way that this one does not know."""
+    Raises conflict if a newer release has changed the schema in a way that this one does not know.
+    """
     current = None
     tables = inspect(connection).get_table_names()
     if not tables or (connection.dialect.name == "postgresql" and "alembic_version" not in tables):

@@ -130,7 +130,7 @@ class WriterLink:
             self._database.abort(self._engine)
 
     def close(self) -> None:
-        """Close the writer's connection. The caller then calls `dispose`."""
+        """Close the writer's connection. `dispose` must be called afterwards."""
         if self.connection is not None:
             close_connection(self._database, self.connection)
         self.connection = None

@@ -243,9 +243,10 @@ class Graph:
         return Saver(self._journal, call)
 
     async def _base(self, call: Invocation) -> StoredCheckpoint | None:
-        """Return the checkpoint that the call starts from: that of the caller, or the thread's newest one.
+        """Return the checkpoint that the call starts from: the one that its input names, or else the thread's newest
+        one. An answer always continues from the newest one.
 
-        Return None if the graph has no checkpoint of the thread, or of the revision that the caller starts from.
+        Return None if the graph has stored no such checkpoint.
         """
         assert self._journal is not None
         return await self._journal.query(

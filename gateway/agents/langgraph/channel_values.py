@@ -17,8 +17,8 @@ from babelgate.gateway.storage.checkpoints import ChannelValue
 
 _LIST: Final = "list"
 _OBJECT: Final = "object"
-"""Value of the column `form` for a list and an object (`_LIST`, `_OBJECT`). Each item or member has a form of the
-serializer."""
+"""Value of the column `form` of a stored channel value that is an object. `_LIST` is that of a list. Each item or
+member is stored separately, in a form of the serializer."""
 
 Piece = tuple[str, bytes]
 """Serialized item or member: its form, such as `msgpack`, and its bytes."""
