@@ -132,8 +132,8 @@ class Gate:
             raise
 
     def is_visible(self, principal: Principal, method: str, agent: str, missing: str) -> bool:
-        """Check a call as `check_object` does, but return False and not an error if the object looks as if it did not
-        exist. Raises forbidden if the caller can discover the agent, but the policy does not allow the call."""
+        """Check a call as `check_object` does, but return False instead of raising not_found. Otherwise return True.
+        Raises forbidden if the caller can discover the agent, but the policy does not allow the call."""
         try:
             self.check_object(principal, method, agent, missing)
         except FaultError as error:

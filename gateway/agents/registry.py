@@ -395,7 +395,8 @@ def _keep(
     previous: Registry | None, settings: Settings, access: Mapping[str, ServerAccess]
 ) -> dict[str, RegisteredAgent]:
     """Return the agents of the settings whose connections in the `previous` registry can stay, by name, with their new
-    settings. At the start, `previous` is None, and the result is empty.
+    settings. `access` is the access to the servers of each agent, by name. At the start, `previous` is None, and the
+    result is empty.
 
     An agent in this process that could not be imported is not among them: it is imported again.
     """

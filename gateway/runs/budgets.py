@@ -205,12 +205,13 @@ class RunAccount:
         max_runs: int | None = None,
     ) -> None:
         """Create the account. `budgets` are those that count the run, by name, and `price` is that of its agent.
-        `max_runs` is the maximum number of runs of its chain of calls; None for no limit."""
+        `trace_id` identifies the run's chain of calls. `max_runs` is the maximum number of runs of this chain; None for
+        no limit."""
         self.is_resumed = False
         """True if the run continues one that the gateway had paused before its agent began. It is then counted as a run
         when it ends."""
         self.may_be_charged = True
-        """False if no message of the run has charged the budgets yet, so that its end need not look for that."""
+        """True if messages of the run may have charged the budgets, so that its end has to subtract these charges."""
         self._max_runs = max_runs if trace_id else None
         self._budgets = budgets
         self._price = price
@@ -280,7 +281,8 @@ class RunAccount:
 
     def settle(self, tx: Transaction, thread_id: str, run_id: str, usage: JsonObject, *, has_succeeded: bool) -> None:
         """Charge the budgets with the rest of a run that ends: its usage, except what its messages have already
-        charged, and the price of a run."""
+        charged, and the price of a run. A run that has succeeded without reporting usage is counted as unknown, if the
+        price says `unknown: refuse`."""
         key = (_RUN + run_id, self._caller.owner)
         charged = tx.read_spend([key]).get(key) if self.may_be_charged else None
         before = Amount() if charged is None else charged.used
@@ -393,7 +395,7 @@ class Budgets:
         self, caller: RunCaller, agent: str, trace_id: str, max_runs: int | None = None
     ) -> RunAccount | None:
         """Return the account of a new run. Return None if no budget counts it, its agent has no price, and `max_runs`
-        sets no maximum for its chain of calls."""
+        sets no maximum for its chain of calls, which `trace_id` identifies."""
         budgets, price = self._budgets(), self._find_price(agent)
         counting = {name: each for name, each in budgets.items() if each.agent == ALL or each.has_agent(agent)}
         if not counting and price is None and max_runs is None:

@@ -381,7 +381,8 @@ class EventValidator:
                 del self._messages[message_id]
 
     def _message(self, message_id: str | None, kind: str) -> _Message:
-        """Return the open message with an id, or the newest one for None. Raises agent_invalid if there is none."""
+        """Return the open message with an id, or the newest one for None. Raises agent_invalid if there is none; `kind`
+        is that of the event, for the error."""
         if message_id is None and self._messages:
             return next(reversed(self._messages.values()))
         message = self._messages.get(message_id or "")

@@ -229,6 +229,7 @@ class Invocations:
         """Return the messages of the thread before the run started.
 
         If callers created revisions or branches, these are the messages of the revision that the run starts from.
+        Otherwise the messages of the runs whose ids are in `held` are left out.
         """
         transcript = await self._snapshot(
             start, ThreadTranscript, partial(ThreadTranscript, start.thread_id, start.owner)

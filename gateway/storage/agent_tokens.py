@@ -98,9 +98,10 @@ class AgentTokenStore:
         self._sealer: tuple[str, Sealer] | None = None
 
     async def read(self, subject: str, agent: str, purpose: str) -> GrantedTokens | None:
-        """Return the tokens of a user for an agent.
+        """Return the tokens of a user for an agent that are bound to a `purpose` (`TokenExchange.purpose`).
 
-        Return None if none are stored, if the settings have no key, or if the stored ones cannot be decrypted."""
+        Return None if none are stored, if the settings have no key, or if the stored ones cannot be decrypted.
+        """
         sealer = self._current_sealer()
         body = None if sealer is None else await self._journal.query(_read_token, subject, agent)
         if sealer is None or body is None:
@@ -111,8 +112,8 @@ class AgentTokenStore:
         return None if content is None else msgspec.json.decode(content, type=GrantedTokens)
 
     async def write(self, subject: str, agent: str, purpose: str, tokens: GrantedTokens) -> None:
-        """Store the tokens of a user for an agent, encrypted. They replace earlier ones. Without a key, store
-        nothing."""
+        """Store the tokens of a user for an agent, encrypted and bound to a `purpose` (`TokenExchange.purpose`). They
+        replace earlier ones. Without a key, store nothing."""
         sealer = self._current_sealer()
         if sealer is not None:
             body = sealer.seal(msgspec.json.encode(tokens), _context(subject, agent, purpose))

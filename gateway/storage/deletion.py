@@ -222,9 +222,10 @@ def _find_needed(
     connection: Connection, state: ThreadState, hidden: Set[int], removed: dict[int, StateSaved]
 ) -> set[int]:
     """Return the sequence numbers of saved states of removed runs to which states of other runs are stored as a
-    difference.
+    difference. `hidden` and `removed` are the results of `_read_removed`.
 
-    Their content must be kept until the last of those runs is removed."""
+    The content of these states must be kept until the last of those other runs is removed.
+    """
     if not removed:
         return set()
     event = table_of(EventRow)
