@@ -3,7 +3,7 @@
 A call is allowed if a rule allows it and no rule denies it. The order of the rules does not matter.
 
 A rule that names agents also applies to calls that concern no agent, such as creating a thread or reading an item of
-the store. It allows them, because they are a part of using its agents, and it does not deny them.
+the store. Its `allow` includes these calls, because callers need them to use the agents. Its `deny` does not.
 """
 
 from collections.abc import Mapping, Sequence

@@ -47,7 +47,7 @@ class AgentHandlers(Handlers):
         return Response({"agents": [self._encode(each.info.name) for each in self._hub.registry.all()]})
 
     async def get_agent(self, name: FromPath[str]) -> Response[Any]:
-        """Return an agent. The ETag of one that this API created is its revision."""
+        """Return an agent. For an agent that this API created, the ETag is its revision."""
         stored = self._find_stored(name)
         if stored is None:
             return Response(self._encode(self._need(name)))

@@ -485,7 +485,7 @@ async def _front(
 async def _front_started(
     server: ManagedServer | None, name: str, settings: AgentSettings, access: ServerAccess, detector: Detector
 ) -> Sequence[RegisteredAgent]:
-    """Detect an agent, after its server has started if the gateway starts it."""
+    """Detect an agent. If the gateway starts the agent's server, wait first until the server has started."""
     if server is not None:
         await server.until_usable()
     return await _front(name, settings, access, detector)

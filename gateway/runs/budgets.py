@@ -76,7 +76,8 @@ _ENDLESS_PERIOD: Final = BudgetPeriod(_ENDLESS)
 
 @lru_cache(maxsize=256)
 def _make_period(every: str | float, begin: float) -> BudgetPeriod:
-    """Return the period that has the day or the interval which begins at a time, in seconds since 1970, UTC.
+    """Return the period that contains the time `begin`, which is the beginning of a day or of an interval, in seconds
+    since 1970, UTC.
 
     Cached, because each run needs the period of each of its budgets several times.
     """

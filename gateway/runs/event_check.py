@@ -89,8 +89,8 @@ class EventValidator:
         self._new_id = new_id
         self._messages: dict[str, _Message] = {}
         self._growing: tuple[_Message, int] | None = None
-        """Newest message and the index of its newest open part, cached for deltas. None if it has not been looked up
-        since the last other event."""
+        """Newest message and the index of its newest open part, cached for deltas. None after any other event, until
+        the next delta."""
         self._steps: dict[str, StepStarted] = {}
         self._tools: dict[str, ToolStarted] = {}
         self._artifacts: set[str] = set()

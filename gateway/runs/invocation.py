@@ -37,8 +37,8 @@ S = TypeVar("S", bound=Snapshot)
 class ThreadTranscript:
     """Messages of a thread in conversation order, which is the order in which its runs started.
 
-    The log has a queued input before the answers that are given while it waits. An input that still waits is not part
-    of the conversation yet.
+    The order of the log is different: in it, a queued input precedes the answers that agents give while it waits. An
+    input that still waits is not part of the conversation yet.
     """
 
     def __init__(self, thread_id: str, owner: str) -> None:

@@ -336,8 +336,9 @@ def _check_queue(
     """Raise queue_full if one more run would exceed a limit of waiting runs. `state` is that of the run's thread; None
     if the thread is new.
 
-    If the queue of an agent is full, its owners have equal shares: an owner that has not used its share may still add a
-    run. Runs that start at a later time (`is_delayed`) have a separate limit, and count towards no queue.
+    If the queue of an agent is full, the owners whose runs wait in it have equal shares: an owner that has not used its
+    share may still add a run. Runs that start at a later time (`is_delayed`) have a separate limit, and count towards
+    no queue.
     """
     counts, queue = tx.waiting(owner, agent), limits.queue
     on_thread = sum(tx.wait(state, run) <= 0 for run in state.pending) if state is not None else 0

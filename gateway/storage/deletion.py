@@ -78,10 +78,11 @@ def erase_thread(tx: Transaction, owner: str, thread_id: str) -> Erased:
 def erase_unchanged(
     tx: Transaction, pk: int, owner: str, thread_id: str, seq: int, *, unfinished: bool = False
 ) -> Erased | None:
-    """Erase a thread like `erase_thread`, unless it has changed since the caller read it. Return None if it has.
+    """Erase a thread like `erase_thread`, unless it has changed since it was read. Return None if it has.
 
     The thread is unchanged if `pk` is its database key and `seq` the number of its newest record. With pending or
-    running runs, it is only erased if `unfinished` is set."""
+    running runs, it is only erased if `unfinished` is set.
+    """
     state = tx.thread(owner, thread_id)
     if state is None or state.pk != pk or state.seq != seq or (state.runs and not unfinished):
         return None

@@ -20,8 +20,8 @@ _MAX_BYTES: Final = 32 * 1024 * 1024
 _OVERHEAD: Final = 4 * 1024
 """Estimated size, in bytes, of a snapshot's objects without their content. Chosen."""
 _NEAR: Final = 256
-"""Maximum number of records that the cached older snapshot of a name may be behind a snapshot that would replace it, so
-that it stays instead. Chosen."""
+"""Lead in records up to which a newer snapshot does not replace the older one of the two that are cached per name.
+Chosen."""
 _EARLIER: Final = "earlier"
 """Marker in the cache key of the older one of the two snapshots that are cached per name."""
 

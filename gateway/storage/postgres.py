@@ -90,8 +90,8 @@ of the whole server until the commit is complete."""
 _PREPARED: Final = b"babelgate_notify"
 _TEXT: Final = types["text"].oid
 _PATIENCE: Final = "2s"
-"""Maximum time that a gateway waits for the lock of the gateway. Chosen: the server needs a moment to notice that a
-gateway was killed."""
+"""Maximum time that a gateway waits for the lock on the database, which another gateway holds. Chosen: the server needs
+a moment to notice that a gateway was killed."""
 _KEEPALIVE: Final = (
     "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; "
     "SET tcp_user_timeout = 11000"

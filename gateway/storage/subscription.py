@@ -336,8 +336,8 @@ class LogReader:
         return exists
 
     async def _await_thread(self, owner: str, thread_id: str) -> bool | None:
-        """Wait once for the creation of a thread. Return True if it exists, False if the gateway stops, and None to
-        repeat."""
+        """Wait once for the creation of a thread. Return True if it exists, False if the gateway stops, and None if the
+        method has to be called again."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiters = self._awaited.setdefault((owner, thread_id), set())
         waiters.add(waiter)  # before the query, so that the creation of the thread during it is noticed
