@@ -328,8 +328,8 @@ class Reads(Protocol):
     async def last_begun(self, principal: Principal, thread_id: str, *, ended_before: int | None = None) -> Run | None:
         """Return the run of a thread that started last, or None if no run matches.
 
-        With `ended_before`, only runs that ended before this record number match. Removed runs, and runs that ended
-        before they started, never match. When a run ends, no other run of the thread is active. Raises not_found.
+        With `ended_before`, the number of a record, only runs that ended before that record match. Removed runs, and
+        runs that ended before they started, never match. Raises not_found.
         """
         ...
 

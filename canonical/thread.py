@@ -173,7 +173,7 @@ class Interrupt(Value):
     action: str | None = None
     answer: Json = None
     extra: Extra = {}
-    """Extra fields of its event: data that only one protocol defines, under that protocol's name."""
+    """Data that only one protocol defines, by the protocol's name, from the event that raised the question."""
 
     @property
     def is_open(self) -> bool:

@@ -220,8 +220,8 @@ class Gate:
     # Threads
 
     async def check_thread(self, principal: Principal, thread_id: str, method: str, besides: Iterable[str] = ()) -> str:
-        """Check a call of a method on a whole thread, and return the owner of the thread. Agents in `besides` need no
-        permission.
+        """Check a call of a method on a whole thread, and return the owner of the thread. The call must be allowed for
+        every agent that has run on the thread, except those in `besides`.
 
         Raises forbidden, and not_found if an agent ran on it that the caller cannot discover.
         """
@@ -232,7 +232,8 @@ class Gate:
     async def check_agents(
         self, principal: Principal, owner: str, thread_id: str, method: str, besides: Iterable[str] = ()
     ) -> None:
-        """Check a call of a method on a whole thread of an owner. Agents in `besides` need no permission.
+        """Check a call of a method on a whole thread of `owner`. The call must be allowed for every agent that has run
+        on the thread, except those in `besides`.
 
         Raises forbidden, and not_found if an agent ran on it that the caller cannot discover.
         """
@@ -246,9 +247,10 @@ class Gate:
     async def read_thread(
         self, principal: Principal, thread_id: str, method: str, read: Callable[[str], Awaitable[T]]
     ) -> T:
-        """Return what a method reads of a whole thread. Raises the faults of the method, and those of `check_thread`.
+        """Return what a method reads of a whole thread: the result of `read`, which gets the owner of the thread.
+        Raises the faults of `read`, and those of `check_thread`.
 
-        The thread is checked after it was read, because a run of another agent may start meanwhile.
+        The agents of the thread are checked after the read, because another agent may start a run during it.
         """
         self.check(principal, method)
         owner = await self.owner_of(principal, "thread", thread_id, method)
@@ -259,7 +261,8 @@ class Gate:
     def read_log(
         self, principal: Principal, scope: Scope, method: str, read: LogRead
     ) -> AsyncGenerator[Sequence[Record]]:
-        """Return the records that a method reads. Raises forbidden, at once or when the first record is read."""
+        """Return the records that a method reads, in batches. `read` gets the owner of the thread, and returns these
+        batches. Raises forbidden, at once or when the first record is read."""
         self.check(principal, method)
         if not self.has_rules_by_agent(principal, method) and not self.can_be_shared(principal):
             return read(principal.owner)

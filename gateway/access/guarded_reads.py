@@ -129,8 +129,8 @@ class GuardedReads:
         return await self._hub.grants.find_threads(principal.owner, grantees_of(principal), where.ids)
 
     def _limit_threads(self, principal: Principal, method: str, where: ThreadFilter) -> ThreadFilter:
-        """Return the filter restricted to threads that the caller may read. Raises forbidden if the caller may read
-        none, or not those of the agent in the filter."""
+        """Return the filter restricted to threads that the caller may read: `agents` has the agents that rules allow to
+        the caller. Raises forbidden if the caller may read none, or not those of the agent in the filter."""
         if where.agent is not None:
             self._gate.check(principal, method, where.agent)
         agents = self._gate.agents(principal, method)

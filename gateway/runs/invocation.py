@@ -240,7 +240,7 @@ class Invocations:
         return () if revision is None else revision.messages
 
     async def _upstream_state(self, start: StartedRun, created: RunCreated) -> UpstreamState:
-        """Return what the agent's server already stores of the state that the run starts from.
+        """Return the relation of the state from which the run starts to the state on the agent's server.
 
         The result is empty if the thread is too large to be loaded: most agents do not need the ids and can still run.
         """
