@@ -27,7 +27,7 @@ from babelgate.gateway.hub import GatewayHub
 
 
 class GuardedReads:
-    """Guarded `babelgate.canonical.hub.Reads`."""
+    """Implementation of `babelgate.canonical.hub.Reads` that checks each call before it passes the call to the hub."""
 
     def __init__(self, hub: GatewayHub, gate: Gate) -> None:
         self._hub = hub

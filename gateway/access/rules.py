@@ -33,7 +33,7 @@ configuration and from stored runs."""
 
 
 class RulePolicy:
-    """Policy from rules. One decision of 21 rules takes about a microsecond."""
+    """Policy from rules. A decision by 21 rules takes about a microsecond."""
 
     def __init__(self, rules: Sequence[AccessRule]) -> None:
         compiled = [_Rule(rule, denies=denies) for rule in rules for denies in (True, False)]

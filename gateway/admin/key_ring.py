@@ -36,7 +36,8 @@ class KeyRing:
         self._tasks = Tasks()
 
     def follow(self, administered: AdministeredState, journal: Journal) -> None:
-        """Load the keys whenever they change from now on, and store their use in the journal."""
+        """Load the keys now and whenever `administered` changes, and write the times of their last use to the
+        journal."""
         self._journal = journal
         administered.add_listener(self._apply)
 

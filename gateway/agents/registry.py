@@ -492,7 +492,7 @@ async def _front_started(
 
 
 def _wait_for(name: str, settings: AgentSettings, access: ServerAccess) -> RegisteredAgent:
-    """Return a stand-in for an agent whose server has not answered yet."""
+    """Return a placeholder for an agent whose server has not answered yet."""
     return _apply_settings(
         name, settings, _stand_in(name, settings, access, _Broken("its server has not answered yet"))
     )

@@ -55,7 +55,7 @@ class StartedRun(msgspec.Struct, frozen=True):
 
 
 class Later(msgspec.Struct, frozen=True):
-    """Next run of a thread that the command could not start: another agent executes it, or it is not due yet."""
+    """Next run of a thread that was not started: another agent executes it, or it is not due yet."""
 
     agent: str
     wait: int

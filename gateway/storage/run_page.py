@@ -23,7 +23,8 @@ _OF_TASK: Final = (_TASK.c.task_id, _TASK.c.first_seq, _TASK.c.last_seq, _TASK.c
 _MAX_NAMES: Final = 10_000
 """Maximum number of references to tasks in one query. Chosen: SQLite allows three times as many parameters."""
 _ANYWHERE: Final = or_(_EVENT.c.task_id.is_(None), of_kind("step_started", "run_removed"))
-"""SQL condition for records that are needed in any case. All other records of a task are between its first and last."""
+"""SQL condition for records that a page needs from the whole log. All other needed records belong to a task of the
+page, and are between the first and the last record of that task."""
 _STEP: Final = beginnings("step_started")
 _EARLIER_STEP: Final = b'"kind":"step_started"'
 """Text that marks a `step_started` record as earlier releases stored it. A match in the text of a message is harmless:
