@@ -103,8 +103,8 @@ class Invocation:
     run, and not from the upstream's newest one. An upstream that can continue from these ids does not need the
     history."""
     state: JsonObject = field(default_factory=dict[str, object])
-    """Members of the state that callers have changed since the upstream last saw it. Empty if the run continues from
-    the upstream's last run."""
+    """Members of the thread's state that callers have changed since the run from which this run continues, so that the
+    upstream does not know them. Empty if there are none, and always for a stateful agent."""
     opens_thread: bool = False
     """True for the first attempt of a thread's first run, if callers had added no messages to the thread before."""
     history: tuple[Message, ...] = ()
@@ -222,7 +222,7 @@ class Reattachable(Protocol):
     it after a restart."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
-        """Yield the events of the upstream's run from its start; `call.upstream` identifies the run. The caller drops
+        """Yield the events of the upstream's run from its start; `call.upstream` identifies the run. The gateway drops
         the events that `call.past()` already holds (`babelgate.canonical.replay.ReplayCursor`)."""
         ...
 

@@ -82,8 +82,8 @@ class FaultCode(StrEnum):
 
 
 RELAYED: Final = frozenset(code for code in FaultCode if code.startswith("agent_")) | {FaultCode.LIMITED}
-"""Codes that a failed run keeps if the server of its agent is a gateway that reports them. Any other code is about that
-gateway itself, whose run has failed with `agent_failed`."""
+"""Fault codes that this gateway keeps if the agent's server is another gateway and reports a failed run with them. A
+fault with any other code concerns that gateway itself, and becomes `agent_failed` here."""
 
 BLAME: Final[dict[FaultCode, Blame]] = {
     FaultCode.INVALID: "caller",

@@ -70,8 +70,8 @@ _shared: Final = _SharedTexts()
 
 
 def share(text: str) -> str:
-    """Return a string equal to `text`: the cached one if the cache has it, else `text` itself, which is then cached
-    unless it is shorter than `_SHORT`."""
+    """Return a string equal to `text` that other readers of the same text share: the cached one, or `text` itself,
+    which is then cached. Return a text that is shorter than `_SHORT` unchanged, without the cache."""
     return text if len(text) < _SHORT else _shared.get(text)
 
 

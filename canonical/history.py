@@ -83,7 +83,8 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamState:
-    """Part of a revision that the agent's own server already stores."""
+    """Relation of a revision to the agent's own server: the run there on which it is based, and what has changed
+    since."""
 
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
     """Ids that the upstream gave to its run that ended with this state. Empty if the upstream never had exactly these
@@ -505,8 +506,8 @@ class StateHistory:
         return None
 
     def upstream_state(self, revision: Revision, agent: str) -> UpstreamState:
-        """Return the part of a revision that the agent's own server already has: the ids of the run that produced it
-        there, and the members that callers changed after that run.
+        """Return the relation of a revision to the agent's own server: the ids of the run there on which the revision
+        is based, and the state's members that callers changed after that run.
 
         That run is the one that made the revision or its nearest ancestor that a run made. The ids are left out if
         another agent made it, or if the messages have changed since.
@@ -587,8 +588,8 @@ class StateHistory:
         return None
 
     def _parent(self, node: _Node) -> str | None:
-        """Return the checkpoint id of a node's nearest ancestor that is not hidden. Return None if all are hidden. If
-        the thread has no revision with a parent's id, that id is returned."""
+        """Return the checkpoint id of a node's nearest ancestor that is not hidden, or None if all are hidden. An
+        ancestor that is not in this history counts as not hidden."""
         parent = node.revision.parent_id
         while parent is not None and parent in self._nodes and self._is_hidden(self._nodes[parent]):
             parent = self._nodes[parent].revision.parent_id

@@ -331,8 +331,8 @@ class Reads(Protocol):
     async def last_begun(self, principal: Principal, thread_id: str, *, ended_before: int | None = None) -> Run | None:
         """Return the run of a thread that started last, or None if no run matches.
 
-        With `ended_before`, only runs that ended before this record number match. Removed runs, and runs that ended
-        before they started, never match. When a run ends, no other run of the thread is active. Raises not_found.
+        With `ended_before`, the number of a record, only runs that ended before that record match. Removed runs, and
+        runs that ended before they started, never match. Raises not_found.
         """
         ...
 
@@ -458,12 +458,12 @@ class Reads(Protocol):
         until: int | None = None,
         inline: bool = False,
     ) -> S:
-        """Return the view that all committed records of a thread fold to, or those up to the record number `until` if
-        it is not None.
+        """Return the view that results from all committed records of a thread, or from those up to the record number
+        `until` if it is not None.
 
-        `name` identifies the kind of view. Records that an earlier call has folded under this name are not read again.
-        `inline` fills in stored files, as in `records`. The result is the caller's own copy. Raises not_found, and
-        too_large beyond `limits.thread`.
+        `name` identifies the kind of view, and `empty` creates a view of no records. Records that an earlier call has
+        folded under this name are not read again. `inline` fills in stored files, as in `records`. The result is a copy
+        that no other call uses. Raises not_found, and too_large beyond `limits.thread`.
         """
         ...
 

@@ -84,11 +84,11 @@ _CHANGED: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {"run_create
 
 
 def _keep_unknown(value: JsonObject, types: Mapping[str, type[Value]] | type[Value]) -> tuple[JsonObject, JsonObject]:
-    """Return a value with only the members that this release defines, and the unknown members for which the value has
-    no place.
+    """Return a value with only the members that this release defines, and a mapping of the unknown members that the
+    value itself cannot hold.
 
-    If the value has a field `extra`, unknown members are moved there, and the second result is empty. Otherwise the
-    caller stores them with the surrounding value. Every event has `extra`.
+    If the value has a field `extra`, unknown members are moved there, and the mapping is empty. Otherwise they move to
+    the `extra` of the value that contains this one. Every event has `extra`.
     """
     kind = types if isinstance(types, type) else types.get(str(value.get("kind")))
     if kind is None:

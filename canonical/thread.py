@@ -47,8 +47,8 @@ class Thread(Value):
     uploads: tuple[FilePart, ...] = ()
     """Files that callers have uploaded since the last input. The next input includes them."""
     last_edit_seq: int = msgspec.field(default=0, name="revised")
-    """Number of the newest record by which a caller changed messages; 0 before the first. Such a record is a message
-    outside runs, or a revision that leaves messages out or names its parent."""
+    """Number of the newest record by which a caller changed messages; 0 before the first. Such a record adds a message
+    outside runs, or it is a revision that removes messages or starts from a given parent."""
     changed_values: int = 0
     """Record number of the newest revision that a caller made; 0 before the first."""
     extra: JsonObject = {}
@@ -173,7 +173,7 @@ class Interrupt(Value):
     action: str | None = None
     answer: Json = None
     extra: Extra = {}
-    """Extra fields of its event: data that only one protocol defines, under that protocol's name."""
+    """Data that only one protocol defines, by the protocol's name, from the event that raised the question."""
 
     @property
     def is_open(self) -> bool:

@@ -87,8 +87,8 @@ class NotApplicable(Exception):
 
 
 def check(is_kept: bool, expected: str, actual: Any = None, exchange: Exchange | None = None) -> None:
-    """Raise Failed unless `is_kept` is true: the requirement is met. `expected` describes what should be true, `actual`
-    is what was observed instead, and `exchange` is the evidence."""
+    """Raise Failed if `is_kept` is false, which means that the requirement is not met. `expected` describes what should
+    be true, `actual` is what was observed instead, and `exchange` is the evidence."""
     if not is_kept:
         raise Failed(expected, actual, exchange)
 
@@ -110,8 +110,8 @@ async def check_busy(since: float, is_running: Callable[[], Awaitable[bool]]) ->
 
 
 def check_shown(is_shown: bool, behaviour: str, did: str) -> None:
-    """Raise NotShown unless `is_shown` is true: the agent showed the behaviour. `did` is what it did instead, as a
-    phrase that follows "the agent"."""
+    """Raise NotShown if `is_shown` is false, which means that the agent did not show the behaviour. `did` is what the
+    agent did instead, as a phrase that follows "the agent"."""
     if not is_shown:
         raise NotShown(behaviour, did)
 

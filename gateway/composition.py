@@ -137,8 +137,8 @@ class Current:
 
 
 def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Blobs, options: HubOptions) -> GatewayHub:
-    """Return a hub with all its parts. The caller starts it. `generation` returns the current generation, `database` is
-    the URL of the log's database, and `blobs` the store of files."""
+    """Return a hub with all its parts, which is not started yet. `generation` returns the current generation,
+    `database` is the URL of the log's database, and `blobs` the store of files."""
     clock, current, faults = options.clock, Current(generation), FaultCounts(options.clock)
     commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
     journal = _create_journal(database, commits, options)

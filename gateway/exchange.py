@@ -12,7 +12,8 @@ from babelgate.adapters.kit.headers import read_line
 _HANG_UP: Final[ContextVar[Callable[[], None] | None]] = ContextVar("hang_up", default=None)
 
 SCOPE_KEY: Final = "babelgate.hang_up"
-"""Key in a request's ASGI scope of the function that closes its connection, if the server offers one."""
+"""Key in the ASGI scope of a request under which the server puts a function that closes the connection, if it offers
+one."""
 
 
 class ActOrigin(msgspec.Struct, frozen=True, kw_only=True):

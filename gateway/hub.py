@@ -152,7 +152,8 @@ class GatewayHub:
 
     @property
     def changes(self) -> ChangeFeed:
-        """Notices about changed threads and agents, on which the console reads them again."""
+        """Source of hints about changed threads, runs and agents. After a hint, the console reads the named object
+        again."""
         return self._parts.journal.changes
 
     @property

@@ -1,4 +1,4 @@
-"""SSRF guard: requests to addresses that callers name, such as webhooks, and messages of sessions on other servers.
+"""SSRF guard for requests to URLs that callers name: webhooks, and messages of a session that other servers store.
 
 A caller must not use the gateway to reach what only the gateway can reach. So a host name is resolved once, every
 address of it is checked, and the connection is made to a checked address. A name that resolves to another address a

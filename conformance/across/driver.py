@@ -68,7 +68,7 @@ class ProtocolAddress:
 
 
 class Live(ABC):
-    """Stream of a running run, which the caller reads event by event. A subclass collects what the events of its
+    """Stream of a running run, which a scenario reads event by event. A subclass collects what the events of its
     protocol show."""
 
     def __init__(self, stream: StreamExchange, agent: str) -> None:

@@ -139,8 +139,8 @@ def _compare_alone(played: PlayedScenario, protocols: Sequence[str]) -> Iterator
 
 
 def _faults(played: PlayedScenario, moment: str, shots: Sequence[Shot]) -> Iterator[Finding]:
-    """Yield a finding for each result that could not be read, even if no protocol has a readable one to compare it
-    with."""
+    """Yield a finding for each of the results `shots` that could not be read, even if no protocol has a readable one to
+    compare it with. `moment` is the name of the moment in the scenario."""
     for shot in shots:
         if shot.fault:
             well = (each for each in played.shots.values() if not any(one.fault for one in each.values()))

@@ -72,8 +72,9 @@ class _NoVerdict(Exception):
 async def attempt(
     contender: Contender, loaded: LoadedTask, repetition: int, seed: int, matcher: Matcher, prices: Prices
 ) -> Attempt:
-    """Let an agent attempt a task once, judge its result, and return the record. Errors of the agent or its server are
-    part of the record, and are not raised."""
+    """Let an agent attempt a task once, judge its result, and return the record. `repetition` is the index of the
+    attempt from 0. `seed` is that of the benchmark, from which `seed_of` derives that of the attempt. Errors of the
+    agent or its server are part of the record, and are not raised."""
     task, state = loaded.task, _State()
     attempt_seed = seed_of(seed, task.name, repetition)
     started = datetime.now(UTC)

@@ -34,8 +34,8 @@ class Prices:
     currency: str = "USD"
 
     def cost(self, agent: str, usage: Mapping[str, float]) -> float | None:
-        """Return the cost of an agent's usage, or None if it is unknown. A cost that the agent reported is used if
-        there is no price for it."""
+        """Return the cost of an agent's usage: the cost that the agent reported, or else that of its tokens at the
+        agent's price. Return None if neither is known."""
         price = self.agents.get(agent) or self.agents.get("*")
         if price is None:
             return usage.get("cost")

@@ -68,8 +68,8 @@ def _environment(folder: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def _jailed_process(folder: str, bounds: Mapping[str, Any], stdout: Any, stderr: Any) -> AsyncGenerator[Process]:
-    """Start the sandbox process (`jail.py`), send it the limits `bounds`, and yield it. On exit, kill it with all its
-    child processes."""
+    """Start the sandbox process (`jail.py`) in a folder, send it the limits `bounds`, and yield it. `stdout` and
+    `stderr` are as in `subprocess.Popen`. On exit, kill it with all its child processes."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",

@@ -91,7 +91,8 @@ def differences(header: Header, suite: Suite) -> list[str]:
 
 
 async def conduct(session: BenchSession, tell: Callable[[BenchProgress], None]) -> Report:
-    """Run the benchmark, or resume it from the journal in its folder, and return the report.
+    """Run the benchmark, or resume it from the journal in its folder, and return the report. `tell` is called with the
+    progress.
 
     If it is cancelled, it still writes the reports on the finished attempts. Raises JournalError if the journal cannot
     be read.

@@ -160,7 +160,8 @@ def compare(
     others: Mapping[str, Sequence[Attempt]],
     seed: int = 0,
 ) -> Comparison | None:
-    """Compare two agents on the tasks at which both were judged, or return None if there is no such task.
+    """Compare two agents on the tasks at which both were judged, or return None if there is no such task. `first` and
+    `second` are their names, `ones` and `others` their attempts by task.
 
     The statistical unit is the task, because attempts at the same task are not independent.
     """

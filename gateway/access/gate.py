@@ -12,8 +12,8 @@ A rule may apply to some agents only. What it means for a call depends on what t
 An agent that the caller cannot discover looks as if it did not exist. So do its tasks, runs and threads, if the caller
 may not use them.
 
-A thread that another owner shares with the caller is found by its id, and by the ids of its tasks and runs. The
-caller's own things precede. The rules apply to shared threads, too.
+A thread that another owner shares with the caller is found by its id, and by the ids of its tasks and runs. If the
+caller's owner has a thread, task or run with the same id, that one is used. The rules apply to shared threads, too.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -39,13 +39,15 @@ LogRead = Callable[[str], AsyncGenerator[Sequence[Record]]]
 
 
 _LEVELS: Final[Mapping[Operation, GrantLevel]] = {"read": "read", "run": "write", "answer": "write", "cancel": "write"}
-"""Level of a grant that an operation on a shared thread needs. Other operations are the owner's."""
+"""Level of a grant that an operation on a shared thread needs, by operation. Only the owner of the thread may do all
+other operations."""
 _UPLOAD: Final = "upload"
-"""Method whose operation is the owner's, but which makes the input of a run."""
+"""Name of the method that uploads a file to a thread. Its operation is `write`, which only the owner may do. But a
+grant of the level `write` suffices, because the file is an input of the next run."""
 
 
 class Gate:
-    """Check of the calls to one part of the port."""
+    """Checks of the calls that one protocol makes to one part of the hub's port, such as `reads`."""
 
     def __init__(self, part: Part, hub: GatewayHub, policy: Policy, protocol: str, operations: Operations) -> None:
         self._part = part
@@ -130,8 +132,8 @@ class Gate:
             raise
 
     def is_visible(self, principal: Principal, method: str, agent: str, missing: str) -> bool:
-        """Check a call as `check_object` does, but return False and not an error if the object looks as if it did not
-        exist. Raises forbidden if the caller can discover the agent, but the policy does not allow the call."""
+        """Check a call as `check_object` does, but return False instead of raising not_found. Otherwise return True.
+        Raises forbidden if the caller can discover the agent, but the policy does not allow the call."""
         try:
             self.check_object(principal, method, agent, missing)
         except FaultError as error:
@@ -143,13 +145,15 @@ class Gate:
     # Shared threads
 
     def can_be_shared(self, principal: Principal) -> bool:
-        """Return False if nothing is shared with the caller."""
+        """Return False if it is certain that no other owner shares a thread with the caller."""
         return self._hub.grants.has_grantee(grantees_of(principal))
 
     async def owner_of(self, principal: Principal, kind: Kind, used_id: str, method: str) -> str:
-        """Return the owner of a thread, task or run that a call uses: the caller's, or another one who shares it.
+        """Return the owner of a thread, task or run that a call uses: the caller's own, or another owner who shares the
+        thread with the caller.
 
-        Raises forbidden if the grant does not include the operation.
+        If neither has it, return the caller's owner, with whom the call then raises not_found. Raises forbidden if the
+        grant does not include the operation.
         """
         if not self.can_be_shared(principal) or await self._has(principal.owner, kind, used_id):
             return principal.owner
@@ -184,12 +188,14 @@ class Gate:
 
     async def check_task(self, principal: Principal, task_id: str, *methods: str) -> str:
         """Check a call of these methods on a task, and return the owner of the task. Raises forbidden if the policy
-        does not allow the call. If the policy depends on agents, also raises not_found."""
+        does not allow the call. If the rules for the caller depend on the agent, also raises not_found: for an unknown
+        task, and for an agent that the caller cannot discover."""
         return await self._check_used(principal, "task", self._hub.reads.task, task_id, methods)
 
     async def check_run(self, principal: Principal, run_id: str, *methods: str) -> str:
         """Check a call of these methods on a run, and return the owner of the run. Raises forbidden if the policy does
-        not allow the call. If the policy depends on agents, also raises not_found."""
+        not allow the call. If the rules for the caller depend on the agent, also raises not_found: for an unknown run,
+        and for an agent that the caller cannot discover."""
         return await self._check_used(principal, "run", self._hub.reads.run, run_id, methods)
 
     async def _check_used(
@@ -200,7 +206,8 @@ class Gate:
         used_id: str,
         methods: Sequence[str],
     ) -> str:
-        """Check a call of these methods on the task or run that `read` returns for its owner and id."""
+        """Check a call of these methods on the task or run `used_id`, and return its owner. `read` returns the task or
+        run, given its owner and its id."""
         owner, agent = principal.owner, ""
         for method in methods:
             owner = await self.owner_of(principal, kind, used_id, method)
@@ -213,8 +220,8 @@ class Gate:
     # Threads
 
     async def check_thread(self, principal: Principal, thread_id: str, method: str, besides: Iterable[str] = ()) -> str:
-        """Check a call of a method on a whole thread, and return the owner of the thread. Agents in `besides` need no
-        permission.
+        """Check a call of a method on a whole thread, and return the owner of the thread. The call must be allowed for
+        every agent that has run on the thread, except those in `besides`.
 
         Raises forbidden, and not_found if an agent ran on it that the caller cannot discover.
         """
@@ -225,7 +232,8 @@ class Gate:
     async def check_agents(
         self, principal: Principal, owner: str, thread_id: str, method: str, besides: Iterable[str] = ()
     ) -> None:
-        """Check a call of a method on a whole thread of an owner. Agents in `besides` need no permission.
+        """Check a call of a method on a whole thread of `owner`. The call must be allowed for every agent that has run
+        on the thread, except those in `besides`.
 
         Raises forbidden, and not_found if an agent ran on it that the caller cannot discover.
         """
@@ -239,9 +247,10 @@ class Gate:
     async def read_thread(
         self, principal: Principal, thread_id: str, method: str, read: Callable[[str], Awaitable[T]]
     ) -> T:
-        """Return what a method reads of a whole thread. Raises the faults of the method, and those of `check_thread`.
+        """Return what a method reads of a whole thread: the result of `read`, which gets the owner of the thread.
+        Raises the faults of `read`, and those of `check_thread`.
 
-        The thread is checked after it was read, because a run of another agent may start meanwhile.
+        The agents of the thread are checked after the read, because another agent may start a run during it.
         """
         self.check(principal, method)
         owner = await self.owner_of(principal, "thread", thread_id, method)
@@ -252,7 +261,8 @@ class Gate:
     def read_log(
         self, principal: Principal, scope: Scope, method: str, read: LogRead
     ) -> AsyncGenerator[Sequence[Record]]:
-        """Return the records that a method reads. Raises forbidden, at once or when the first record is read."""
+        """Return the records that a method reads, in batches. `read` gets the owner of the thread, and returns these
+        batches. Raises forbidden, at once or when the first record is read."""
         self.check(principal, method)
         if not self.has_rules_by_agent(principal, method) and not self.can_be_shared(principal):
             return read(principal.owner)

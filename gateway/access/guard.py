@@ -42,7 +42,8 @@ from babelgate.gateway.run_caller import act_for
 
 
 class GuardedStore:
-    """Guarded `babelgate.canonical.store.Store`."""
+    """Implementation of `babelgate.canonical.store.Store` that checks each call before it passes the call to the
+    hub."""
 
     def __init__(self, hub: GatewayHub, gate: Gate) -> None:
         self._hub = hub
@@ -72,7 +73,8 @@ class GuardedStore:
 
 
 class GuardedAssistants:
-    """Guarded `babelgate.canonical.assistant.Assistants`."""
+    """Implementation of `babelgate.canonical.assistant.Assistants` that checks each call before it passes the call to
+    the hub."""
 
     def __init__(self, hub: GatewayHub, gate: Gate) -> None:
         self._hub = hub
@@ -146,7 +148,7 @@ def _missing_assistant(assistant_id: str) -> str:
 
 
 class GuardedCrons:
-    """Guarded `babelgate.canonical.cron.Crons`."""
+    """Implementation of `babelgate.canonical.cron.Crons` that checks each call before it passes the call to the hub."""
 
     def __init__(self, hub: GatewayHub, gate: Gate, hub_gate: Gate) -> None:
         self._hub = hub
@@ -205,7 +207,8 @@ def _missing_cron(cron_id: str) -> str:
 
 
 class GuardedGrants:
-    """Guarded `babelgate.canonical.grant.Grants`."""
+    """Implementation of `babelgate.canonical.grant.Grants` that checks each call before it passes the call to the
+    hub."""
 
     def __init__(self, hub: GatewayHub, gate: Gate) -> None:
         self._hub = hub
@@ -246,7 +249,8 @@ class GuardedGrants:
 
 
 class GuardedHub:
-    """Guarded `babelgate.canonical.hub.Hub`, for the calls of one protocol."""
+    """Implementation of `babelgate.canonical.hub.Hub` that checks each call before it passes the call to the hub. It is
+    for the calls of one protocol."""
 
     def __init__(self, hub: GatewayHub, policy: Policy, protocol: str, operations: Operations = OPERATION_OF) -> None:
         def gate(part: Part) -> Gate:
@@ -264,12 +268,12 @@ class GuardedHub:
 
     @property
     def is_stopping(self) -> bool:
-        """True once connections are being closed."""
+        """True once the gateway closes connections, because it shuts down."""
         return self._hub.is_stopping
 
     @property
     def stopping(self) -> Awaitable[object]:
-        """Awaitable that is done when connections are closed."""
+        """Awaitable that completes when `is_stopping` becomes true."""
         return self._hub.stopping
 
     # Agents

@@ -40,7 +40,8 @@ class GuardedOverview:
         return summary
 
     async def count_runs(self, principal: Principal, since: int) -> tuple[Mapping[str, RunCount], bool]:
-        """Count the caller's runs by agent. Raises forbidden if the policy does not allow the call."""
+        """Count the caller's runs that were created since a time, by agent, as `Overview.count_runs` does. Raises
+        forbidden if the policy does not allow the call."""
         agents = self._gate.agents(principal, "count_runs")
         result = await self._hub.overview.count_runs(principal.owner, since)
         if agents is None:
@@ -69,7 +70,8 @@ class GuardedOverview:
         return await self._gate.read_thread(principal, thread_id, "thread_content", read)
 
     async def records(self, principal: Principal, run_id: str, after: int, *, limit: int, folds: bool) -> RunRecords:
-        """Return records of a run. Raises forbidden if the policy does not allow the call, and not_found."""
+        """Return a page of the records of a run, as `Overview.records` does. Raises forbidden if the policy does not
+        allow the call, and not_found."""
         owner = await self._gate.check_run(principal, run_id, "records")
         return await self._hub.overview.records(owner, run_id, after, limit=limit, folds=folds)
 

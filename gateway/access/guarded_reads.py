@@ -27,7 +27,7 @@ from babelgate.gateway.hub import GatewayHub
 
 
 class GuardedReads:
-    """Guarded `babelgate.canonical.hub.Reads`."""
+    """Implementation of `babelgate.canonical.hub.Reads` that checks each call before it passes the call to the hub."""
 
     def __init__(self, hub: GatewayHub, gate: Gate) -> None:
         self._hub = hub
@@ -122,14 +122,15 @@ class GuardedReads:
         return await self._hub.reads.count_threads(principal.owner, where, shared)
 
     async def _find_shared_threads(self, principal: Principal, where: ThreadFilter) -> Set[int]:
-        """Return the keys of the shared threads that a filter names by their ids."""
+        """Return the database keys of the threads that the filter names in `ids` and that other owners share with the
+        caller."""
         if not where.ids or not self._gate.can_be_shared(principal):
             return frozenset()
         return await self._hub.grants.find_threads(principal.owner, grantees_of(principal), where.ids)
 
     def _limit_threads(self, principal: Principal, method: str, where: ThreadFilter) -> ThreadFilter:
-        """Return the filter restricted to threads that the caller may read. Raises forbidden if the caller may read
-        none, or not those of the agent in the filter."""
+        """Return the filter restricted to threads that the caller may read: `agents` has the agents that rules allow to
+        the caller. Raises forbidden if the caller may read none, or not those of the agent in the filter."""
         if where.agent is not None:
             self._gate.check(principal, method, where.agent)
         agents = self._gate.agents(principal, method)
@@ -253,14 +254,15 @@ class GuardedReads:
     async def _find_shared_file(
         self, principal: Principal, blob: str, agents: frozenset[str] | None
     ) -> FilePart | None:
-        """Return the description of a file that only a shared thread names, or None. `agents` excludes threads on which
-        other agents ran; None excludes none."""
+        """Return the description of a file that a thread shared with the caller names, and no thread of the caller's
+        owner. Return None if there is no such file. With `agents`, only threads count on which no other agents ran."""
         if not self._gate.can_be_shared(principal) or await self._hub.reads.has_file(principal.owner, blob, agents):
             return None
         return await self._hub.grants.find_file(grantees_of(principal), blob, agents)
 
     async def _owner_of_filter(self, principal: Principal, where: RunFilter | TaskFilter, method: str) -> str:
-        """Return the owner of the things that a filter selects: another one for a shared thread."""
+        """Return the owner of the runs or tasks that a filter selects: the caller's, or another owner if the filter
+        names a thread that this owner shares with the caller."""
         if where.thread_id is None:
             return principal.owner
         return await self._gate.owner_of(principal, "thread", where.thread_id, method)

@@ -3,7 +3,7 @@
 A call is allowed if a rule allows it and no rule denies it. The order of the rules does not matter.
 
 A rule that names agents also applies to calls that concern no agent, such as creating a thread or reading an item of
-the store. It allows them, because they are a part of using its agents, and it does not deny them.
+the store. Its `allow` includes these calls, because callers need them to use the agents. Its `deny` does not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,8 @@ from babelgate.gateway.access.policy import AllowAll, Policy
 from babelgate.gateway.settings.access import ALL, AccessRule
 
 _VERBS: Final[Mapping[Operation, str]] = {"webhook": "use webhooks of", "admin": "administer"}
-"""Words of the operations whose names are no verbs."""
+"""Verb phrases for error texts, by operation. The names of all other operations, such as `read`, are verbs
+themselves."""
 _OBJECTS: Final[Mapping[Operation, str]] = {
     "discover": "agents",
     "run": "agents",
@@ -24,14 +25,15 @@ _OBJECTS: Final[Mapping[Operation, str]] = {
     "webhook": "runs",
     "admin": "the gateway",
 }
-"""Words for what an operation is applied to in a call that concerns no agent."""
+"""Objects of the verbs in error texts about a call that concerns no agent, by operation. For all other operations the
+object is `data`."""
 _NAMES: Final = 10_000
-"""Maximum number of agents' names whose matches are remembered. Chosen: names come from the configuration and from
-stored runs."""
+"""Maximum number of agents' names for which a rule remembers whether it applies to them. Chosen: names come from the
+configuration and from stored runs."""
 
 
 class RulePolicy:
-    """Policy from rules. One decision of 21 rules takes about a microsecond."""
+    """Policy from rules. A decision by 21 rules takes about a microsecond."""
 
     def __init__(self, rules: Sequence[AccessRule]) -> None:
         compiled = [_Rule(rule, denies=denies) for rule in rules for denies in (True, False)]
@@ -62,7 +64,8 @@ class RulePolicy:
         raise _refusal(principal, operation, agent, "no rule of access allows it", **details)
 
     def _challenge(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> Mapping[str, Any]:
-        """Return the details of an error that more scopes would avoid: the scopes that allow the operation."""
+        """Return the details of a refusal that a token with one more scope would avoid: a reason, and the scopes of
+        which one suffices. Return no details if no scope helps, or if the caller sent no token."""
         if not principal.issuer:  # the scopes of an API key are in the configuration
             return {}
         rules = (rule for rule in self._rules[operation] if rule.has_protocol(protocol) and rule.has_agent(agent))
@@ -71,7 +74,7 @@ class RulePolicy:
 
 
 class _Rule:
-    """Allowances or denials of one rule."""
+    """One half of an access rule: the operations that it allows or, if `denies` is true, those that it denies."""
 
     def __init__(self, rule: AccessRule, *, denies: bool) -> None:
         self.denies = denies
@@ -80,7 +83,8 @@ class _Rule:
         self.has_all_agents = rule.has_all_agents
         self._rule = rule
         self._by_name: dict[str, bool] = {"": self.has_all_agents or not denies}
-        """Matches of the rule by the name of an agent. The empty name is that of calls without an agent."""
+        """Cache of whether the rule applies to an agent, by the agent's name. The empty name means a call that concerns
+        no agent."""
         self._protocols = frozenset(rule.protocols)
         self._is_for_all = ALL in rule.who
         self._subjects = frozenset(value for value in rule.who if value.startswith(("key:", "user:")))
@@ -118,8 +122,11 @@ def _refusal(principal: Principal, operation: Operation, agent: str, why: str, *
 
 
 def merge_challenges(refusals: Sequence[FaultError]) -> FaultError:
-    """Return the first of several refusals of one call, with the scopes that all of them need. If no scope helps with
-    one of them, return that one."""
+    """Return one error for several refusals of the same call, which needs several operations.
+
+    If a scope helps with each refusal, the error is the first refusal, with the scopes of all. Otherwise it is the
+    first refusal with which no scope helps.
+    """
     for refusal in refusals:
         if refusal.fault.details.get("reason") != INSUFFICIENT_SCOPE:
             return refusal
@@ -129,7 +136,7 @@ def merge_challenges(refusals: Sequence[FaultError]) -> FaultError:
 
 
 def name_of(principal: Principal) -> str:
-    """Return the name of a caller in messages: its subject, without the kind of a user."""
+    """Return the name of a caller for error texts: its subject, without the prefix `user:`."""
     return principal.subject.removeprefix("user:")
 
 

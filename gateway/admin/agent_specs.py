@@ -3,9 +3,10 @@
 
 A caller of the API must not gain more than the operator has allowed. So such an agent is behind a URL in one of
 `admin.agent_networks`, and its secrets are references to those in `admin.agent_secrets`. It gets tokens only from
-`admin.agent_providers`, because its token endpoint receives the tokens of callers. It names only files in
-`admin.agent_tls_files`: another file may be a key with which the gateway could show another identity. These are not
-secrets for headers, so that no private key can be sent. A module name would execute code.
+`admin.agent_providers`, because its token endpoint receives the tokens of callers. For TLS it names only files in
+`admin.agent_tls_files`: another file may be a key with which the gateway could show another identity. A header cannot
+refer to these files, so no private key can be sent. The name of a Python module is refused, because importing the
+module would execute its code.
 """
 
 import asyncio
@@ -29,10 +30,11 @@ from babelgate.gateway.settings.place import keys_of
 from babelgate.gateway.settings.secret_files import SecretFileError, read_secret
 
 _REFERENCE: Final = re.compile(r"(?P<scheme>[A-Za-z]+ )?\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*|file:[^}]+)\}")
-"""Value with a secret: a variable or a file, in a header with a scheme such as `Bearer` before it."""
+"""Pattern of a value that refers to a secret: `${NAME}` for a variable or `${file:PATH}` for a file, which a scheme
+such as `Bearer` may precede."""
 _FILE: Final = "file:"
 _REQUESTS: Final = ("client_credentials", "exchange")
-"""Kinds of `auth` with a request for a token."""
+"""Keys of `auth` whose value describes a request for a token, with a `client_secret`."""
 _IN_PROCESS: Final = ("python", "graph")
 _OF_PROCESSES: Final = ("process", "command", "env", "cwd", "memory")
 _LOOKUP: Final = 5.0
@@ -103,7 +105,8 @@ def resolve_spec(spec: JsonObject, admin: AdminSettings) -> AgentSettings:
 
 
 def _describe(error: ValidationError) -> str:
-    """Return the first mistake, without the value."""
+    """Return a text about the first mistake in the settings of an agent. It does not contain the invalid value, which
+    may be a secret."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(step) for step in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
@@ -145,7 +148,7 @@ def _check_providers(settings: AgentSettings, admin: AdminSettings) -> None:
 
 
 def _origin_of(url: str) -> tuple[str, str | None, int | None]:
-    """Return the scheme, the host and the port of a URL."""
+    """Return the origin of a URL: its scheme, its host, and its port or else the default port of the scheme."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
@@ -157,7 +160,8 @@ def _resolve_headers(where: str, headers: object, admin: AdminSettings) -> dict[
 
 
 def _resolve(where: str, value: object, admin: AdminSettings, *, has_scheme: bool = True) -> SecretStr:
-    """Return the secret to which the value at a location refers. Raises invalid, without the value."""
+    """Return the secret to which `value` refers. `where` is the location of the value, for errors. `has_scheme` allows
+    a scheme such as `Bearer` before the reference. Raises invalid, with a text that does not contain the value."""
     match = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
     if match is None or (match["scheme"] and not has_scheme):
         example = "Bearer ${PLANNER_TOKEN}" if has_scheme else "${PLANNER_SECRET}"

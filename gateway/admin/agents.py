@@ -47,7 +47,7 @@ class AgentHandlers(Handlers):
         return Response({"agents": [self._encode(each.info.name) for each in self._hub.registry.all()]})
 
     async def get_agent(self, name: FromPath[str]) -> Response[Any]:
-        """Return an agent. The ETag of one that this API created is its revision."""
+        """Return an agent. For an agent that this API created, the ETag is its revision."""
         stored = self._find_stored(name)
         if stored is None:
             return Response(self._encode(self._need(name)))
@@ -77,8 +77,8 @@ class AgentHandlers(Handlers):
         return Response(self._encode(name) | _encode_spec(stored), headers={"etag": _etag(stored)})
 
     async def delete_agent(self, request: AnyRequest, name: FromPath[str]) -> None:
-        """Delete an agent. Its running runs may end. Raises forbidden if `admin.agents` is off, conflict for an agent
-        of the configuration or if `If-Match` does not hold, and not_found."""
+        """Delete an agent. Its active runs may continue for the time `drain`. Raises forbidden if `admin.agents` is
+        off, conflict for an agent of the configuration or if `If-Match` does not hold, and not_found."""
         self._check_own(name)
         expected = _expected_revisions(request)
         await self._hub.journal.write(administration.delete_agent, name, current_origin(), expected=expected)

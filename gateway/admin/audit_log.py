@@ -42,7 +42,7 @@ class AuditHandlers(Handlers):
         return Response({"records": list(map(_encode, rows)), **more})
 
     async def verify(self) -> Response[Any]:
-        """Verify the whole chain of hashes."""
+        """Verify the chain of hashes of the whole audit log, and return the result."""
         verifier = ChainVerifier()
         while records := await self._hub.journal.query(read_page_of_chain, verifier.position):
             if not verifier.add(records):

@@ -36,7 +36,8 @@ class KeyRing:
         self._tasks = Tasks()
 
     def follow(self, administered: AdministeredState, journal: Journal) -> None:
-        """Load the keys whenever they change from now on, and store their use in the journal."""
+        """Load the keys now and whenever `administered` changes, and write the times of their last use to the
+        journal."""
         self._journal = journal
         administered.add_listener(self._apply)
 
@@ -48,7 +49,7 @@ class KeyRing:
         """Return the principal of a key by the SHA-256 digest of the key, and note its use. Return None for an unknown
         key.
 
-        An expired key is returned, too: the caller checks the expiry.
+        An expired key is returned, too: `babelgate.gateway.http.verifier.Verifier` checks the expiry.
         """
         principal = self._principals.get(digest)
         if principal is not None:

@@ -57,7 +57,7 @@ class KeyHandlers(Handlers):
         return Response({"key": secret, **_encode(key)}, status_code=201, headers=headers)
 
     async def list_keys(self, request: AnyRequest) -> Response[Any]:
-        """List the keys with revoked ones, without the keys themselves."""
+        """List the records of all keys, including revoked ones. They do not contain the keys themselves."""
         limit = read_limit(request, 100, 1000)
         after = request.query_params.get("after", "")
         keys = await self._hub.journal.query(administration.read_keys, limit, after)
@@ -65,7 +65,7 @@ class KeyHandlers(Handlers):
         return Response({"keys": list(map(_encode, keys)), **more})
 
     async def get_key(self, key_id: FromPath[str]) -> Response[Any]:
-        """Return one key, without the key itself."""
+        """Return the record of one key, which does not contain the key itself."""
         return Response(_encode(await self._hub.journal.query(administration.read_key, key_id)))
 
     async def rotate_key(self, request: AnyRequest, key_id: FromPath[str]) -> Response[Any]:
@@ -79,7 +79,7 @@ class KeyHandlers(Handlers):
         return Response({"key": secret, **_encode(key)}, headers=_NO_STORE)
 
     async def revoke_key(self, key_id: FromPath[str]) -> Response[Any]:
-        """End the validity of a key, and its open streams."""
+        """End the validity of a key, and end the open streams of its callers."""
         key = await self._hub.journal.write(administration.revoke_key, key_id, current_origin())
         await self._hub.administration.refresh()
         return Response(_encode(key))

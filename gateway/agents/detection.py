@@ -238,8 +238,8 @@ class Detector:
     ) -> Detected | None:
         """Return the agents of another Babelgate, or None if the URL is not the root of one.
 
-        The index at the root lists the names of the agents. Each agent has its own URL in A2A, which carries most among
-        the protocols that have such URLs.
+        The index at the root lists the names of the agents. The URL of each agent in the result is that of A2A: among
+        the protocols in which each agent has its own URL, A2A carries the most features.
         """
         best = next((each for each in self._upstreams if "{agent}" in (each.own_path or "")), None)
         try:

@@ -1,4 +1,5 @@
-"""Reports about the servers of agents, which begin before there is an observer: agents are connected first."""
+"""Reports about agents' servers that are made before the gateway has an observer, because agents are connected
+first."""
 
 from collections.abc import Callable
 
@@ -6,14 +7,15 @@ from babelgate.gateway.observe import GatewayObserver
 
 
 class EarlyReports:
-    """Reports of all registries of a gateway. It keeps those from before there is an observer."""
+    """Receiver of the reports of all agent registries of a gateway. It stores the reports that arrive before there is
+    an observer."""
 
     def __init__(self) -> None:
         self._observer: GatewayObserver | None = None
         self._early: list[Callable[[GatewayObserver], None]] = []
 
     def report_to(self, observer: GatewayObserver) -> None:
-        """Report to an observer from now on, and what was kept."""
+        """Pass the stored reports to an observer, and from now on each report at once."""
         self._observer = observer
         early, self._early = self._early, []
         for report in early:

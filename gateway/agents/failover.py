@@ -93,7 +93,7 @@ class Breaker:
     def enter(self) -> bool:
         """Admit a run if possible, and return True if it was admitted.
 
-        The caller then reports the result by `record_success`, `record_failure` or `release_probe`.
+        The result of an admitted run must then be reported by `record_success`, `record_failure` or `release_probe`.
         """
         if not self.can_admit:
             return False
@@ -141,7 +141,13 @@ class ServerState:
 
     url: str
     state: str
-    """State of the circuit breaker: ok, failing, open or probing."""
+    """State of the circuit breaker:
+
+    - `ok`: it is closed, and the last attempt did not fail.
+    - `failing`: it is closed, but the last attempt failed.
+    - `open`: it admits no run, or the next run as a probe.
+    - `probing`: a run is the probe, and no other run is admitted.
+    """
     retry_in: float
     """Seconds until the open circuit breaker admits a probe; 0 if it admits a run now."""
 
@@ -156,7 +162,7 @@ class ServerPool:
 
     @property
     def health(self) -> Mapping[str, str]:
-        """State of the servers by URL: ok, failing, open or probing."""
+        """State of the servers by URL, in the words of `ServerState.state`."""
         return {server.url: server.breaker.state for server in self._servers}
 
     @property

@@ -139,7 +139,7 @@ class Registry:
         self._removed = {name: each for name, each in self._removed.items() if id(each.agent) not in closed_ids}
 
     def report_to(self, observer: GatewayObserver) -> None:
-        """Report failures of agents' servers to an observer."""
+        """Report failures of agents' servers to an observer from now on."""
         self._observer = observer
         self.cards.reports.report_to(observer)
         self._connect_observer(self.all())
@@ -395,7 +395,8 @@ def _keep(
     previous: Registry | None, settings: Settings, access: Mapping[str, ServerAccess]
 ) -> dict[str, RegisteredAgent]:
     """Return the agents of the settings whose connections in the `previous` registry can stay, by name, with their new
-    settings. At the start, `previous` is None, and the result is empty.
+    settings. `access` is the access to the servers of each agent, by name. At the start, `previous` is None, and the
+    result is empty.
 
     An agent in this process that could not be imported is not among them: it is imported again.
     """
@@ -484,14 +485,14 @@ async def _front(
 async def _front_started(
     server: ManagedServer | None, name: str, settings: AgentSettings, access: ServerAccess, detector: Detector
 ) -> Sequence[RegisteredAgent]:
-    """Detect an agent, after its server has started if the gateway starts it."""
+    """Detect an agent. If the gateway starts the agent's server, wait first until the server has started."""
     if server is not None:
         await server.until_usable()
     return await _front(name, settings, access, detector)
 
 
 def _wait_for(name: str, settings: AgentSettings, access: ServerAccess) -> RegisteredAgent:
-    """Return a stand-in for an agent whose server has not answered yet."""
+    """Return a placeholder for an agent whose server has not answered yet."""
     return _apply_settings(
         name, settings, _stand_in(name, settings, access, _Broken("its server has not answered yet"))
     )

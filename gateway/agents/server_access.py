@@ -17,11 +17,12 @@ class ServerAccess(NamedTuple):
     """Functions that create the HTTP clients of an agent, and the verification of its cards."""
 
     discovery: ClientFactory = httpx.AsyncClient
-    """Function for the clients of requests that no caller has caused."""
+    """Function that creates the HTTP client for requests that no caller has caused, such as the detection of a
+    protocol."""
     calls: ClientFactory = httpx.AsyncClient
-    """Function for the clients of runs."""
+    """Function that creates the HTTP client for the requests of runs."""
     trust: CardTrust | None = None
-    """Verification of the cards of the servers. None: they are not verified."""
+    """Verification of the cards of the servers; None if the cards are not verified."""
 
     @property
     def is_card_required(self) -> bool:
@@ -30,7 +31,8 @@ class ServerAccess(NamedTuple):
 
     @classmethod
     def of(cls, name: str, settings: AgentSettings, cards: CardChecks) -> "ServerAccess":
-        """Return the access to an agent. If its servers get tokens, all its clients share them."""
+        """Return the access to the servers of an agent. If they require tokens, all clients that the two functions
+        create share the cached tokens."""
         trust, request = cards.trust_of(name, settings), None if settings.auth is None else settings.auth.token_request
         if request is None:
             return cls(trust=trust)

@@ -79,8 +79,8 @@ def _choose_agents(
     """Return the selected agents, each as its name and its entry in the configuration file.
 
     `agent` is the name of the only agent to select, as the server calls it; None selects all. `name` is the name in the
-    file; if it is None, it is made from the server's name. Raises CliError if the server has no such agent, or several
-    of which `name` can mean only one.
+    file; if it is None, it is made from the server's name. Raises CliError if the server has no such agent, or if there
+    is a `name` and several agents are selected.
     """
     upstream = detected.upstream
     found = [

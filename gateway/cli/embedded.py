@@ -36,7 +36,7 @@ _GRACE: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Agent that an embedded gateway serves, as it reports it."""
+    """Agent of an embedded gateway, as the gateway describes it to the command that has started it."""
 
     name: str
     broken: str | None

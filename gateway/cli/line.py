@@ -129,7 +129,8 @@ class ClientConversation:
 
 
 def _words(error: FaultError, url: str) -> str:
-    """Return the text of a fault for the user, who knows the server of the agent as the gateway at `url`."""
+    """Return the text of a fault for the user of `babelgate run`. The agent's server that the fault is about is the
+    gateway at `url`, so the text speaks of the gateway."""
     if (reason := explain_failure(error, url, remedy="give --ca", identify="give --client-cert")) is not None:
         return reason
     if url.startswith("https:") and CLIENT_FILES.get() is None and has_dropped_client(error):

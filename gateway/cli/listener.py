@@ -11,8 +11,8 @@ from babelgate.gateway.settings.fields import split_listen
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Return the address family and the address of a host. IPv4 is preferred if the host has both. Raises CliError for
-    an unknown host."""
+    """Return the address family and the socket address of a host and port. IPv4 is preferred if the host has both.
+    Raises CliError for an unknown host."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
@@ -60,8 +60,8 @@ def claim(host: str, port: int) -> socket.socket:
 
 
 def bind_setting(name: str, value: str, *, shared: bool = False) -> socket.socket:
-    """Return a socket that is bound to the address in a setting, such as `admin.listen`. Raises CliError if the host is
-    unknown or the port is in use."""
+    """Return a socket that is bound to the address in a setting, such as `admin.listen`. `shared` is as in `bind`.
+    Raises CliError if the host is unknown or the port is in use."""
     return _name_setting(bind, name, value, shared=shared)
 
 

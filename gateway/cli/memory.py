@@ -1,4 +1,4 @@
-"""Memory of the process: returns free memory to the system, for large blocks and after many connections have closed."""
+"""Memory of the process: settings of glibc's heap by which freed memory is returned to the system."""
 
 import asyncio
 import ctypes

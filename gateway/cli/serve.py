@@ -133,9 +133,10 @@ def serve_until_stopped(
 ) -> None:
     """Serve agents: listen, call `ready`, and return after a signal.
 
-    With `strict`, at least one agent must work at the start. `more` maps names to agents that are objects of this
-    process. `headers` maps the URL of a server to the headers of requests to it. `stop` handles signals; the default is
-    a new handler. `reloading` makes the gateway reload its settings. Raises CliError if the gateway cannot start.
+    `servers` are URLs of servers whose agents are all served. With `strict`, at least one agent must work at the start.
+    `more` maps names to agents that are objects of this process. `headers` maps the URL of a server to the headers of
+    requests to it. `stop` handles signals; the default is a new handler. `reloading` makes the gateway reload its
+    settings. Raises CliError if the gateway cannot start.
     """
     stop = stop or ShutdownController(settings.shutdown.grace)
     with ExitStack() as sockets:
@@ -276,8 +277,9 @@ async def open_gateway(
 ) -> AsyncGenerator[Gateway]:
     """Start the hub and its agents without listening yet, and yield the gateway. Stop it at the end of the context.
 
-    With `strict`, at least one agent must work. `stop` limits the duration of the shutdown. `reloading` makes the
-    gateway reload its settings. Raises CliError if the gateway cannot start.
+    `servers`, `more` and `headers` are as in `serve_until_stopped`. With `strict`, at least one agent must work. `stop`
+    limits the duration of the shutdown. `reloading` makes the gateway reload its settings. Raises CliError if the
+    gateway cannot start.
     """
     patience = connect_patience(len(settings.agents) + len(servers))
     registry = await connect(settings, servers, more, headers=headers, patience=patience)

@@ -56,8 +56,8 @@ class AgentOverviewHandlers(Handlers):
         self._clock = clock or Clock()
 
     async def list_agents(self, request: AnyRequest) -> Response[Any]:
-        """List the agents that the caller can discover, or the one of the path. Raises forbidden if the policy does not
-        allow it, and invalid for a query parameter."""
+        """List the agents that the caller can discover. Below `/agent/{name}`, list only the agent of this name. Raises
+        forbidden if the policy does not allow it, and invalid for a query parameter."""
         Parameters(request)
         who = caller(request)
         names = [info.name for info in self._guarded_hub.agents(who.principal)]

@@ -1,4 +1,5 @@
-"""Event stream with hints about changed threads, runs, agents and jobs. The page requests what a hint names again."""
+"""Event stream with hints about changed threads, runs, agents and jobs. After each hint, the page requests the named
+object again."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing

@@ -33,8 +33,8 @@ class SettingHandlers(Handlers):
 def list_settings(settings: Settings, sources: Mapping[str, str]) -> Iterator[JsonObject]:
     """Yield each value of the settings with its key and its source, without secrets.
 
-    `sources` has the sources of the values that are not defaults, by key. An owner of API keys is shown as a number,
-    because an owner and its key may have been swapped.
+    `sources` has the sources of the values that are not defaults, by key. Owners in `keys` are shown as numbers: if a
+    user has swapped an owner and its API key in the file, the name of the owner is the key.
     """
     owners = {f"keys.entry {number}": f"keys.{owner}" for number, owner in enumerate(settings.keys, 1)}
     for key, value in _leaves("", redact(settings)):

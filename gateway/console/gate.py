@@ -68,7 +68,8 @@ class ConsoleGate:
         return self._settings().console
 
     def check_path(self, path: str) -> None:
-        """Check that the console is on if a path belongs to it. Raises not_found, for any method."""
+        """Check that the console is enabled, if a path belongs to it. Raises not_found if it is not, for any HTTP
+        method."""
         if not self.console.enabled and is_switched(path):
             raise FaultError(FaultCode.NOT_FOUND, _OFF)
 

@@ -130,7 +130,8 @@ def encode_page(items: Sequence[JsonObject], next_cursor: object) -> JsonObject:
 
 
 def encode_ask(question: Interrupt) -> JsonObject:
-    """Return a question as lists of threads and runs show it."""
+    """Return a question as lists of threads and runs show it: its id, its kind, the time at which it was asked, and its
+    text, cut to 500 characters."""
     text = question.message.text
     return {
         "interrupt_id": question.interrupt_id,

@@ -20,7 +20,7 @@ class ProtocolHandlers(Handlers):
         self._protocols = [_encode(adapter) for adapter in adapters]
 
     async def list_protocols(self) -> Response[Any]:
-        """Return the protocols in the order of the URL table."""
+        """Return the protocols in the order of `ADAPTERS`, with the features that each of their versions carries."""
         return Response(self._protocols)
 
 

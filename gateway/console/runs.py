@@ -99,10 +99,11 @@ def _encode_folded(folded: FoldedRecord, run_id: str) -> JsonObject:
 
 
 def _encode_listed(folded: FoldedRecord, run_id: str) -> JsonObject:
-    """Return a record as the API shows it. Consecutive deltas of a part are joined into one record with a list of their
-    texts.
+    """Return a record as the API shows it. Consecutive deltas of a part become one record with the member `deltas`,
+    which has their texts.
 
-    Deltas with consecutive ids and one time are a group in that list. So a token takes a few bytes instead of 270.
+    `deltas` is a list of groups. A group has the texts of deltas with consecutive ids and the same time, and only the
+    first of these ids. So a token takes a few bytes instead of 270.
     """
     record = encode_event(folded.record, run_id)
     if not folded.texts:
@@ -117,9 +118,11 @@ def _encode_extent(folded: FoldedRecord) -> JsonObject:
 
 
 def _encode_stretches(folded: FoldedRecord) -> JsonObject:
-    """Return the member `stretches` of a joined record, if other parts have deltas between its first and last one.
+    """Return the member `stretches` of a joined record, if other records are between its first and last delta.
+    Otherwise return an empty object.
 
-    Its numbers count consecutive ids that are deltas of the record and consecutive ids that are not, alternately.
+    `stretches` is a list of numbers of consecutive ids, alternately of deltas of this record and of other records. For
+    example, `[3, 2, 1]` means three deltas, two other records, and one more delta.
     """
     if folded.last_seq - folded.record.seq + 1 == folded.count:
         return {}

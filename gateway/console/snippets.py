@@ -22,7 +22,7 @@ class SnippetHandlers(Handlers):
         self._adapters = adapters
 
     async def list_snippets(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Return the snippets of an agent, which may be broken. Raises not_found."""
+        """Return the snippets for an agent, even if the agent is broken. Raises not_found."""
         who = caller(request)
         if name not in (info.name for info in self._hub.agents(who.principal)):
             raise FaultError(FaultCode.NOT_FOUND, f"Agent {name[:100]!r} not found")

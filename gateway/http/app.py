@@ -67,7 +67,7 @@ _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 41
 
 
 def open_hub(generations: Generations, observer: GatewayObserver = NO_OBSERVER) -> GatewayHub:
-    """Return a hub for the settings and agents of the current generation. The caller starts it."""
+    """Return a hub for the settings and agents of the current generation. It is not started yet."""
     settings, policy = generations.current.settings, generations.policy
     blobs = open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
     options = HubOptions(
@@ -140,8 +140,8 @@ def create_app(
     *,
     admin_address: AdminAddress | None = None,
 ) -> GatewayMiddleware:
-    """Return the gateway as an ASGI application. The caller starts and stops the hub. `admin_address` is the separate
-    address of the administration API, if it has one.
+    """Return the gateway as an ASGI application, which neither starts nor stops the hub. `admin_address` is the
+    separate address of the administration API, if it has one.
 
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """

@@ -63,7 +63,7 @@ class CertificateGroups:
         ]
 
     def add_to(self, principal: Principal) -> Principal:
-        """Return the caller of a certificate with its groups."""
+        """Return a copy of the principal of a client certificate, with the groups whose patterns match its name."""
         name = principal.owner.removeprefix(f"{MTLS}:")
         groups = frozenset(group for group, pattern in self._patterns if fnmatchcase(name, pattern))
         return msgspec.structs.replace(principal, groups=groups)

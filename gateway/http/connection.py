@@ -282,8 +282,8 @@ class HttpConnection(HttpToolsProtocol):
         self._reading = "nothing"
         """Part of a request that the parser is reading: "nothing", "head" or "body"."""
         self._framing = 0
-        """Number of bytes since the parser's last callback, which it has buffered: of a head, of trailers or of a chunk
-        extension."""
+        """Number of bytes that the parser has received since its last callback, and which it buffers. They are part of
+        a head, of trailers or of a chunk extension."""
         self._shown = 0
         """Number of callbacks that the parser has made, to detect whether it only buffers input."""
         self._body = 0

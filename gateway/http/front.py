@@ -60,7 +60,7 @@ class Front:
     """Private keys of `signing.keys`; None if there are none."""
     hosts: Hosts
     origins: Set[str]
-    """Origins whose pages may call the gateway (`cors`). If empty, pages of this machine may."""
+    """Origins whose pages may call the gateway (`cors`). If empty, pages of this machine may call it."""
     public_url: str | None
     public_origin: str | None
     """Origin of `public_url`, in lower case; None if that is not set."""
@@ -161,8 +161,9 @@ class Front:
         With API keys, a page has no key to send. The origin is checked only for protocols that require it. There, pages
         from the host that they call are allowed, too.
 
-        `is_ambient` is true for a caller that is known by its client certificate alone: a page needs no key then. The
-        host is that of the gateway, as the browser has verified the gateway's certificate.
+        `is_ambient` is true for a caller that is known by its client certificate alone, which browsers send for every
+        page. Then the origin is checked for all protocols. Pages from the host that they call are allowed, because the
+        browser has verified the gateway's certificate for this host.
         """
         origin = headers.get(b"origin")
         if origin is None or self._is_permitted(origin.decode("latin-1")):

@@ -199,7 +199,8 @@ class Generations:
         return asdict(await self.reload(everywhere=True))
 
     def _follow_agents(self, administration: Administration) -> None:
-        """Start to apply the agents of the administration API, if another node or request has changed them."""
+        """Start a task that applies the agents of the administration API, if they differ from the agents in force.
+        Called after each change of these agents, by this node or another one."""
         if (
             self._hub is not None
             and self._hub.instance

@@ -83,6 +83,9 @@ class GatewayMiddleware:
         collects the open streams. `has_context` is true if log lines name the request during which they were written.
         `auditor` receives failed logins. `state` is added to the state of each request. `admin_address` is the separate
         address of the administration API, if it has one.
+
+        `version` and the result of `instance`, the gateway's instance id, are sent in the header `Babelgate` of each
+        response.
         """
         self.app = app
         """The ASGI application that the middleware wraps."""

@@ -140,8 +140,8 @@ class AttemptFilter:
             yield from self._record(new)
 
     def end(self) -> Iterator[Entry]:
-        """Yield the entries to store after an agent has ended without a failure. They are the whole attempt if it ended
-        before it repeated all earlier events. Raises the same faults as `take`."""
+        """Yield the entries to store after an agent has ended without a failure. If the attempt ended before it
+        repeated all earlier events, they are all events of the attempt. Raises the same faults as `take`."""
         if self._cursor is None:
             return
         try:

@@ -33,13 +33,13 @@ _ENDLESS: Final = ""
 _DAY: Final = 86_400
 """Seconds of a day."""
 _RUN: Final = "run "
-"""Prefix of the scope under which the table `spend` has the amounts that the messages of an active run were charged
-with."""
+"""Prefix of a scope in the table `spend`. The row of this scope has the amounts that an active run was already charged
+with, because its messages reported usage."""
 _SEPARATOR: Final = "|"
 _LASTING: Final = ("key", "owner", "agent")
-"""Scopes of budgets whose ratio is a metric."""
+"""Values of `per` of the budgets whose used part is a metric."""
 _CHAIN: Final = "chain "
-"""Prefix of the scope under which the table `spend` has the number of runs of a chain of calls."""
+"""Prefix of a scope in the table `spend`. The row of this scope has the number of runs of a chain of calls."""
 ACTIVE_SCOPES: Final = (_RUN, _CHAIN)
 """Prefixes of the scopes whose amounts are needed only while a run or a chain of calls is active."""
 
@@ -76,7 +76,8 @@ _ENDLESS_PERIOD: Final = BudgetPeriod(_ENDLESS)
 
 @lru_cache(maxsize=256)
 def _make_period(every: str | float, begin: float) -> BudgetPeriod:
-    """Return the period that has the day or the interval which begins at a time, in seconds since 1970, UTC.
+    """Return the period that contains the time `begin`, which is the beginning of a day or of an interval, in seconds
+    since 1970, UTC.
 
     Cached, because each run needs the period of each of its budgets several times.
     """
@@ -205,12 +206,13 @@ class RunAccount:
         max_runs: int | None = None,
     ) -> None:
         """Create the account. `budgets` are those that count the run, by name, and `price` is that of its agent.
-        `max_runs` is the maximum number of runs of its chain of calls; None for no limit."""
+        `trace_id` identifies the run's chain of calls. `max_runs` is the maximum number of runs of this chain; None for
+        no limit."""
         self.is_resumed = False
         """True if the run continues one that the gateway had paused before its agent began. It is then counted as a run
         when it ends."""
         self.may_be_charged = True
-        """False if no message of the run has charged the budgets yet, so that its end need not look for that."""
+        """True if messages of the run may have charged the budgets, so that its end has to subtract these charges."""
         self._max_runs = max_runs if trace_id else None
         self._budgets = budgets
         self._price = price
@@ -280,7 +282,8 @@ class RunAccount:
 
     def settle(self, tx: Transaction, thread_id: str, run_id: str, usage: JsonObject, *, has_succeeded: bool) -> None:
         """Charge the budgets with the rest of a run that ends: its usage, except what its messages have already
-        charged, and the price of a run."""
+        charged, and the price of a run. A run that has succeeded without reporting usage is counted as unknown, if the
+        price says `unknown: refuse`."""
         key = (_RUN + run_id, self._caller.owner)
         charged = tx.read_spend([key]).get(key) if self.may_be_charged else None
         before = Amount() if charged is None else charged.used
@@ -393,7 +396,7 @@ class Budgets:
         self, caller: RunCaller, agent: str, trace_id: str, max_runs: int | None = None
     ) -> RunAccount | None:
         """Return the account of a new run. Return None if no budget counts it, its agent has no price, and `max_runs`
-        sets no maximum for its chain of calls."""
+        sets no maximum for its chain of calls, which `trace_id` identifies."""
         budgets, price = self._budgets(), self._find_price(agent)
         counting = {name: each for name, each in budgets.items() if each.agent == ALL or each.has_agent(agent)}
         if not counting and price is None and max_runs is None:
@@ -408,7 +411,9 @@ class Budgets:
         return {name: BudgetPeriod.of(each.every, now) for name, each in self._budgets().items()}
 
     def list_ratio_limits(self) -> Mapping[str, tuple[SpendKey, Mapping[str, int]]]:
-        """Return what `babelgate.gateway.storage.spend.read_ratios` needs, by the names of budgets.
+        """Return the budgets whose used part is a metric, by name, in the form that
+        `babelgate.gateway.storage.spend.read_ratios` takes: the prefix of the scopes with the period, and the allowed
+        amounts.
 
         Budgets per thread and per chain of calls are left out: there are many, and each is meant to be used up.
         """

@@ -222,7 +222,8 @@ class Consents:
             raise FaultError(FaultCode.FORBIDDEN, "You have logged in as another user than the one of the run.")
 
     async def _end(self, consent: Consent, action: str, reason: str = "") -> bool:
-        """Answer the question of a consent, and return True, unless the question is not open any more."""
+        """Answer the question of a consent by an `action`, such as `decline`, with its `reason`. Return True, or False
+        if the question is not open any more."""
         assert self._answer is not None
         caller = Principal(subject=consent.subject, owner=consent.owner)
         value: JsonObject = {"reason": reason} if reason else {}

@@ -52,7 +52,7 @@ P = ParamSpec("P")
 log = logging.getLogger("babelgate.engine")
 
 _RETRYABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.LIMITED})
-"""Faults of a server that may answer later."""
+"""Codes of the faults after which the gateway calls the agent's server again, because it may answer later."""
 _MIN_RETRY_DELAY: Final = 0.5
 """First pause before the gateway calls an unreachable agent's server again, in seconds. It doubles each time. Chosen,
 not measured."""

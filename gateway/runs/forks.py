@@ -138,8 +138,8 @@ def check_unused(state: ThreadState | None, base: Base | None) -> None:
 def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str, *, has_history: bool) -> str | None:
     """Append the state of another thread as the first state of a thread.
 
-    If the state is the checkpoint of a graph in this process, copy it and return its id: the run starts from it.
-    Otherwise return None. `checkpoint_id` is the id of a state that is no such checkpoint. `has_history` is true if the
+    If the state is the checkpoint of a graph in this process, copy the checkpoint and return its id: the run starts
+    from it. Otherwise append the state under the id `checkpoint_id`, and return None. `has_history` is true if the
     submission adds messages that the agent's server does not know. Raises not_found.
     """
     owner, revision = state.thread.owner, base.revision

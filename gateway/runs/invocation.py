@@ -37,8 +37,8 @@ S = TypeVar("S", bound=Snapshot)
 class ThreadTranscript:
     """Messages of a thread in conversation order, which is the order in which its runs started.
 
-    The log has a queued input before the answers that are given while it waits. An input that still waits is not part
-    of the conversation yet.
+    The order of the log is different: in it, a queued input precedes the answers that agents give while it waits. An
+    input that still waits is not part of the conversation yet.
     """
 
     def __init__(self, thread_id: str, owner: str) -> None:
@@ -229,6 +229,7 @@ class Invocations:
         """Return the messages of the thread before the run started.
 
         If callers created revisions or branches, these are the messages of the revision that the run starts from.
+        Otherwise the messages of the runs whose ids are in `held` are left out.
         """
         transcript = await self._snapshot(
             start, ThreadTranscript, partial(ThreadTranscript, start.thread_id, start.owner)
@@ -239,7 +240,7 @@ class Invocations:
         return () if revision is None else revision.messages
 
     async def _upstream_state(self, start: StartedRun, created: RunCreated) -> UpstreamState:
-        """Return what the agent's server already stores of the state that the run starts from.
+        """Return the relation of the state from which the run starts to the state on the agent's server.
 
         The result is empty if the thread is too large to be loaded: most agents do not need the ids and can still run.
         """

@@ -55,7 +55,7 @@ class StartedRun(msgspec.Struct, frozen=True):
 
 
 class Later(msgspec.Struct, frozen=True):
-    """Next run of a thread that the command could not start: another agent executes it, or it is not due yet."""
+    """Next run of a thread that was not started: another agent executes it, or it is not due yet."""
 
     agent: str
     wait: int
@@ -79,7 +79,8 @@ class TakenOver(FaultError):
 
 
 class Moved(FaultError):
-    """Conflict: the log has new records since the caller of the command read it, so its decision may be wrong."""
+    """Conflict: the log has new records since the thread was read for a command, so the decision of the command may be
+    wrong."""
 
 
 _CHANGING: Final = frozenset((RunStarted, InterruptRaised))
@@ -106,7 +107,7 @@ def begin(
     tx: Transaction, state: ThreadState, run: Run, created: RunCreated | None = None, *, resumed: bool = False
 ) -> StartedRun:
     """Append the start of a run's next attempt, and return the started run. `created` is the event that created the
-    run, if the caller has it. `resumed` is true if the start continues a lost attempt."""
+    run, if it is in memory. `resumed` is true if the start continues a lost attempt."""
     task = state.tasks[run.task_id]
     attempt = run.attempt + 1
     started = RunStarted(attempt=attempt, node=task.agent, resumed=resumed)
@@ -298,8 +299,8 @@ def _cancel_reason(state: ThreadState, run: Run) -> RunReason:
 
 
 def _settle_task(tx: Transaction, state: ThreadState, task_id: str, status: RunStatus, fault: Fault | None) -> None:
-    """Append the new state of a task after one of its runs has ended with `status`, unless the run succeeded and others
-    are active. `fault` is the reason of a failure; None if the run did not fail."""
+    """Append the new state of a task after one of its runs has ended with `status`. If the run succeeded and other runs
+    of the task are active, append nothing. `fault` is the reason of a failure; None if the run did not fail."""
     if status is RunStatus.PAUSED:
         tx.append(state, TaskChanged(state=waiting_state(state, task_id)), task_id=task_id)
         return

@@ -155,7 +155,7 @@ class Pump:
         """Return the events to store with the end of the run, and their files.
 
         These are the events in the buffer, and the ends of open messages, parts, tools and steps. Return None if an
-        append was refused: then the caller has to read from the log what is open.
+        append was refused: then only the log shows what is open.
         """
         while self.storing is not None:
             await asyncio.wait((self.storing,))

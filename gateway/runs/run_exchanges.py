@@ -40,8 +40,8 @@ class RunExchanges:
         return recorder
 
     def close(self, start: StartedRun, wire: str, *, has_failed: bool) -> None:
-        """End the recording of an attempt. Depending on the setting `wire`, keep the exchanges without secrets, or
-        remove them."""
+        """End the recording of an attempt. Remove its exchanges if the setting `wire` is `failures` and the attempt has
+        not failed. Otherwise keep them, without secrets."""
         name = (start.pk, start.run.run_id)
         recorder = self._recorders.get(name)
         if recorder is None:

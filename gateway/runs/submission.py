@@ -191,8 +191,9 @@ def _create_task(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids,
 
 
 def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
-    """Create the thread of a submission with its history and the state of the fork `base`, before the agent changes its
-    own state.
+    """Create the thread of a submission, unless it exists, and append the submission's history and the state of the
+    fork `base`. This is done for an agent that keeps its own state, before the agent changes this state for the
+    submission.
 
     Return the submission without these parts, to be submitted afterwards. `base` is None if the submission is no fork.
     Raises the faults of `submit` about threads.
@@ -337,8 +338,9 @@ def _check_queue(
     """Raise queue_full if one more run would exceed a limit of waiting runs. `state` is that of the run's thread; None
     if the thread is new.
 
-    If the queue of an agent is full, its owners have equal shares: an owner that has not used its share may still add a
-    run. Runs that start at a later time (`is_delayed`) have a separate limit, and count towards no queue.
+    If the queue of an agent is full, the owners whose runs wait in it have equal shares: an owner that has not used its
+    share may still add a run. Runs that start at a later time (`is_delayed`) have a separate limit, and count towards
+    no queue.
     """
     counts, queue = tx.waiting(owner, agent), limits.queue
     on_thread = sum(tx.wait(state, run) <= 0 for run in state.pending) if state is not None else 0

@@ -198,8 +198,9 @@ class Submissions:
                 raise self._chains.refuse_circle()
 
     async def _submit_with_state(self, owner: str, submission: Submission, base: Base | None) -> Receipt:
-        """Let the agent change the state that it keeps itself, and then submit the rest on that thread. `base` is the
-        state of another thread to start from; None if the submission is no fork."""
+        """Let an agent that keeps its own state change this state as the submission requests, and then submit the rest
+        of the submission on the same thread. `base` is the state of another thread to start from; None if the
+        submission is no fork."""
         alias = submission.alias or ""
         thread_id = submission.thread_id or await self._reads.thread_of(
             owner, submission.protocol, submission.agent, alias

@@ -116,7 +116,8 @@ class ConsentSettings(SettingsSection):
     scope: Scope | None = None
     """Scopes to which the user agrees, with spaces between them. By default `scope` of the exchange."""
     ttl: Annotated[Period, Field(le=86_400)] = 600.0
-    """Time within which the user has to agree, in seconds or as text such as `10m`. Then the run fails."""
+    """Time within which the user has to agree, in seconds or as text such as `10m`. If the user does not, the run
+    fails."""
 
 
 class TokenExchange(TokenRequest):

@@ -107,9 +107,11 @@ def _refuse_passphrase() -> NoReturn:
 
 
 def _check_pair(cert: Path, key: Path) -> float:
-    """Check that a private key belongs to a certificate. Return the time at which the certificate expires.
+    """Check that a private key belongs to a certificate. Return the time at which the certificate expires, in seconds
+    since 1970.
 
-    The time is in seconds since 1970. Raises CertificateError if it does not, or if a file cannot be used."""
+    Raises CertificateError if the key belongs to another certificate, or if a file cannot be used.
+    """
     # Importing it takes time that a gateway without TLS does not need.
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 

@@ -132,7 +132,7 @@ class AgentSettings(SettingsSection):
     and the process is started again."""
     command: tuple[str, ...] = ()
     """Command that starts the agent's server at `url`, as a list of the program and its arguments. The gateway starts
-    it, waits until it answers, starts it again when it ends, and ends it at its own end."""
+    it, waits until it answers, starts it again when it ends, and stops it when the gateway itself stops."""
     env: dict[str, SecretStr] = {}
     """Environment variables of the command. In addition it receives `PATH`, `HOME`, the locale and a few others, and
     none of the gateway's secrets."""

@@ -48,8 +48,10 @@ _VARIABLE: Final = re.compile(r"\$\{(?:file:([^}]*)|([A-Za-z_][A-Za-z0-9_]*))\}"
 def redact(settings: Settings) -> JsonObject:
     """Return the settings as JSON, with `***` instead of each value that may be a secret.
 
-    URLs that are not public are cut after the host, because the path may be a secret. Owners of API keys are shown as
-    numbers, because an owner and its key may have been swapped. Values from secret files are never shown."""
+    URLs that are not public are cut after the host, because the path may be a secret. Owners in `keys` are shown as
+    numbers: if a user has swapped an owner and its API key, the name of the owner is the key. Values from secret files
+    are never shown.
+    """
     values = settings.references.hide(settings.model_dump(mode="json"), HIDDEN)
     redacted = cast("JsonObject", _redact("", values))
     redacted["keys"] = {

@@ -85,9 +85,11 @@ def digest_state(state: str) -> str:
 
 
 class AgentTokenStore:
-    """Database of the tokens of all users for all agents. Implements `babelgate.gateway.run_caller.TokenShelf`.
+    """Database of the tokens of all users for all agents, which `babelgate.gateway.run_caller.DelegatingCaller.store`
+    refers to.
 
-    It also stores the open requests for consent."""
+    It also stores the open requests for consent.
+    """
 
     def __init__(self, journal: Journal, key: Callable[[], str | None]) -> None:
         """Create the store. `key` returns the current encryption key of the settings, or None if no key is set."""
@@ -96,9 +98,10 @@ class AgentTokenStore:
         self._sealer: tuple[str, Sealer] | None = None
 
     async def read(self, subject: str, agent: str, purpose: str) -> GrantedTokens | None:
-        """Return the tokens of a user for an agent.
+        """Return the tokens of a user for an agent that are bound to a `purpose` (`TokenExchange.purpose`).
 
-        Return None if none are stored, if the settings have no key, or if the stored ones cannot be decrypted."""
+        Return None if none are stored, if the settings have no key, or if the stored ones cannot be decrypted.
+        """
         sealer = self._current_sealer()
         body = None if sealer is None else await self._journal.query(_read_token, subject, agent)
         if sealer is None or body is None:
@@ -109,8 +112,8 @@ class AgentTokenStore:
         return None if content is None else msgspec.json.decode(content, type=GrantedTokens)
 
     async def write(self, subject: str, agent: str, purpose: str, tokens: GrantedTokens) -> None:
-        """Store the tokens of a user for an agent, encrypted. They replace earlier ones. Without a key, store
-        nothing."""
+        """Store the tokens of a user for an agent, encrypted and bound to a `purpose` (`TokenExchange.purpose`). They
+        replace earlier ones. Without a key, store nothing."""
         sealer = self._current_sealer()
         if sealer is not None:
             body = sealer.seal(msgspec.json.encode(tokens), _context(subject, agent, purpose))

@@ -83,7 +83,9 @@ class HintStream:
     ) -> None:
         """Create a stream that adds itself to `streams`, the open streams of the feed, when it is entered.
 
-        `is_wanted` filters hints that have an id. None accepts all."""
+        `is_wanted` filters hints that have an id. None accepts all. `is_closed` is true if the gateway stops, so that
+        the stream ends at once.
+        """
         self._streams = streams
         self._is_wanted = is_wanted
         self.owner = owner
@@ -183,7 +185,8 @@ class ChangeFeed:
         self, owner: str | None, is_wanted: Callable[[Hint], bool] | None = None, *, is_operator: bool = False
     ) -> HintStream:
         """Return a new stream of hints for one owner, or for all owners if `owner` is None. It ends when the gateway
-        stops."""
+        stops. `is_wanted` filters hints that have an id; None accepts all. An operator also receives hints about
+        jobs."""
         self._seen.clear()  # while there were no streams, changes were not noted
         return HintStream(self._streams, owner, is_wanted, is_operator=is_operator, is_closed=self._is_closed)
 

@@ -83,7 +83,8 @@ def count_crons(connection: Connection, owner: str, query: CronQuery) -> int:
 
 
 def _matching(connection: Connection, owner: str, query: CronQuery) -> Iterator[tuple[bool, Any, str, int]]:
-    """Yield a tuple for each match: True if it has a sort key, the key, its id, and the size of its body in bytes."""
+    """Yield a tuple for each matching cron, by which the matches can be sorted: True if the field `query.order` has a
+    value, that value, the cron's id, and the size of its body in bytes."""
     with closing(connection.execute(stream_rows(select(_CRON.c.body).where(_CRON.c.owner == owner)))) as rows:
         for (body,) in rows:
             cron = decode_snapshot(Cron, body)

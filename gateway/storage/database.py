@@ -187,9 +187,10 @@ class Database(Protocol):
 def open_database(url: str, *, power: bool = False, shared: bool = False, pooler: str | None = None) -> Database:
     """Return the database at a URL, without connecting.
 
-    `power` = survive a power failure (SQLite). `shared` = other gateways use it at the same time. `pooler` = URL of a
-    PostgreSQL connection pooler for the connections that read. Raises invalid for a wrong combination, or if the extra
-    for PostgreSQL is not installed."""
+    With `power`, commits survive a power failure (SQLite). With `shared`, other gateways use the database at the same
+    time. `pooler` is the URL of a PostgreSQL connection pooler for the connections that read. Raises invalid for a
+    wrong combination, or if the extra for PostgreSQL is not installed.
+    """
     if url.startswith("sqlite:"):
         if shared:
             raise FaultError(
@@ -210,17 +211,18 @@ class Prepare(Protocol):
 
 
 def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: bool = False) -> bool:
-    """Upgrade the schema to `HEAD`, or create it. Return True if the caller must compute all rows from the logs again.
+    """Upgrade the schema to `HEAD`, or create it. Return True if all rows must then be computed from the logs again.
 
-    `prepare`, if given, is called before a migration changes the schema. `shared` = gateways of other releases may use
-    the database at the same time. Alembic is imported only for a database of an earlier release: the import takes a
+    `prepare`, if given, is called before a migration changes the schema. With `shared`, gateways of other releases may
+    use the database at the same time. Alembic is imported only for a database of an earlier release: the import takes a
     quarter of a second and 10 MB.
 
     A migration with `expands = True` in its module adds only tables and columns that gateways of the previous release
     ignore. Those keep running and may restart, so a cluster is upgraded node by node. Before any other migration, all
     gateways must stop.
 
-    Raises conflict if a newer release has changed the schema in a way that this one does not know."""
+    Raises conflict if a newer release has changed the schema in a way that this one does not know.
+    """
     current = None
     tables = inspect(connection).get_table_names()
     if not tables or (connection.dialect.name == "postgresql" and "alembic_version" not in tables):

@@ -82,10 +82,11 @@ def erase_thread(tx: Transaction, owner: str, thread_id: str) -> Erased:
 def erase_unchanged(
     tx: Transaction, pk: int, owner: str, thread_id: str, seq: int, *, unfinished: bool = False
 ) -> Erased | None:
-    """Erase a thread like `erase_thread`, unless it has changed since the caller read it. Return None if it has.
+    """Erase a thread like `erase_thread`, unless it has changed since it was read. Return None if it has.
 
     The thread is unchanged if `pk` is its database key and `seq` the number of its newest record. With pending or
-    running runs, it is only erased if `unfinished` is set."""
+    running runs, it is only erased if `unfinished` is set.
+    """
     state = tx.thread(owner, thread_id)
     if state is None or state.pk != pk or state.seq != seq or (state.runs and not unfinished):
         return None
@@ -237,9 +238,10 @@ def _find_needed(
     connection: Connection, state: ThreadState, hidden: Set[int], removed: dict[int, StateSaved]
 ) -> set[int]:
     """Return the sequence numbers of saved states of removed runs to which states of other runs are stored as a
-    difference.
+    difference. `hidden` and `removed` are the results of `_read_removed`.
 
-    Their content must be kept until the last of those runs is removed."""
+    The content of these states must be kept until the last of those other runs is removed.
+    """
     if not removed:
         return set()
     event = table_of(EventRow)

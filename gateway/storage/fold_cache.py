@@ -20,10 +20,10 @@ _MAX_BYTES: Final = 32 * 1024 * 1024
 _OVERHEAD: Final = 4 * 1024
 """Estimated size, in bytes, of a snapshot's objects without their content. Chosen."""
 _NEAR: Final = 256
-"""Distance in records up to which a later snapshot does not replace the older of the two that are cached per name.
+"""Lead in records up to which a newer snapshot does not replace the older one of the two that are cached per name.
 Chosen."""
 _EARLIER: Final = "earlier"
-"""Marker that distinguishes the key of the second, older snapshot of a name from that of the newest."""
+"""Marker in the cache key of the older one of the two snapshots that are cached per name."""
 
 
 class SnapshotCache:
@@ -57,8 +57,9 @@ class SnapshotCache:
         None.
 
         `pk` is the thread's database key, and `name` identifies the kind of snapshot. `empty` creates a snapshot of no
-        records, and `page` reads records. The result is a copy that the caller may change. Raises too_large if the
-        snapshot is larger than `largest`."""
+        records, and `page` reads records. The result is a copy, which may be changed. Raises too_large if the snapshot
+        is larger than `largest`.
+        """
         forgotten = self._forgotten
         cached = self._nearest(pk, name, until)
         snapshot: S = empty() if cached is None else cached.copy()
@@ -107,7 +108,10 @@ class SnapshotCache:
     def _keep(self, pk: int, name: Hashable, snapshot: Snapshot, *, changed: bool) -> None:
         """Cache a copy of a snapshot, unless it is unchanged since it was read from the cache (`changed` is False).
 
-        If it is newer than the cached one, that becomes the older snapshot of the name; otherwise this one does."""
+        If it is newer than the newest cached snapshot of its name, it becomes the newest, and the former newest becomes
+        the older one. Otherwise it becomes the older one itself. The present older one stays if it is at most `_NEAR`
+        records behind.
+        """
         if not changed:
             return
         newest = self._cached.get((pk, name))

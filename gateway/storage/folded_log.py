@@ -151,10 +151,12 @@ class LogPiece:
 def read_piece(
     connection: Connection, pk: int, run: Run, after: int, until: int, *, limit: int, room: int, folds: bool
 ) -> LogPiece:
-    """Return the records of a run with a sequence number above `after` and up to `until`, at most `after + PIECE`.
+    """Return the records of a run with a sequence number above `after` and up to `until`, at most `after + PIECE`. With
+    `folds`, deltas of one part are joined (`RecordFolder`).
 
     The piece ends before a record that would exceed `limit` joined records or `room` stored bytes. At least one record
-    is read. If the thread was erased meanwhile, the piece is empty."""
+    is read. If the thread was erased meanwhile, the piece is empty.
+    """
     wanted = (pk, after, min(until, after + PIECE))
     references = {refer(run.run_id, run.first_seq), refer(run.run_id, None)}
     folder, last, size = RecordFolder(folds=folds), after, 0

@@ -259,7 +259,8 @@ class _Match:
 
 
 def _search(connection: Connection, where: ColumnElement[bool], query: ItemQuery, now: int) -> list[_Match]:
-    """Return the key, time to live and size of each item on one page of a search, the last changed first."""
+    """Return the key, time to live and size of each item on one page of a search, the last changed first. `where` is
+    the SQL condition for the items to search, whose parameter `now` is the time, in microseconds since 1970."""
     names = (_ITEM.c.namespace, _ITEM.c.key, _ITEM.c.updated_at, _ITEM.c.ttl)
     if not query.filter and not query.text:
         newest = select(*names, func.length(_ITEM.c.value)).where(where)

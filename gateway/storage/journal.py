@@ -96,8 +96,8 @@ class Journal:
         """Create a journal for the database at a URL. `open` connects it.
 
         `power` and `pooler` are options of `open_database`. `clock` is the source of the time; None is the system's
-        clock. `shared` = other gateways use the database at the same time, each with a different `node` id. `audits` =
-        record what callers delete or share in the audit log.
+        clock. With `shared`, other gateways use the database at the same time, each with a different `node` id. With
+        `audits`, the audit log records what callers delete or share.
 
         `on_commit` receives the records of each commit of this gateway on the event loop. `on_remote` receives notices
         of the commits of other gateways there, in order of commit for each thread. Both are optional.

@@ -5,7 +5,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 
 class Locked(FaultError):
     def __init__(self, what: str) -> None:
-        """Create the fault. `what` = the locked file or URL, without a password."""
+        """Create the fault. `what` is the locked file or URL, without a password."""
         super().__init__(
             FaultCode.CONFLICT,
             f"{what} is locked: another gateway uses this database. "
@@ -18,7 +18,8 @@ class Entering(Locked):
     long."""
 
     def __init__(self, what: str, waited: str) -> None:
-        """Create the fault. `what` = the URL, without a password. `waited` = time this gateway waited, as in `30s`."""
+        """Create the fault. `what` is the URL, without a password, and `waited` the time for which this gateway has
+        waited, as in `30s`."""
         FaultError.__init__(
             self,
             FaultCode.CONFLICT,

@@ -24,8 +24,8 @@ _TOGETHER: Final = 2048
 def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> dict[str, list[Record]]:
     """Return the records of ended tasks of an owner, by task id.
 
-    Only as many tasks are read as fit into `PAGE` bytes and `_TOGETHER` records. The caller reads the others one by
-    one."""
+    Only as many tasks are read as fit into `PAGE` bytes and `_TOGETHER` records. All others have to be read one by one.
+    """
     task, event = table_of(TaskRow), table_of(EventRow)
     its = (event.c.thread_pk == task.c.thread_pk, event.c.seq.between(task.c.first_seq, task.c.last_seq))
     size = select(func.sum(func.length(event.c.body))).where(*its).scalar_subquery()

@@ -133,7 +133,8 @@ class PageCache:
     async def _read(self, pk: int, after: int, until: int) -> tuple[RecordPage, bool]:
         """Read a page from the database. The second value is True if the page may be cached.
 
-        It may be if no later record can belong to it: it reaches `until`, or was cut because of its size."""
+        A page may be cached if no later record can belong to it: it reaches `until`, or it was cut because of its size.
+        """
         loaded_at = asyncio.get_running_loop().time()
         records, sizes, is_cut = await self._load(pk, after, until)
         page = RecordPage(after, records, sizes, loaded_at)

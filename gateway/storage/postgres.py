@@ -90,8 +90,8 @@ of the whole server until the commit is complete."""
 _PREPARED: Final = b"babelgate_notify"
 _TEXT: Final = types["text"].oid
 _PATIENCE: Final = "2s"
-"""Maximum time that a gateway waits for the lock of the gateway. Chosen: the server needs a moment to notice that a
-gateway was killed."""
+"""Maximum time that a gateway waits for the lock on the database, which another gateway holds. Chosen: the server needs
+a moment to notice that a gateway was killed."""
 _KEEPALIVE: Final = (
     "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; "
     "SET tcp_user_timeout = 11000"
@@ -150,10 +150,10 @@ class Postgres:
     def __init__(self, url: str, *, shared: bool = False, pooler: str | None = None) -> None:
         """Parse the URLs, without connecting. Raises invalid for a malformed URL.
 
-        `shared` = other gateways use the database at the same time. `pooler` = URL of a connection pooler for
+        With `shared`, other gateways use the database at the same time. `pooler` is the URL of a connection pooler for
         transactions that only read, because each may run in another session. Everything else uses `url`. The lock,
-        `LISTEN` and pipelined statements need one session, and the heartbeats of a node must not wait for a free
-        one."""
+        `LISTEN` and pipelined statements need one session, and the heartbeats of a node must not wait for a free one.
+        """
         self._url = _parse("database", url)
         self._pooler = None if pooler is None else _parse("pooler", pooler)
         self._safe_url = hide_password(url)

@@ -41,8 +41,9 @@ class Statement:
     ) -> None:
         """Compile a statement. Raises ValueError if `names` are not the names of its parameters.
 
-        `columns` are the columns that an INSERT or UPDATE sets, if the clause does not list them. `bounded` = all rows
-        of the result fit into memory."""
+        `columns` are the columns that an INSERT or UPDATE sets, if the clause does not list them. `bounded` is true if
+        all rows of the result fit into memory.
+        """
         compiled = clause.compile(
             dialect=dialect,
             column_keys=list(columns or ()) or None,

@@ -20,8 +20,8 @@ class Publisher:
     def __init__(
         self, channels: Channels, changes: ChangeFeed, on_commit: Callable[[Sequence[Published]], None] | None
     ) -> None:
-        """Create a publisher that passes records to `channels`, which have the followers of threads, and then to
-        `on_commit`. Changed rows go to the feed `changes`, which has the streams of lists."""
+        """Create a publisher. It passes records to `channels`, from which the readers of threads take them, and then to
+        `on_commit`. It passes changed rows to `changes`, from which the console's lists get hints."""
         self.rows = RowCache()
         self._channels = channels
         self._changes = changes

@@ -121,7 +121,7 @@ class ReaderPool:
             self._database.abort(self._engine)
 
     def close(self) -> None:
-        """Close the connections of the ended threads. The caller then calls `dispose`."""
+        """Close the connections of the ended threads. `dispose` must be called afterwards."""
         for connection in self._connections:
             close_connection(self._database, connection)
         self._connections.clear()

@@ -23,15 +23,16 @@ _OF_TASK: Final = (_TASK.c.task_id, _TASK.c.first_seq, _TASK.c.last_seq, _TASK.c
 _MAX_NAMES: Final = 10_000
 """Maximum number of references to tasks in one query. Chosen: SQLite allows three times as many parameters."""
 _ANYWHERE: Final = or_(_EVENT.c.task_id.is_(None), of_kind("step_started", "run_removed"))
-"""SQL condition for records that are needed in any case. All other records of a task are between its first and last."""
+"""SQL condition for records that a page needs from the whole log. All other needed records belong to a task of the
+page, and are between the first and the last record of that task."""
 _STEP: Final = beginnings("step_started")
 _EARLIER_STEP: Final = b'"kind":"step_started"'
 """Text that marks a `step_started` record as earlier releases stored it. A match in the text of a message is harmless:
-the caller then reads the whole log."""
+`run_page` then returns None, and the whole log is read."""
 _TERMINAL: Final = frozenset(map(str, TERMINAL))
 
 _ROOM: Final = 256 * 1024
-"""Maximum stored size of a page's records, in bytes. Chosen. Above it, the caller reads the whole thread, a read that
+"""Maximum stored size of a page's records, in bytes. Chosen. For a larger page the whole thread is read, and this read
 is shared and cached."""
 
 
@@ -39,8 +40,9 @@ def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: in
     """Return one page of an agent's runs on a thread with their records, as `babelgate.canonical.hub.Reads.run_page`
     specifies.
 
-    Return None if the page is larger than `_ROOM`, or if the thread has steps: some protocols show each step as a run.
-    The caller then reads the whole thread."""
+    Return None if the page is larger than `_ROOM`, or if agents have marked steps on the thread, because AIEF then
+    shows one run as several steps. Then the whole thread has to be read.
+    """
     is_shown = (_RUN.c.thread_pk == pk, _RUN.c.agent == agent, _RUN.c.removed == false())
     total = connection.execute(select(func.count()).select_from(_RUN).where(*is_shown)).scalar_one()
     page = select(_RUN.c.run_id, *_OF_TASK).where(*is_shown).order_by(_RUN.c.first_seq).limit(limit).offset(offset)

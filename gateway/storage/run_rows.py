@@ -25,7 +25,8 @@ def count_crashes(tx: Transaction, owner: str, run_id: str, pk: int, crashes: in
 def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
     """Return the 20 newest runs of an agent on a thread, the oldest of them first.
 
-    The caller reads from them the ids that the agent's server uses for this thread."""
+    They contain the ids that the agent's server uses for this thread.
+    """
     run = table_of(RunRow)
     newest = (
         select(run.c.body).where(run.c.thread_pk == pk, run.c.agent == agent).order_by(run.c.first_seq.desc()).limit(20)

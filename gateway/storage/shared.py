@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _KEYS: Final = 64
 """Number of keys for new threads that one statement takes from the sequence. Chosen."""
 _BEHIND: Final = 16_384
-"""Maximum number of threads for which the newest sequence number of a notice is kept. Chosen."""
+"""Maximum number of threads in `SharedTransaction._behind`; the oldest are dropped. Chosen."""
 _THREAD: Final = (
     "SELECT thread.pk, thread.body, last.seq, last.at FROM thread CROSS JOIN LATERAL (SELECT seq, at FROM event "
     "WHERE thread_pk = thread.pk ORDER BY seq DESC LIMIT 1) AS last WHERE thread.owner = %s AND thread.thread_id = %s"

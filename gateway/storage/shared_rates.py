@@ -50,8 +50,9 @@ _CLEAN_INTERVAL: Final = 600.0
 class Demand(Protocol):
     """Demand of one run under one rate limit. Implemented by `babelgate.gateway.runs.rates.RateDemand`.
 
-    `key` names the counter, `cost` is the time that the run adds to it, and `depth` the largest time it may have, both
-    in seconds."""
+    `key` names the counter, which is a time. `cost` is the time that the run adds to it, and `depth` the maximum time
+    by which it may lie in the future, both in seconds.
+    """
 
     @property
     def key(self) -> str: ...

@@ -132,7 +132,8 @@ def read_spend(connection: Connection, keys: Sequence[SpendKey]) -> dict[SpendKe
 
 @cache
 def _reading(kind: Callable[..., Dialect], paramstyle: str, count: int) -> Statement:
-    """Return the statement that reads the rows of `count` keys. A key has two parameters: its scope and its period."""
+    """Return the statement that reads the rows of `count` keys. A key has two parameters: its scope and its period.
+    `kind` is the class of the database's dialect, and `paramstyle` the form in which its driver takes parameters."""
     names = [(f"scope_{number}", f"period_{number}") for number in range(count)]
     wanted = or_(
         *((_SPEND.c.scope == bindparam(scope)) & (_SPEND.c.period == bindparam(period)) for scope, period in names)

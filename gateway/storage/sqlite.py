@@ -87,9 +87,10 @@ class _Compiler(SQLiteCompiler):
 def open_engine(url: str, *, writes: bool, power: bool, readers: int = 4) -> Engine:
     """Create the engine of the writer, with one connection, or of the readers.
 
-    `power` = survive a power failure. Transactions of the writer begin IMMEDIATE, because one that begins with a read
-    and then writes fails at once if another process holds the lock. They are begun here and not by Python's driver,
-    which would commit when a savepoint is released."""
+    With `power`, commits survive a power failure. Transactions of the writer begin IMMEDIATE, because one that begins
+    with a read and then writes fails at once if another process holds the lock. They are begun here and not by Python's
+    driver, which would commit when a savepoint is released.
+    """
     engine = create_engine(
         url,
         pool_size=1 if writes else readers,

@@ -55,8 +55,9 @@ def table_of(model: Any) -> Table:
 def of_kind(*kinds: str) -> ColumnElement[bool]:
     """Return the SQL condition for records that may have one of these kinds.
 
-    It also selects all records that an early release stored as plain JSON, so the caller must check the kind. Comparing
-    the whole body takes half the time of extracting its first byte."""
+    It also selects all records that an early release stored as plain JSON, so the kind of each selected record must be
+    checked. Comparing the whole body takes half the time of extracting its first byte.
+    """
     event = table_of(EventRow)
     heads = {_JSON, *(head[:1] for kind in kinds for head in beginnings(kind))}
     return or_(*(and_(event.c.body >= head, event.c.body < bytes((head[0] + 1,))) for head in sorted(heads)))

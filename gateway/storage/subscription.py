@@ -290,10 +290,12 @@ class LogReader:
             channel.readers -= 1
 
     async def _read_batch(self, pk: int, channel: Channel, after: int, begun: float) -> Sequence[Record] | None:
-        """Return the next records for a follower whose cursor is behind the ring of its channel.
+        """Return the next records for a follower whose cursor `after` is behind the ring of its channel. `begun` is the
+        time of the event loop at which the follower began.
 
         Return an empty batch if there are none yet. Return None if the follower must end, because the thread was erased
-        or the gateway stops."""
+        or the gateway stops.
+        """
         while True:
             closed = channel.closed
             if closed and self._journal.is_closed:
@@ -334,8 +336,8 @@ class LogReader:
         return exists
 
     async def _await_thread(self, owner: str, thread_id: str) -> bool | None:
-        """Wait once for the creation of a thread. Return True if it exists, False if the gateway stops, and None to
-        repeat."""
+        """Wait once for the creation of a thread. Return True if it exists, False if the gateway stops, and None if the
+        method has to be called again."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiters = self._awaited.setdefault((owner, thread_id), set())
         waiters.add(waiter)  # before the query, so that the creation of the thread during it is noticed

@@ -456,7 +456,7 @@ class DisabledAgentRow(TableRow, table=True):
 
     name: str = Field(primary_key=True)
     running: str
-    """Treatment of the runs that were active when it was disabled: `drain` (they may finish) or `cancel`."""
+    """Treatment of the runs that were active when the agent was disabled: `drain` (they may finish) or `cancel`."""
     reason: str
     changed_at: int = Field(sa_type=BigInteger)
     changed_by: str

@@ -191,7 +191,7 @@ class Transaction:
         self._publishing = {}
 
     def finish(self) -> list[Published]:
-        """Write the buffered changes, and return the records to publish. The caller commits after that."""
+        """Write the buffered changes, and return the records to publish. The commit has to follow."""
         self.flush()
         while len(self._states) > self._cached:
             self._states.popitem(last=False)
@@ -385,8 +385,9 @@ class Transaction:
         """Append one event to the log of a thread, and return its record.
 
         `task_id` and `run_id` are None if the event concerns the whole thread. `attempt` is 0 outside of attempts.
-        `body` is the event's JSON, if the caller has already encoded the event and decoded it again. Raises invalid if
-        the event cannot be stored, for example because an input contains a value that JSON cannot represent."""
+        `body` is the event's JSON, if the event was already encoded and decoded again. Raises invalid if the event
+        cannot be stored, for example because an input contains a value that JSON cannot represent.
+        """
         if body is None:
             event, body = _read_back(event)
         record = Record(state.seq + 1, max(self.now(), state.at), task_id, run_id, attempt, event)
@@ -735,7 +736,7 @@ def write_meta(connection: Connection, name: str, value: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """Facts about an erased thread that the caller of the erasure needs."""
+    """Facts about an erased thread, by which its runs are stopped and it is removed from memory."""
 
     pk: int
     running: str | None

@@ -73,10 +73,12 @@ def retry_webhooks(tx: Transaction, wanted: str | None) -> Sequence[tuple[str, s
 
 
 def advance_cursor(tx: Transaction, due: Due, seq: int, *, done: bool, forget: bool = False) -> bool:
-    """Store that all records up to the number `seq` were delivered to a webhook. `done`: no later record will be.
+    """Store that all records up to the number `seq` were delivered to a webhook. `done` is true if no later record is
+    to be delivered. With `forget`, delete the webhook instead.
 
-    With `forget`, delete the webhook instead. Return False, and change nothing, if another gateway has adopted the
-    webhook, or if the webhook or its thread was deleted."""
+    Return False, and change nothing, if another gateway has adopted the webhook, or if the webhook or its thread was
+    deleted.
+    """
     values = {"delivered_seq": seq, "done": done, **_IS_DELIVERED}
     return _change(tx, due, _HOOK.delete() if forget else update(_HOOK).values(**values))
 

@@ -27,7 +27,8 @@ class WriterLink:
         self.failure: str | None = None
         """Reason why the last transaction could not be stored. None if it was stored."""
         self._superseded: FaultError | None = None
-        """Error that shows that another gateway has taken over the database. It never goes away. None without it."""
+        """Error that shows that another gateway has taken over the database, which is final. None if no other gateway
+        has."""
         self._unclear: Commit | None = None
         """Outcome of a commit during which the connection was lost. It is handed over once the database tells whether
         it was stored."""
@@ -130,7 +131,7 @@ class WriterLink:
             self._database.abort(self._engine)
 
     def close(self) -> None:
-        """Close the writer's connection. The caller then calls `dispose`."""
+        """Close the writer's connection. `dispose` must be called afterwards."""
         if self.connection is not None:
             close_connection(self._database, self.connection)
         self.connection = None

@@ -233,7 +233,7 @@ class Metrics(GatewayObserver):
         return self._agents[agent]
 
     def budget_label_of(self, budget: str) -> str:
-        """Return the label of a budget."""
+        """Return the label value for a budget: its name, or `OTHER` beyond the limit."""
         return self._budget_names[budget]
 
     def render(self) -> bytes:

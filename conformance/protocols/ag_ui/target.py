@@ -23,7 +23,8 @@ class AgUiTarget:
 
     @asynccontextmanager
     async def stream(self, body: Any, **options: Any) -> AsyncGenerator[StreamExchange]:
-        """Send a request for a run, and yield its exchange, from which the caller reads the events."""
+        """Send a request for a run, and yield its exchange while the stream is open, so that the events can be read
+        from it."""
         async with self.wire.stream(
             "POST",
             self.url,

@@ -73,7 +73,8 @@ _INSPECTION_TIMEOUT: Final = 30.0
 
 
 def wrap_graph(target: Any, name: str, about: str = "") -> tuple[AgentInfo, "Graph"]:
-    """Return the description of a graph, and an agent that runs it. The graph is compiled if necessary.
+    """Return the description of a graph, and an agent that runs it. The graph is compiled if necessary. `about`
+    describes the agent for callers; if it is empty, the name of the graph does.
 
     Raises:
         TypeError: The target is no graph, or cannot be compiled. The message is for the agent's author.
@@ -134,8 +135,11 @@ class Graph:
     """Agent that runs a LangGraph graph in this process."""
 
     def __init__(self, maker: Maker, name: str, about: str = "", graph: Any = None) -> None:
-        """Create an agent. `graph` was created by `maker`, and its description and schemas are read. If it is None,
-        they are unknown until the first run."""
+        """Create an agent. `about` describes it for callers; if it is empty, the name of the graph does.
+
+        `graph` was created by `maker`, and its name and schemas are read. If it is None, they are unknown until the
+        first run.
+        """
         self._maker = maker
         self._journal: Journal | None = None
         self._store: ItemStore | None = None
@@ -243,9 +247,10 @@ class Graph:
         return Saver(self._journal, call)
 
     async def _base(self, call: Invocation) -> StoredCheckpoint | None:
-        """Return the checkpoint that the call starts from: that of the caller, or the thread's newest one.
+        """Return the checkpoint that the call starts from: the one that its input names, or else the thread's newest
+        one. An answer always continues from the newest one.
 
-        Return None if the graph has no checkpoint of the thread, or of the revision that the caller starts from.
+        Return None if the graph has stored no such checkpoint.
         """
         assert self._journal is not None
         return await self._journal.query(
@@ -303,7 +308,7 @@ class Graph:
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
         """Change the graph's state in the name of the node `as_node`, and return the new revision. If `as_node` is
-        None, LangGraph chooses the node.
+        None, LangGraph chooses the node. The messages whose ids are in `removed_ids` are removed.
 
         Raises invalid if the graph refuses the change, and agent_failed.
         """
@@ -443,8 +448,8 @@ _ALL: Final = ("input", "output", "state", "config")
 
 
 def _schemas(graph: Any, only: Sequence[str] = _ALL) -> Mapping[str, JsonObject]:
-    """Return the JSON Schemas of a graph by name: `input`, `output`, `state`, `config`. A schema that cannot be
-    generated is left out."""
+    """Return the JSON Schemas of a graph by name: those of `input`, `output`, `state` and `config` that are in `only`.
+    A schema that cannot be generated is left out."""
     schemas: dict[str, JsonObject] = {}
     for name, create, attribute in (
         ("input", graph.get_input_jsonschema, "input_schema"),

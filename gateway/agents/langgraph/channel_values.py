@@ -17,8 +17,8 @@ from babelgate.gateway.storage.checkpoints import ChannelValue
 
 _LIST: Final = "list"
 _OBJECT: Final = "object"
-"""Value of the column `form` for a list and an object (`_LIST`, `_OBJECT`). Each item or member has a form of the
-serializer."""
+"""Value of the column `form` of a stored channel value that is an object. `_LIST` is that of a list. Each item or
+member is stored separately, in a form of the serializer."""
 
 Piece = tuple[str, bytes]
 """Serialized item or member: its form, such as `msgpack`, and its bytes."""
@@ -52,7 +52,8 @@ class KeptValue:
 def encode_value(
     serde: Serializer, channel: str, checkpoint_id: str, version: Any, value: Any, before: KeptValue | None
 ) -> tuple[KeptValue, ChannelValue]:
-    """Return the description of a channel's value, and the database row that stores it.
+    """Return the description of a channel's value, and the database row that stores it with the checkpoint
+    `checkpoint_id`. `version` is LangGraph's version of the channel.
 
     `before` describes the channel's previous value, or is None if that is not cached; then the value is stored whole.
     """
@@ -128,10 +129,11 @@ def _digest(pieces: Pieces) -> _Digests:
 
 
 def _find_new(before: _Digests | None, now: _Digests, pieces: Pieces) -> tuple[Any, Pieces] | None:
-    """Return the difference between a value and the previous one, or None if the value has to be stored whole.
+    """Return the difference between a value and the previous one, or None if the value has to be stored whole. `before`
+    and `now` are the digests of both, and `pieces` are the items or members of the value.
 
-    For a list, this is the number of equal first items, and the items after them. For an object, it is the removed
-    names, and the new or changed members.
+    For a list, the difference is the number of equal first items, and the items after them. For an object, it is the
+    removed names, and the new or changed members.
     """
     if isinstance(before, list) and isinstance(now, list) and isinstance(pieces, list):
         common = sum(1 for _ in takewhile(bool, (one == other for one, other in zip(before, now, strict=False))))

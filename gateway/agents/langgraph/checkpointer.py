@@ -201,8 +201,8 @@ class Saver(BaseCheckpointSaver[int]):
     def _ns(self, thread_id: str, ns: str) -> str:
         """Return the namespace under which a checkpoint is stored in the call's thread.
 
-        A graph may call another graph under a different `thread_id`. These checkpoints are stored in the call's thread,
-        too, and that id becomes a prefix of their namespace.
+        A graph may call another graph under a different `thread_id`. The checkpoints of the other graph are stored in
+        the call's thread, too, and their `thread_id` becomes a prefix of their namespace.
         """
         return ns if thread_id == self._call.thread_id else f"{thread_id}/{ns}"
 

@@ -238,7 +238,7 @@ class GraphStreamReader:
     ) -> None:
         """Create the reader of one run.
 
-        - `loaded`: namespace and id of the checkpoints that the graph has loaded, so that existed before the run
+        - `loaded`: namespace and id of the checkpoints that the graph has loaded, which existed before the run
         - `base`: id of the revision that the run starts from, if the graph has no checkpoint of it
         - `keeps_last`: True if the graph stores only its last checkpoint
         - `resumed`: earlier part of a run that continues after a crash

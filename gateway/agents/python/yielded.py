@@ -160,8 +160,8 @@ class _Copy:
 
 
 class YieldEncoder:
-    """Encoder of the items that one call yields, for all its runs. `scope_id` identifies the call in the ids of
-    artifacts."""
+    """Encoder of the items that one call of an agent yields, in all runs of its task. `scope_id` identifies the call in
+    the ids of artifacts."""
 
     def __init__(self, scope_id: str) -> None:
         self._said_in = scope_id

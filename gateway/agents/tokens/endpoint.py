@@ -29,7 +29,7 @@ _KINDS: Final = {
     "authorization_code": "consent",
     "refresh_token": "refresh",
 }
-"""Names of grants in metrics."""
+"""Names of the OAuth grants in metrics, by the `grant_type` of the request."""
 NoteFetch = Callable[[str, str, float], None]
 """Receiver of reports: (kind of the grant, outcome, seconds), as `GatewayObserver.note_token_fetched` names them."""
 _TEXT_LENGTH: Final = 200

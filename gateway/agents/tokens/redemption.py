@@ -25,8 +25,8 @@ async def redeem(
     form: Mapping[str, str],
     check: Callable[[JsonObject], None],
 ) -> GrantedTokens:
-    """Return the tokens for a code, and report the fetch. `check` gets the claims of the identity token, which are
-    empty without one.
+    """Return the tokens for an authorization code, and report the fetch. `form` is the request to the provider, with
+    the code. `check` gets the claims of the identity token, or no claims if the provider has sent no identity token.
 
     Raises unavailable if the provider does not answer, forbidden if it refuses, and the faults of `check`.
     """

@@ -199,8 +199,9 @@ class AgentTokens:
         return issued
 
     async def _own_token(self, target: Mapping[str, str]) -> str:
-        """Return a token of the gateway itself, by its client credentials (RFC 6749, 4.4). Raises TokenRefused if the
-        provider refuses, and ProviderUnavailable if it does not respond."""
+        """Return a token of the gateway itself, by its client credentials (RFC 6749, 4.4). `target` are the parameters
+        that name the agent's server (`TokenRequest.target`). Raises TokenRefused if the provider refuses, and
+        ProviderUnavailable if it does not respond."""
         form = {"grant_type": "client_credentials", **target, **_optional(scope=self._settings.scope)}
         return await self._fetch(form)
 

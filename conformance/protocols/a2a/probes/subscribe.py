@@ -22,7 +22,8 @@ from babelgate.conformance.wire.http import Unanswered
 
 probes: Final = Probes[A2aTarget]()
 snapshot_probes: Final = Probes[A2aTarget]()
-"""Probes of requirements that 1.0 has and 0.3 does not."""
+"""Probes of the requirements that 1.0 has and 0.3 does not. They are not among `probes`, because 0.3 is judged by
+those, too."""
 
 
 async def end_of(stream: A2aEventStream) -> list[str]:
