@@ -569,7 +569,7 @@ def _stand_in_for_all(url: str, headers: Mapping[str, str], error: "_Broken") ->
 
 
 class _Broken(Exception):
-    """Agent that is not available. The message is the reason, in one line."""
+    """Error that an agent is not available. The message is the reason, in one line."""
 
     def __init__(self, reason: str, instance: str | None = None, *, may_work: bool = True) -> None:
         """Create the exception.

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for
-from babelgate.conformance.protocols.a2a.binding import TERMINAL, A2aEventStream, state_of
+from babelgate.conformance.protocols.a2a.binding import TERMINAL, A2aEventStream, A2aReply, state_of
 from babelgate.conformance.protocols.a2a.scenes import (
     Long,
     check_refusal,
@@ -85,8 +85,9 @@ async def ended_task_cannot_be_subscribed_to(ctx: Ctx, binding: str) -> None:
         check_refusal(await first_reply(stream), "UNSUPPORTED_OPERATION")
 
 
-async def first_reply(stream: A2aEventStream):
-    """Return the reply to a subscription. An error may be the response itself, or the first event of a stream."""
+async def first_reply(stream: A2aEventStream) -> A2aReply:
+    """Return the first reply to a subscription: its result or its error. It is the first event if the response is a
+    stream, and the response itself otherwise."""
     if stream.exchange.is_stream:
         await stream.next()
     return stream.reply
