@@ -19,7 +19,8 @@ from babelgate.canonical.value import JsonObject, Value
 _LEVELS: Final = 3
 """Number of nested levels at which objects are compared member by member: a state, its members, and their members."""
 DIFFERENCE_DEPTH: Final = MAX_DEPTH + _LEVELS + 1
-"""Maximum depth of a difference between values of depth `MAX_DEPTH`: each compared level adds one."""
+"""Maximum depth of a difference between values of depth `MAX_DEPTH`. Each compared level adds one, and so does the
+object that holds a value that is stored whole."""
 
 
 class StateChange(Value):

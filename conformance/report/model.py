@@ -57,8 +57,8 @@ class SetReport:
     def broken(self) -> Sequence[Result]:
         """Return the results of the mandatory requirements that are broken and not in the baseline.
 
-        A failed precondition (`Result.is_prerequisite`) counts only if there is no other failure: the cause is then
-        counted once, at the requirement that covers it.
+        A failed precondition (`Result.is_prerequisite`) is left out if there are other failures: its cause is counted
+        once, at the requirement that covers it. If only preconditions have failed, all of them are returned.
         """
         failed = [each for each in self.against() if each.verdict is Verdict.FAIL]
         return [each for each in failed if not each.is_prerequisite] or failed

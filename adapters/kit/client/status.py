@@ -33,6 +33,6 @@ def is_retryable(fault: Fault) -> bool:
 
 
 def is_gone(fault: Fault) -> bool:
-    """Return True if the server may be back soon: there was no response, it came from a proxy before the server, or the
-    server accepts no more requests now."""
+    """Return True if the server itself did not handle the request, and may be back soon: there was no response, a proxy
+    before the server has responded, or the server accepts no more requests now."""
     return fault.code in (FaultCode.AGENT_UNREACHABLE, FaultCode.LIMITED) or fault.details.get("status") == 504

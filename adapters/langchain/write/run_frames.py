@@ -57,7 +57,8 @@ Payload = Callable[[], Any]
 
 
 class EventWriter:
-    """Writer of the frames that show a run or a thread to readers with the same `view`.
+    """Writer of the frames that show a run or a thread to readers with the same `view`, the parameters of their
+    streams. `history` has the revisions of the thread up to some record.
 
     It must receive every record of the thread that follows `history`, or every one from the first on. A run that it
     shows must not have begun within `history`.

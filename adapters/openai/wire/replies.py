@@ -35,8 +35,8 @@ ABOUT: Final = "response"
 """Name of a `Native` event with members of an upstream's response that have no canonical form. They are in its `extra`
 under `openai`."""
 MIRRORED: Final = "openai.mirrored"
-"""Key in the `extra` of a canonical event that has the same content as a `MIRROR` event, which callers of responses
-receive instead. In a `LossNoted` it means that these callers have no loss."""
+"""Key in the `extra` of a canonical event, with the value true: a `MIRROR` event has the same content, and callers of
+the Responses API receive that one instead. In a `LossNoted` it means that these callers have no loss."""
 
 
 class _Wire(BaseModel):
