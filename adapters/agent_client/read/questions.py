@@ -120,7 +120,8 @@ def _permission(params: JsonObject, question: InterruptRaised, answer: Interrupt
         return select(options, _REJECTS)
     value = answer.value
     # A gateway offers one option for each value that its question accepts.
-    marked = next((each for each in options_of(question) if is_identical(each.value, value)), None)
+    known = options_of(question) if own_members(params).get("question") else ()
+    marked = next((each for each in known if is_identical(each.value, value)), None)
     wanted = value if marked is None else marked.id
     for each in options:
         if isinstance(wanted, str) and wanted in (each.get("optionId"), each.get("name")):
