@@ -1,13 +1,15 @@
 """Chunks of an agent's messages → canonical messages."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.codec.content import BLOCKS, PROTOCOL, decode_block, own_members
-from babelgate.canonical import AnnotationPart, Event, FilePart, Part, ReasoningPart, RefusalPart, TextPart
+from babelgate.canonical import AnnotationPart, Event, Feature, FilePart, Part, ReasoningPart, RefusalPart, TextPart
 from babelgate.canonical.event import (
     ArtifactAdded,
+    LossNoted,
     MessageEnded,
     MessageStarted,
     Native,
@@ -24,6 +26,17 @@ _GROWING: Final[dict[str, Callable[[], Part]]] = {
     "refusal": lambda: RefusalPart(text=""),
 }
 """Empty parts by the kind of text, to which chunks are appended."""
+
+
+_OWN_FILE: Final = re.compile(r"https?://.*/agent-client/[^/]+/files/[0-9a-f]{64}")
+_LINKED: Final = LossNoted(
+    feature=Feature.FILE_BYTES, how="the bytes of a large file, which the agent's gateway sends as a link"
+)
+
+
+def is_link_of_gateway(part: Part) -> bool:
+    """Return True for a file that another gateway has sent as a link, because it is too large for a message."""
+    return isinstance(part, FilePart) and part.url is not None and _OWN_FILE.fullmatch(part.url) is not None
 
 
 class MessageReader:
@@ -45,7 +58,10 @@ class MessageReader:
         marks, block = own_members(update), as_object(update.get("content"))
         artifact = as_object(marks.get("artifact"))
         if artifact:
-            self._add(decode_artifact(block, artifact))
+            added = decode_artifact(block, artifact)
+            if is_link_of_gateway(added.part):
+                self._add(_LINKED)
+            self._add(added)
             return
         if block.get("type") not in BLOCKS:
             self._add(Native(protocol=PROTOCOL, event=as_text(update.get("sessionUpdate")), data=update))
@@ -63,6 +79,8 @@ class MessageReader:
             return
         self._end_part()
         part = _citation(as_object(marks.get("citation"))) if kind == "citation" else decode_marked(block, marks)
+        if is_link_of_gateway(part):
+            self._add(_LINKED)
         self._add(PartAdded(message_id=self._message_id, index=self._parts, part=part))
         self._parts += 1
 
