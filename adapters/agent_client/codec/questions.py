@@ -61,13 +61,16 @@ def question_text(question: Question) -> str:
 
 
 def question_members(question: Question) -> JsonObject:
-    """Return a question as the object `question` in `_meta.babelgate`, with its id, kind and text, and its schema and
-    value if any."""
+    """Return a question as the object `question` in `_meta.babelgate`, with its id, kind and text, and its schema,
+    value and call of a tool of the caller if any."""
     members: JsonObject = {"id": question.interrupt_id or "", "kind": question.ask, "message": question_text(question)}
     if question.answer_schema is not None:
         members["schema"] = question.answer_schema
     if question.value is not None:
         members["value"] = question.value
+    for part in question.message.parts:
+        if isinstance(part, ToolCallPart) and part.side == "caller":
+            members["call"] = {"id": part.call_id, "name": part.name, "arguments": part.arguments}
     return members
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.codec.content import PROTOCOL, own_members
 from babelgate.adapters.agent_client.codec.questions import options_of
-from babelgate.canonical import InterruptAnswered, InterruptRaised, Message
+from babelgate.canonical import InterruptAnswered, InterruptRaised, Message, TextPart, ToolCallPart
 from babelgate.canonical.json import as_object, as_text, is_identical, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
@@ -65,10 +65,19 @@ def decode_mark(members: JsonObject) -> InterruptRaised:
     return InterruptRaised(
         interrupt_id=as_text(members.get("id")) or None,
         ask=ask,
-        message=Message.of(as_text(members.get("message"))),
+        message=_message(as_text(members.get("message")), as_object(members.get("call"))),
         value=members.get("value"),
         answer_schema=schema or None,
     )
+
+
+def _message(text: str, call: JsonObject) -> Message:
+    """Return the message of a question. `call` is the call of a tool of the caller; empty for another question."""
+    if not call:
+        return Message.of(text)
+    name, arguments = as_text(call.get("name")), as_text(call.get("arguments"))
+    part = ToolCallPart(call_id=as_text(call.get("id")), name=name, arguments=arguments, side="caller")
+    return Message(parts=(part,) if text == f"{name}({arguments})" else (TextPart(text=text), part))
 
 
 def decode_request(method: str, params: JsonObject, call: JsonObject, question_id: str) -> InterruptRaised:

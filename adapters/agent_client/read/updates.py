@@ -84,7 +84,9 @@ class UpdateReader:
     def ask(self, request_id: int | str, method: str, params: JsonObject) -> tuple[OpenRequest, list[Event]]:
         """Return a request of the agent to its user, and the events that raise its question."""
         call = as_object(params.get("toolCall"))
-        question = decode_request(method, params, self._tools.describe(call) if call else call, self._new_id())
+        if call and not own_members(params).get("question"):  # a gateway asks a question of any kind by a tool call
+            call = self._tools.describe(call)
+        question = decode_request(method, params, call, self._new_id())
         self._raise(question)
         return OpenRequest(request_id, method, params, question), self._take()
 
