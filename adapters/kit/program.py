@@ -106,7 +106,7 @@ class ProgramRules:
     permissions: Literal["ask", "allow", "reject"] = "ask"
     """Treatment of the agent's requests for permission: a question to the caller, or the same answer to all."""
     files: Literal["none", "read", "write"] = "none"
-    """What the gateway does with files of the folder for the agent."""
+    """Access to the files of the folder that the agent has through the gateway."""
     has_terminals: bool = False
     """True if the gateway runs commands in the folder for the agent."""
     mode: str | None = None

@@ -8,7 +8,7 @@ from babelgate.gateway.settings.fields import Period, SettingsSection
 
 
 class CodingSettings(SettingsSection):
-    """What the gateway does as the client of a coding agent (`protocol: agent-client`)."""
+    """Rules for a coding agent that the gateway starts (`protocol: agent-client`)."""
 
     permissions: Literal["ask", "allow", "reject"] = "ask"
     """Treatment of a coding agent's requests for permission: `ask` makes each a question to the caller, `allow` and

@@ -53,7 +53,7 @@ class Client:
         is_over = False
         try:
             session = await self._session(call, thread)
-            yield session.bound
+            yield session.binding
             for event in await self._begin(call, session):
                 yield event
             while session.task_id is not None:
@@ -115,14 +115,17 @@ class Client:
 
     async def _begin(self, call: Invocation, session: AgentSession) -> list[Event]:
         """Send the input or the answers of a call to the agent, and return the first events of its run."""
-        if call.cause == "answer" and await session.answer(call.answers):
+        if call.cause == "answer" and session.can_take(call.answers):
+            await session.answer(call.answers)
             return []
         if call.cause == "answer" and call.answers:
             if not session.is_gateway or session.is_new:
                 raise self._lost_question()
             prompt = encode_answers(call)
             return await session.begin(call.task_id, prompt, [each.interrupt_id for each in call.answers])
-        if session.task_id is not None and not await session.cancel():  # the input supersedes the open question
+        if session.task_id is not None:  # the input supersedes the open question
+            await session.cancel()
+        if not session.is_alive:
             raise FaultError(
                 FaultCode.AGENT_TIMEOUT, f"Agent {self._name} has not ended the turn that this input replaces."
             )
@@ -156,9 +159,9 @@ class Client:
         return session.ending
 
     async def _cancel_turn(self, thread: Thread, session: AgentSession) -> None:
-        is_usable = await session.cancel()
+        await session.cancel()
         session.ending = None
-        if not is_usable:
+        if not session.is_alive:
             if self._sessions.get(thread) is session:
                 del self._sessions[thread]
             await session.aclose()

@@ -83,7 +83,7 @@ Handler = Callable[[str, JsonObject], Awaitable[JsonObject]]
 """Function that handles a request of the agent for a file or a terminal: (method, params) → result."""
 
 
-class AgentConnection:
+class ProgramConnection:
     """Connection to one program. Updates, requests to the user and the result of the prompt arrive in the order in
     which the agent has sent them. All other requests of the agent are handled at once."""
 
@@ -146,10 +146,10 @@ class AgentConnection:
             for future in self._pending.values():
                 if not future.done():
                     future.set_exception(ConnectionError())
-                    future.exception()  # a request that nobody awaits any more is no error
+                    future.exception()  # a request whose task is cancelled is no error
 
     async def _read_line(self, line: bytes) -> None:
-        """Read one message. A line that is none is only logged, because libraries of agents print to stdout."""
+        """Read one message. Any other line is only logged, because libraries of agents print to stdout."""
         try:
             message = w.Envelope.model_validate(await parse(line, ANSWER_VALUES))
         except (FaultError, ValidationError):
@@ -198,7 +198,7 @@ class AgentConnection:
         except FaultError as error:
             code = METHOD_NOT_FOUND if error.fault.code is FaultCode.METHOD_NOT_ALLOWED else None
             reply = {"error": encode_error(error.fault, code)}
-        except Exception:  # else the agent waits for ever
+        except Exception:  # else the agent waits without a limit
             log.exception("request of an agent failed method=%s", printable(method, _WORDS))
             reply = {"error": encode_error(Fault(code=FaultCode.INTERNAL, message="The client failed."))}
         await self._respond(request_id, reply)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.client.callbacks import Callbacks, client_capabilities
-from babelgate.adapters.agent_client.client.connection import AgentConnection, AgentError, Incoming
+from babelgate.adapters.agent_client.client.connection import AgentError, Incoming, ProgramConnection
 from babelgate.adapters.agent_client.codec.content import PROTOCOL
 from babelgate.adapters.agent_client.read.questions import OpenRequest, decide
 from babelgate.adapters.agent_client.read.updates import UpdateReader
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class AgentSession:
-    """Open session of an agent in a process of its own. A turn may extend over several runs of the thread, which the
+    """Open session of an agent in a separate process. A turn may extend over several runs of the thread, which the
     answers to the agent's requests separate."""
 
     def __init__(self, name: str, program: Program, rules: ProgramRules) -> None:
@@ -46,7 +46,7 @@ class AgentSession:
         self._name = name
         self._program = program
         self._rules = rules
-        self._connection = AgentConnection(program, Callbacks(program.workspace, rules).handle)
+        self._connection = ProgramConnection(program, Callbacks(program.workspace, rules).handle)
         self._initialized = w.Initialized(protocolVersion=w.PROTOCOL_VERSION)
         self.session_id = ""
         self.is_new = False
@@ -62,6 +62,8 @@ class AgentSession:
         """Answers to questions whose requests have not arrived yet."""
         self._between: dict[str, JsonObject] = {}
         """Newest update of each kind that came while no turn was active."""
+        self._is_stuck = False
+        """True if the agent has not ended a cancelled turn in time."""
         self.ending: asyncio.Future[None] | None = None
         """Running cancel of the turn, or running end of the session; None if neither runs."""
 
@@ -161,7 +163,8 @@ class AgentSession:
 
     @property
     def is_alive(self) -> bool:
-        return not self._connection.is_closed
+        """True if the program runs, and has not ignored a cancel."""
+        return not self._connection.is_closed and not self._is_stuck
 
     @property
     def is_waiting(self) -> bool:
@@ -178,7 +181,7 @@ class AgentSession:
         return Receiver(self._initialized.capabilities.prompt, self._initialized.is_gateway)
 
     @property
-    def bound(self) -> UpstreamBound:
+    def binding(self) -> UpstreamBound:
         return UpstreamBound(protocol=PROTOCOL, ids={"session": self.session_id})
 
     # Requests
@@ -222,7 +225,7 @@ class AgentSession:
         events = [event for update in self._between.values() for event in reader.read(update)]
         self._between.clear()
         params: JsonObject = {"sessionId": self.session_id, "prompt": prompt.blocks}
-        await self._sent(self._connection.prompt({**params, "_meta": prompt.meta} if prompt.meta else params))
+        await self._send(self._connection.prompt({**params, "_meta": prompt.meta} if prompt.meta else params))
         return events
 
     def _keep_between(self, message: Incoming) -> None:
@@ -237,17 +240,18 @@ class AgentSession:
         except FaultError:
             return None
 
-    async def answer(self, answers: Sequence[InterruptAnswered]) -> bool:
-        """Answer requests of the agent. Return False if the turn waits for none of these answers."""
-        if self._reader is None or not any(each.interrupt_id in self._open for each in answers):
-            return False
+    def can_take(self, answers: Sequence[InterruptAnswered]) -> bool:
+        """Return True if the turn waits for one of these answers."""
+        return self._reader is not None and any(each.interrupt_id in self._open for each in answers)
+
+    async def answer(self, answers: Sequence[InterruptAnswered]) -> None:
+        """Answer requests of the agent. Answers to requests that have not arrived yet are retained."""
         self._answers |= {each.interrupt_id: each for each in answers}
         for question_id, request in list(self._open.items()):
             answer = self._answers.pop(question_id, None)
             if answer is not None:
                 del self._open[question_id]
                 await self._connection.respond(request.request_id, request.encode_answer(answer))
-        return True
 
     async def read(self) -> list[Event]:
         """Wait for messages of the agent, and return their events. Afterwards the turn has ended, waits for answers
@@ -314,14 +318,14 @@ class AgentSession:
             self._open[question_id] = request
         return events
 
-    async def cancel(self) -> bool:
-        """Cancel the active turn, and wait for its end. The open requests of the agent are dismissed. Return False if
-        the agent does not end the turn in time, or its program has ended: the session is then of no use."""
+    async def cancel(self) -> None:
+        """Cancel the active turn, and wait for its end. The open requests of the agent are dismissed. If the agent does
+        not end the turn in time, the session is no longer alive."""
         if self._reader is None:
             with suppress(OSError):
                 await self._connection.notify(w.CANCEL, {"sessionId": self.session_id})
             self.asking_task_id = None
-            return self.is_alive
+            return
         try:
             async with asyncio.timeout(_CANCEL):
                 await self._connection.notify(w.CANCEL, {"sessionId": self.session_id})
@@ -330,10 +334,9 @@ class AgentSession:
                 self._open.clear()
                 await self._drain()
         except (OSError, TimeoutError):
-            return False
+            self._is_stuck = True
         finally:
             self._end()
-        return self.is_alive
 
     async def _drain(self) -> None:
         """Discard the rest of a cancelled turn."""
@@ -350,7 +353,7 @@ class AgentSession:
                 elif message.result is not None or message.error is not None:
                     return
 
-    async def _sent(self, sending: Awaitable[T]) -> T:
+    async def _send(self, sending: Awaitable[T]) -> T:
         try:
             return await sending
         except OSError:

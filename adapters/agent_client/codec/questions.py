@@ -180,11 +180,11 @@ def encode_call(question: Question) -> JsonObject:
     question."""
     text = question_text(question)
     call: JsonObject = {"toolCallId": question.interrupt_id or "", "title": text, "kind": "other", "status": "pending"}
-    if asked := permission_call(question):
+    if wanted := permission_call(question):
         # Terminals are those of the gateway, which the client does not know.
-        shown = [each for each in objects_in(asked.get("content")) if each.get("type") != "terminal"]
-        members = {name: asked[name] for name in ("title", "kind", "rawInput", "locations") if name in asked}
-        return {**call, **members, **({"content": shown} if shown else {})}
+        content = [each for each in objects_in(wanted.get("content")) if each.get("type") != "terminal"]
+        members = {name: wanted[name] for name in ("title", "kind", "rawInput", "locations") if name in wanted}
+        return {**call, **members, **({"content": content} if content else {})}
     call["content"] = [{"type": "content", "content": text_block(text)}]
     return call if question.value is None else {**call, "rawInput": question.value}
 

@@ -15,7 +15,7 @@ _ALLOWS: Final = ("allow_once", "allow_always")
 _REJECTS: Final = ("reject_once", "reject_always")
 _FIELD: Final = "answer"
 CANCELLED: Final[JsonObject] = {"outcome": {"outcome": "cancelled"}}
-"""Result of a permission request that nobody answers, for example because the turn is cancelled."""
+"""Result of a permission request without an answer, for example because the turn is cancelled."""
 _DISMISSED: Final[Mapping[str, JsonObject]] = {w.PERMISSION: CANCELLED, w.ELICITATION: {"action": "cancel"}}
 
 
@@ -129,12 +129,12 @@ def _permission(params: JsonObject, question: InterruptRaised, answer: Interrupt
         return select(options, _REJECTS)
     value = answer.value
     # A gateway offers one option for each value that its question accepts.
-    known = options_of(question) if own_members(params).get("question") else ()
-    marked = next((each for each in known if is_identical(each.value, value)), None)
+    choices = options_of(question) if own_members(params).get("question") else ()
+    marked = next((each for each in choices if is_identical(each.value, value)), None)
     wanted = value if marked is None else marked.id
     for each in options:
         if isinstance(wanted, str) and wanted in (each.get("optionId"), each.get("name")):
-            return _selected(each)
+            return _choose(each)
     if isinstance(value, bool):
         return select(options, _ALLOWS if value else _REJECTS)
     return CANCELLED
@@ -145,7 +145,7 @@ def select(options: list[JsonObject], kinds: tuple[str, ...]) -> JsonObject:
     for kind in kinds:
         for each in options:
             if each.get("kind") == kind:
-                return _selected(each)
+                return _choose(each)
     return CANCELLED
 
 
@@ -155,5 +155,5 @@ def decide(params: JsonObject, *, is_allowed: bool) -> JsonObject:
     return select(objects_in(params.get("options")), _ALLOWS if is_allowed else _REJECTS)
 
 
-def _selected(option: JsonObject) -> JsonObject:
+def _choose(option: JsonObject) -> JsonObject:
     return {"outcome": {"outcome": "selected", "optionId": as_text(option.get("optionId"))}}

@@ -41,7 +41,7 @@ class _Call:
         return as_text(self.members.get("name")) or as_text(self.members.get("title")) or "tool"
 
 
-class ToolReader:
+class ToolCallReader:
     """Decoder of the tool calls of one turn. It passes canonical events to `add`. `terminal_text` returns the output of
     a terminal by its id, and None for an unknown one."""
 
@@ -99,9 +99,9 @@ class ToolReader:
             for artifact in _artifacts(call):
                 self._add(artifact)
             return
-        own = as_object(marks.get("fault"))
+        members = as_object(marks.get("fault"))
         text = _fault_text(self._output(call)) or _FAILED
-        fault = decode_fault(own) if own else Fault(code=FaultCode.AGENT_FAILED, message=text)
+        fault = decode_fault(members) if members else Fault(code=FaultCode.AGENT_FAILED, message=text)
         self._add(ToolEnded(call_id=call.call_id, name=call.name, fault=fault))
 
     def _output(self, call: _Call) -> Json:

@@ -9,7 +9,7 @@ from babelgate.adapters.agent_client.codec.content import PROTOCOL, own_members
 from babelgate.adapters.agent_client.errors import decode_fault
 from babelgate.adapters.agent_client.read.messages import MessageReader
 from babelgate.adapters.agent_client.read.questions import OpenRequest, decode_mark, decode_request
-from babelgate.adapters.agent_client.read.tools import ToolReader
+from babelgate.adapters.agent_client.read.tools import ToolCallReader
 from babelgate.canonical import Event, RunReason, RunStatus
 from babelgate.canonical.event import (
     Custom,
@@ -48,7 +48,7 @@ class UpdateReader:
         self._new_id = new_id
         self._events: list[Event] = []
         self._messages = MessageReader(self._add, new_id)
-        self._tools = ToolReader(self._add, terminal_text)
+        self._tools = ToolCallReader(self._add, terminal_text)
         self._plan: dict[str, str] = {}
         """Status of each entry of the newest plan, by the step id of the entry."""
         self._steps: dict[str, str] = {}

@@ -33,6 +33,6 @@ def environment(configured: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key in _INHERITED} | dict(configured)
 
 
-def launched(command: Iterable[str]) -> tuple[str, ...]:
+def with_launcher(command: Iterable[str]) -> tuple[str, ...]:
     """Return a command as it is started, so that it ends with the gateway (Linux)."""
     return (*(_LAUNCHER if sys.platform == "linux" else ()), *command)

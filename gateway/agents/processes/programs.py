@@ -13,7 +13,7 @@ from typing import Final
 
 from babelgate.adapters.kit.program import LINE_LIMIT, ProgramRules
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.agents.processes.command import environment, launched
+from babelgate.gateway.agents.processes.command import environment, with_launcher
 from babelgate.gateway.agents.processes.process import EARLY_END, Child, restart_delay
 from babelgate.gateway.agents.processes.workspace import Folder
 from babelgate.gateway.settings.model import AgentSettings
@@ -84,6 +84,8 @@ class PipedProgram:
         """True if the gateway has begun to end the process."""
 
     async def receive(self) -> bytes:
+        """Return the next line that is not empty, or b"" when the process has closed stdout. Raises agent_invalid for a
+        line that is too long."""
         while True:
             try:
                 line = (await self._reader.readuntil(b"\n")).strip()
@@ -97,6 +99,7 @@ class PipedProgram:
                 return line
 
     async def send(self, line: bytes) -> None:
+        """Write a line to stdin. Raises BrokenPipeError if it is closed."""
         if self._writer.is_closing():
             raise BrokenPipeError
         self._writer.write(line)
@@ -174,7 +177,7 @@ class ProgramProcesses:
         try:
             child = await Child.spawn(
                 self._name,
-                launched(spec.command),
+                with_launcher(spec.command),
                 env=environment(spec.env),
                 cwd=workspace.folder,
                 memory=spec.memory,

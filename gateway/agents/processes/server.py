@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Final
 from urllib.parse import urlsplit
 
-from babelgate.gateway.agents.processes.command import environment, launched
+from babelgate.gateway.agents.processes.command import environment, with_launcher
 from babelgate.gateway.agents.processes.process import Child, Supervisor
 from babelgate.gateway.settings.model import AgentSettings
 
@@ -74,7 +74,7 @@ class CommandProcess:
         if await _has_server(spec.url):
             raise OSError(f"another program answers at {spec.url}: end it, or give the agent another port")
         env = environment(spec.env)
-        child = await Child.spawn(name, launched(spec.command), env=env, cwd=spec.cwd, memory=spec.memory)
+        child = await Child.spawn(name, with_launcher(spec.command), env=env, cwd=spec.cwd, memory=spec.memory)
         server = cls(child)
         ended = asyncio.ensure_future(child.wait())
         answering = asyncio.ensure_future(_until_answering(spec.url))

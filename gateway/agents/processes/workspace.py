@@ -12,7 +12,7 @@ from uuid import uuid4
 from babelgate.adapters.kit.program import TerminalState
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.printable import printable
-from babelgate.gateway.agents.processes.command import environment, launched
+from babelgate.gateway.agents.processes.command import environment, with_launcher
 from babelgate.gateway.agents.processes.process import Child
 
 _FILE: Final = 8 * 2**20
@@ -90,6 +90,8 @@ class Folder:
         return real
 
     async def read_text(self, path: str, line: int | None, limit: int | None) -> str:
+        """Return the text of a file, or some of its lines. Raises forbidden, not_found, too_large, and invalid for a
+        file that is no text."""
         raw = await asyncio.to_thread(_read, self.resolve(path), path)
         try:
             text = raw.decode()
@@ -107,6 +109,8 @@ class Folder:
     async def start_terminal(
         self, command: Sequence[str], env: Sequence[tuple[str, str]], cwd: str | None, limit: int | None
     ) -> str:
+        """Start a command, and return the id of its terminal. Raises forbidden for another folder, queue_full if too
+        many commands run, and invalid if the command cannot be started."""
         where = self.folder if cwd is None else self.resolve(cwd)
         if len(self._terminals) >= _TERMINALS:
             ended = next((name for name, each in self._terminals.items() if each.state.has_ended), None)
@@ -118,7 +122,7 @@ class Folder:
         try:
             terminal.child = await Child.spawn(
                 self._agent,
-                launched(command),
+                with_launcher(command),
                 env={**environment(self._env.items()), **dict(env)},
                 cwd=where,
                 memory=self._memory,

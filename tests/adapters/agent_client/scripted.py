@@ -160,7 +160,7 @@ class Scripted:
         self.say(json.dumps(self.stored()[self.session]))
 
     def do_where(self, _: str) -> None:
-        self.say(json.dumps({"cwd": os.getcwd(), "env": dict(os.environ), "pid": os.getpid(), "mode": self.mode}))
+        self.say(json.dumps({"cwd": str(Path.cwd()), "env": dict(os.environ), "pid": os.getpid(), "mode": self.mode}))
 
     def do_offered(self, _: str) -> None:
         self.say(json.dumps(self.capabilities))
@@ -245,7 +245,7 @@ class Scripted:
         self.until_cancelled()
 
     def do_deaf(self, _: str) -> None:
-        """Go on whatever the client sends, until it closes stdin."""
+        """Ignore all messages until the client closes stdin."""
         self.say("working")
         while True:
             self.receive()

@@ -77,17 +77,17 @@ def test_a_change_is_a_unified_diff(old: str | None, new: str, expected: list[st
 )
 async def test_a_permission_is_a_question(tmp_path: Path, text: str, value: Any, chosen: str) -> None:
     async with coding(tmp_path) as coder:
-        asked = await coder.say(text)
-        (question,) = of_kind(InterruptRaised, asked)
+        paused = await coder.say(text)
+        (question,) = of_kind(InterruptRaised, paused)
         answered = await coder.answer([question], value)
     assert question.ask == "approval" and question.message.text.startswith("Allow this? ")
     assert question.answer_schema == ({"type": "boolean"} if text == "ask" else {"enum": ["always", "yes", "no"]})
-    assert not of_kind(RunEnded, asked) and text_of(answered) == f"chosen {chosen}"
-    for events in (asked, answered):
+    assert not of_kind(RunEnded, paused) and text_of(answered) == f"chosen {chosen}"
+    for events in (paused, answered):
         assert len(of_kind(ToolStarted, events)) == len(of_kind(ToolEnded, events))
 
 
-async def test_questions_that_are_asked_together_are_answered_together(tmp_path: Path) -> None:
+async def test_concurrent_questions_are_answered_together(tmp_path: Path) -> None:
     async with coding(tmp_path) as coder:
         questions = of_kind(InterruptRaised, await coder.say("ask_two"))
         while True:  # the second request may come after the run has paused
@@ -148,12 +148,12 @@ async def test_a_process_that_ignores_a_cancel_is_ended(tmp_path: Path) -> None:
 async def test_a_crash_fails_its_run_alone(tmp_path: Path) -> None:
     async with coding(tmp_path / "{thread}") as coder:
         other = coder.run(coder.call("ask", "other"))
-        asked = [event async for event in other]
+        paused = [event async for event in other]
         with pytest.raises(FaultError, match="was killed by SIGABRT during the run") as caught:
             await coder.say("crash")
         assert caught.value.fault.code is FaultCode.AGENT_FAILED
         assert json.loads(text_of(await coder.say("prompts"))) == ["crash", "prompts"], "the session is loaded again"
-        assert text_of(await coder.answer(of_kind(InterruptRaised, asked), True, thread="other")) == "chosen yes"
+        assert text_of(await coder.answer(of_kind(InterruptRaised, paused), True, thread="other")) == "chosen yes"
 
 
 async def test_a_question_is_lost_with_its_process(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ async def test_the_environment_is_the_list_of_the_settings(tmp_path: Path, monke
     async with coding(tmp_path / "{thread}", env={"MODEL_KEY": PRIVATE}) as coder:
         found = json.loads(text_of(await coder.say("where")))
     assert found["env"]["MODEL_KEY"] == PRIVATE and "BABELGATE_TEST_SECRET" not in found["env"]
-    assert Path(found["cwd"]).parent == tmp_path and Path(found["cwd"]).stat().st_mode & 0o077 == 0
+    assert Path(found["cwd"]).parent == tmp_path and os.stat(found["cwd"]).st_mode & 0o077 == 0
 
 
 # Files and terminals

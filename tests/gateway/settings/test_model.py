@@ -263,7 +263,10 @@ _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]
             "agents.a: headers is for agents with a url, and this one has graph",
         ),
         ("agents: {a: {url: http://x, protocol: soap}}", "agents.a.protocol: allowed: 'a2a', 'acp', 'ag-ui'"),
-        ("agents: {a: {protocol: agent-client, cwd: /}}", "agents.a: protocol: agent-client needs command, and no python"),
+        (
+            "agents: {a: {protocol: agent-client, cwd: /}}",
+            "agents.a: protocol: agent-client needs command, and no python",
+        ),
         ("agents: {a: {protocol: agent-client, command: [x]}}", "agents.a: protocol: agent-client needs cwd"),
         (
             "agents: {a: {protocol: agent-client, command: [x], cwd: /, url: http://x}}",
