@@ -218,7 +218,7 @@ class AgentSession:
     async def begin(self, task_id: str, prompt: PromptRequest, answered: Sequence[str] = ()) -> list[Event]:
         """Send a prompt, which begins a turn. Return the events of the updates since the last turn. `answered` are the
         ids of the questions that it answers. Raises agent_failed if the program has ended."""
-        self._reader = reader = UpdateReader(_new_id, self._terminal_text, answered)
+        self._reader = reader = UpdateReader(_new_id, self._terminal_text, answered, self._program.workspace.folder)
         self.task_id, self.asking_task_id, self._open, self._answers, self.is_new = task_id, None, {}, {}, False
         for message in self._connection.take():
             self._keep_between(message)

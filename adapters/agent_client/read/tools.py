@@ -45,8 +45,12 @@ class ToolCallReader:
     """Decoder of the tool calls of one turn. It passes canonical events to `add`. `terminal_text` returns the output of
     a terminal by its id, and None for an unknown one."""
 
-    def __init__(self, add: Callable[[Event], None], terminal_text: Callable[[str], str | None]) -> None:
+    def __init__(
+        self, add: Callable[[Event], None], terminal_text: Callable[[str], str | None], folder: str = ""
+    ) -> None:
+        """Create a decoder. Callers see paths below `folder` relative to it."""
         self._add = add
+        self._folder = folder
         self._terminal_text = terminal_text
         self._calls: dict[str, _Call] = {}
 
@@ -96,7 +100,7 @@ class ToolCallReader:
         if call.members.get("status") == "completed":
             output = self._output(call)
             self._add(ToolEnded(call_id=call.call_id, name=call.name, output=output))
-            for artifact in _artifacts(call):
+            for artifact in _artifacts(call, self._folder):
                 self._add(artifact)
             return
         members = as_object(marks.get("fault"))
@@ -141,14 +145,16 @@ def _fault_text(output: Json) -> str:
     return output if isinstance(output, str) else "" if output is None else json_text(output)
 
 
-def _artifacts(call: _Call) -> Iterator[ArtifactAdded]:
-    """Yield the files in the content of a completed call, and a diff for each file that it has changed."""
+def _artifacts(call: _Call, folder: str) -> Iterator[ArtifactAdded]:
+    """Yield the files in the content of a completed call, and a diff for each file that it has changed. The paths of
+    files in `folder` are relative to it."""
     for number, item in enumerate(as_list(call.members.get("content"))):
         content = as_object(item)
         block = as_object(content.get("content"))
         artifact_id = f"{call.call_id}-{number}"
         if content.get("type") == "diff":
             path, old, new = (as_text(content.get(name)) for name in ("path", "oldText", "newText"))
+            path = path.removeprefix(f"{folder}/") if folder else path
             is_new = content.get("oldText") is None
             text = diff_text(path, None if is_new else old, new)
             part = TextPart(text=text, media_type=DIFF_TYPE)

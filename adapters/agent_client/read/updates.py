@@ -41,14 +41,19 @@ class UpdateReader:
     """Decoder of one turn, which may extend over several runs if the agent asks questions in between."""
 
     def __init__(
-        self, new_id: Callable[[], str], terminal_text: Callable[[str], str | None], answered: Iterable[str] = ()
+        self,
+        new_id: Callable[[], str],
+        terminal_text: Callable[[str], str | None],
+        answered: Iterable[str] = (),
+        folder: str = "",
     ) -> None:
         """Create a decoder. `new_id` returns unique ids, and `terminal_text` the output of a terminal by its id.
-        `answered` are the ids of the questions that the prompt of the turn answers."""
+        `answered` are the ids of the questions that the prompt of the turn answers. `folder` is the working directory
+        of the agent."""
         self._new_id = new_id
         self._events: list[Event] = []
         self._messages = MessageReader(self._add, new_id)
-        self._tools = ToolCallReader(self._add, terminal_text)
+        self._tools = ToolCallReader(self._add, terminal_text, folder)
         self._plan: dict[str, str] = {}
         """Status of each entry of the newest plan, by the step id of the entry."""
         self._steps: dict[str, str] = {}

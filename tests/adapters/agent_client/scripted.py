@@ -160,7 +160,9 @@ class Scripted:
         self.say(json.dumps(self.stored()[self.session]))
 
     def do_where(self, _: str) -> None:
-        self.say(json.dumps({"cwd": str(Path.cwd()), "env": dict(os.environ), "pid": os.getpid(), "mode": self.mode}))
+        permissions = f"{Path.cwd().stat().st_mode & 0o777:o}"
+        found = {"cwd": str(Path.cwd()), "env": dict(os.environ), "pid": os.getpid(), "mode": self.mode}
+        self.say(json.dumps({**found, "permissions": permissions}))
 
     def do_offered(self, _: str) -> None:
         self.say(json.dumps(self.capabilities))

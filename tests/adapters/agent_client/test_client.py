@@ -231,7 +231,7 @@ async def test_the_environment_is_the_list_of_the_settings(tmp_path: Path, monke
     async with coding(tmp_path / "{thread}", env={"MODEL_KEY": PRIVATE}) as coder:
         found = json.loads(text_of(await coder.say("where")))
     assert found["env"]["MODEL_KEY"] == PRIVATE and "BABELGATE_TEST_SECRET" not in found["env"]
-    assert Path(found["cwd"]).parent == tmp_path and os.stat(found["cwd"]).st_mode & 0o077 == 0
+    assert Path(found["cwd"]).parent == tmp_path and found["permissions"] == "700"
 
 
 # Files and terminals

@@ -265,7 +265,7 @@ _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]
         ("agents: {a: {url: http://x, protocol: soap}}", "agents.a.protocol: allowed: 'a2a', 'acp', 'ag-ui'"),
         (
             "agents: {a: {protocol: agent-client, cwd: /}}",
-            "agents.a: protocol: agent-client needs command, and no python",
+            "agents.a: protocol: agent-client needs command, and no ",
         ),
         ("agents: {a: {protocol: agent-client, command: [x]}}", "agents.a: protocol: agent-client needs cwd"),
         (
