@@ -100,16 +100,16 @@ async def test_a_session_continues_after_a_restart_of_the_gateway(tmp_path: Path
         assert json.loads((await caller.send("prompts")).text) == ["echo one", "prompts"]
 
 
-async def test_a_task_of_an_editor_shows_the_options_of_the_agent(gateway: Running) -> None:
+async def test_an_editor_sees_the_options_of_the_agent(gateway: Running) -> None:
     def allow_always(method: str, params: Any) -> Any:
         return {"outcome": {"outcome": "selected", "optionId": "always"}}
 
     async with editing(gateway.url, "coder", allow_always) as editor:
         await editor.initialize()
         result = await editor.prompt(await editor.new_session(), "write it")
-        (asked,) = editor.asked
+        (request,) = editor.asked
     assert result["stopReason"] == "end_turn" and editor.text.endswith("chosen always")
-    options = [(each["optionId"], each["kind"]) for each in asked["params"]["options"]]
+    options = [(each["optionId"], each["kind"]) for each in request["params"]["options"]]
     assert options == [("allow", "allow_once"), ("always", "allow_always"), ("reject", "reject_once")]
-    (diff,) = asked["params"]["toolCall"]["content"]
-    assert (asked["params"]["toolCall"]["title"], diff["type"], diff["newText"]) == ("Write a.py", "diff", "two\n")
+    (diff,) = request["params"]["toolCall"]["content"]
+    assert (request["params"]["toolCall"]["title"], diff["type"], diff["newText"]) == ("Write a.py", "diff", "two\n")

@@ -80,14 +80,15 @@ def _message(text: str, call: JsonObject) -> Message:
     return Message(parts=(part,) if text == f"{name}({arguments})" else (TextPart(text=text), part))
 
 
-def decode_request(method: str, params: JsonObject, call: JsonObject, question_id: str) -> InterruptRaised:
+def decode_request(method: str, params: JsonObject, call: JsonObject, question_id: str, folder: str) -> InterruptRaised:
     """Return the question of a `session/request_permission` or an `elicitation/create`. `call` is all that is known of
-    the tool call of a permission request, and `question_id` becomes the id of a question that has no mark."""
+    the tool call of a permission request, and `question_id` becomes the id of a question that has no mark. The text
+    shows paths in `folder` relative to it."""
     mark = as_object(own_members(params).get("question"))
     if mark:
         return decode_mark(mark)
     if method == w.PERMISSION:
-        return _permission_question(params, call, question_id)
+        return _permission_question(params, call, question_id, folder)
     if params.get("mode") == "url":
         return InterruptRaised(
             interrupt_id=question_id,
@@ -102,12 +103,15 @@ def decode_request(method: str, params: JsonObject, call: JsonObject, question_i
     )
 
 
-def _permission_question(params: JsonObject, call: JsonObject, question_id: str) -> InterruptRaised:
+def _permission_question(params: JsonObject, call: JsonObject, question_id: str, folder: str) -> InterruptRaised:
     """Return a permission request as an approval. The answer is a boolean if there is one option for yes and one for
     no, and the id of an option otherwise."""
     options = objects_in(params.get("options"))
     kinds = [each.get("kind") for each in options]
     title = as_text(call.get("title")) or as_text(call.get("name")) or "tool"
+    if folder:
+        title = title.replace(f"{folder}/", "")
+    kind = as_text(call.get("kind"))
     is_plain = sorted(map(str, kinds)) == ["allow_once", "reject_once"]
     schema: JsonObject = {"type": "boolean"}
     value: JsonObject = {"toolCall": call, "options": options}
@@ -116,7 +120,7 @@ def _permission_question(params: JsonObject, call: JsonObject, question_id: str)
     return InterruptRaised(
         interrupt_id=question_id,
         ask="approval",
-        message=Message.of(f"Allow this? {title}"),
+        message=Message.of(f"Allow {'this' if kind in ('', 'other') else kind.replace('_', ' ')}? {title}"),
         value=value,
         answer_schema=schema,
         extra={PROTOCOL: {"permission": True}},

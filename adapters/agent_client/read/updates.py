@@ -51,6 +51,7 @@ class UpdateReader:
         `answered` are the ids of the questions that the prompt of the turn answers. `folder` is the working directory
         of the agent."""
         self._new_id = new_id
+        self._folder = folder
         self._events: list[Event] = []
         self._messages = MessageReader(self._add, new_id)
         self._tools = ToolCallReader(self._add, terminal_text, folder)
@@ -91,7 +92,7 @@ class UpdateReader:
         call = as_object(params.get("toolCall"))
         if call and not own_members(params).get("question"):  # a gateway asks a question of any kind by a tool call
             call = self._tools.describe(call)
-        question = decode_request(method, params, call, self._new_id())
+        question = decode_request(method, params, call, self._new_id(), self._folder)
         self._raise(question)
         return OpenRequest(request_id, method, params, question), self._take()
 

@@ -6,7 +6,9 @@ import os
 import signal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import httpx
 import pytest
 
 from babelgate.adapters.agent_client.read.tools import diff_text
@@ -24,8 +26,10 @@ from babelgate.canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from tests.adapters.agent_client.coder import DECLINED, coding, file_message, of_kind, text_of
+from tests import loopback
+from tests.adapters.agent_client.coder import DECLINED, coding, file_message, of_kind, settings_of, text_of
 from tests.gateway.agents.processes.test_agent import gone
+from tests.gateway.command import served_in_loop
 from tests.gateway.talk import within
 
 PRIVATE = "a-secret-of-the-model"
@@ -80,7 +84,7 @@ async def test_a_permission_is_a_question(tmp_path: Path, text: str, value: Any,
         paused = await coder.say(text)
         (question,) = of_kind(InterruptRaised, paused)
         answered = await coder.answer([question], value)
-    assert question.ask == "approval" and question.message.text.startswith("Allow this? ")
+    assert question.ask == "approval" and question.message.text.startswith("Allow ")
     assert question.answer_schema == ({"type": "boolean"} if text == "ask" else {"enum": ["always", "yes", "no"]})
     assert not of_kind(RunEnded, paused) and text_of(answered) == f"chosen {chosen}"
     for events in (paused, answered):
@@ -311,3 +315,41 @@ async def test_a_message_longer_than_a_buffer_arrives(tmp_path: Path) -> None:
 async def test_a_limited_answer_is_marked(tmp_path: Path) -> None:
     async with coding(tmp_path) as coder:
         assert not any(each.status is RunStatus.ERROR for each in of_kind(RunEnded, await coder.say("limit")))
+
+
+# A killed gateway
+
+
+async def test_processes_end_with_a_killed_gateway(tmp_path: Path) -> None:
+    """Kill a gateway in the middle of a run. Its process ends, and the next gateway continues the session."""
+    agents = {"coder": settings_of(tmp_path / "{thread}")}
+    (tmp_path / "babelgate.yaml").write_text(json.dumps({"agents": agents, "database": f"sqlite:///{tmp_path}/db"}))
+    thread = str(uuid4())
+    async with served_in_loop(tmp_path) as gateway:
+        async with loopback.client(base_url=gateway.url, timeout=30) as http:
+            pid = json.loads(await wait_for_text(http, thread, "where"))["pid"]
+            body = run_body("hang")
+            async with http.stream("POST", f"/threads/{thread}/runs/stream", json=body) as response:
+                async for line in response.aiter_lines():
+                    if "working" in line:
+                        break
+                gateway.process.kill()
+        await within(gone(pid))
+    async with served_in_loop(tmp_path) as gateway, loopback.client(base_url=gateway.url, timeout=30) as http:
+        assert json.loads(await wait_for_text(http, thread, "prompts")) == ["where", "hang", "prompts"]
+
+
+def run_body(text: str) -> dict[str, Any]:
+    messages = [{"role": "user", "content": text}]
+    return {
+        "assistant_id": "coder",
+        "input": {"messages": messages},
+        "if_not_exists": "create",
+        "stream_mode": "messages",
+    }
+
+
+async def wait_for_text(http: httpx.AsyncClient, thread: str, text: str) -> str:
+    """Return the answer of the agent on a thread."""
+    response = await http.post(f"/threads/{thread}/runs/wait", json=run_body(text))
+    return response.json()["messages"][-1]["content"]

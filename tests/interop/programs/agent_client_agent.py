@@ -28,6 +28,16 @@ OPTIONS = [
 ]
 
 
+def read(session_id: str) -> list[str]:
+    """Return the prompts of a session."""
+    path = Path(session_id)
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def write(session_id: str, texts: list[str]) -> None:
+    Path(session_id).write_text(json.dumps(texts))
+
+
 class CodingAgent(acp.Agent):
     client: Any
 
@@ -48,11 +58,11 @@ class CodingAgent(acp.Agent):
 
     async def new_session(self, cwd: str, **kwargs: Any) -> acp.NewSessionResponse:
         session_id = str(uuid4())
-        Path(cwd, session_id).write_text("[]")
+        write(session_id, [])
         return acp.NewSessionResponse(session_id=session_id)
 
     async def load_session(self, cwd: str, session_id: str, **kwargs: Any) -> acp.LoadSessionResponse:
-        for text in json.loads(Path(cwd, session_id).read_text()):
+        for text in read(session_id):
             await self.client.session_update(session_id, update_agent_message(text_block(f"replayed {text}")))
         return acp.LoadSessionResponse()
 
@@ -62,8 +72,7 @@ class CodingAgent(acp.Agent):
     async def prompt(self, session_id: str, prompt: list[Any], **kwargs: Any) -> acp.PromptResponse:
         self.cancelled.clear()
         text = prompt[-1].text
-        path = Path(session_id)
-        path.write_text(json.dumps([*json.loads(path.read_text()), text]))
+        write(session_id, [*read(session_id), text])
         act = getattr(self, f"do_{text.split()[0]}", self.do_echo)
         stop = await act(session_id, text)
         return acp.PromptResponse(stop_reason=stop or "end_turn")
@@ -79,7 +88,7 @@ class CodingAgent(acp.Agent):
             await self.say(session_id, piece)
 
     async def do_prompts(self, session_id: str, text: str) -> None:
-        await self.say(session_id, Path(session_id).read_text())
+        await self.say(session_id, json.dumps(read(session_id)))
 
     async def do_write(self, session_id: str, text: str) -> None:
         """Ask for a permission to write a file, and let the client write it."""
@@ -99,7 +108,7 @@ class CodingAgent(acp.Agent):
     async def do_slow(self, session_id: str, text: str) -> str:
         await self.say(session_id, "working")
         await self.cancelled.wait()
-        Path("cancelled").touch()
+        write("cancelled", [text])
         return "cancelled"
 
     async def do_crash(self, session_id: str, text: str) -> None:
