@@ -320,6 +320,7 @@ async def test_a_limited_answer_is_marked(tmp_path: Path) -> None:
 # A killed gateway
 
 
+@pytest.mark.slow
 async def test_processes_end_with_a_killed_gateway(tmp_path: Path) -> None:
     """Kill a gateway in the middle of a run. Its process ends, and the next gateway continues the session."""
     agents = {"coder": settings_of(tmp_path / "{thread}")}
