@@ -7,7 +7,17 @@ from typing import Final
 from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.codec.content import encode_file, text_block
 from babelgate.adapters.kit.json import json_text
-from babelgate.canonical import DataPart, Feature, FilePart, Invocation, LossNoted, Message, Part, TextPart
+from babelgate.canonical import (
+    DataPart,
+    Feature,
+    FilePart,
+    InterruptAnswered,
+    Invocation,
+    LossNoted,
+    Message,
+    Part,
+    TextPart,
+)
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
@@ -71,10 +81,11 @@ def encode_prompt(call: Invocation, receiver: Receiver, *, is_new: bool) -> Prom
     return PromptRequest(blocks or [text_block("")], meta, losses)
 
 
-def encode_answers(call: Invocation) -> PromptRequest:
-    """Return the prompt that answers questions of another gateway, whose requests are no longer open."""
-    values: dict[str, Json] = {each.interrupt_id: each.value for each in call.answers}
-    blocks = [text_block(message.text) for message in call.messages if message.text]
+def encode_answers(call: Invocation, answers: Sequence[InterruptAnswered]) -> PromptRequest:
+    """Return the prompt that answers questions of another gateway for which it has no open request."""
+    values: dict[str, Json] = {each.interrupt_id: each.value for each in answers}
+    is_whole = len(answers) == len(call.answers)  # else the agent has had the text with the other answers
+    blocks = [text_block(message.text) for message in call.messages if message.text and is_whole]
     meta: JsonObject = {w.OWN: {"prompt": f"{call.run_id}-{call.attempt}", "answers": values}}
     return PromptRequest(blocks, {**call.input.metadata, **meta})
 

@@ -6,14 +6,14 @@ was idle for a time, and the next run then continues the session in a new proces
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import suppress
 
 from babelgate.adapters.agent_client.client.session import AgentSession
 from babelgate.adapters.agent_client.request import encode_answers, encode_prompt
 from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
 from babelgate.adapters.kit.program import ProgramHost, ProgramRules
-from babelgate.canonical import Event, FaultCode, FaultError, Invocation
+from babelgate.canonical import Event, FaultCode, FaultError, InterruptAnswered, Invocation
 
 __all__ = ("Client",)
 
@@ -61,6 +61,9 @@ class Client:
                     yield event
                 if session.is_waiting:
                     break
+                if session.unsent:
+                    for event in await self._begin_answer(call, session, session.unsent):
+                        yield event
             is_over = True
         except FaultError as error:
             fault = redact_fault(error.fault, self._secrets)
@@ -121,8 +124,7 @@ class Client:
         if call.cause == "answer" and call.answers:
             if not session.is_gateway or session.is_new:
                 raise self._lost_question()
-            prompt = encode_answers(call)
-            return await session.begin(call.task_id, prompt, [each.interrupt_id for each in call.answers])
+            return await self._begin_answer(call, session, call.answers)
         if session.task_id is not None:  # the input supersedes the open question
             await session.cancel()
         if not session.is_alive:
@@ -131,6 +133,13 @@ class Client:
             )
         prompt = encode_prompt(call, session.receiver, is_new=session.is_new)
         return [*prompt.losses, *await session.begin(call.task_id, prompt)]
+
+    async def _begin_answer(
+        self, call: Invocation, session: AgentSession, answers: Sequence[InterruptAnswered]
+    ) -> list[Event]:
+        """Send answers to questions of another gateway by a prompt, and return the first events of its run."""
+        prompt = encode_answers(call, answers)
+        return await session.begin(call.task_id, prompt, [each.interrupt_id for each in answers])
 
     def _lost_question(self) -> FaultError:
         words = f"The process of agent {self._name} that asked the question has ended. Send a new message instead."

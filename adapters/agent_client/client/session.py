@@ -10,7 +10,7 @@ from uuid import uuid4
 from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.client.callbacks import Callbacks, client_capabilities
 from babelgate.adapters.agent_client.client.connection import AgentError, Incoming, ProgramConnection
-from babelgate.adapters.agent_client.codec.content import PROTOCOL
+from babelgate.adapters.agent_client.codec.content import PROTOCOL, own_members
 from babelgate.adapters.agent_client.read.questions import OpenRequest, decide
 from babelgate.adapters.agent_client.read.updates import UpdateReader
 from babelgate.adapters.agent_client.request import PromptRequest, Receiver
@@ -18,7 +18,7 @@ from babelgate.adapters.kit.client.blame import blaming_the_agent, decode_reply
 from babelgate.adapters.kit.program import Program, ProgramHost, ProgramRules
 from babelgate.canonical import Event, FaultCode, FaultError, InterruptAnswered
 from babelgate.canonical.event import UpstreamBound
-from babelgate.canonical.json import as_text, objects_in
+from babelgate.canonical.json import as_list, as_text, objects_in
 from babelgate.canonical.printable import printable
 from babelgate.canonical.value import JsonObject
 
@@ -26,8 +26,6 @@ log = logging.getLogger("babelgate.agent_client")
 
 _CANCEL: Final = 3.0
 """Seconds in which an agent must end a cancelled turn. After that its process is ended. Chosen."""
-_CLOSE: Final = 1.0
-"""Seconds in which an agent must answer `session/close`. Chosen."""
 _KINDS: Final = 20
 """Maximum number of kinds of updates between two turns of which the newest is retained. Chosen."""
 _NAME: Final = 200
@@ -60,6 +58,8 @@ class AgentSession:
         """Requests of the agent that wait for an answer, by the id of the question."""
         self._answers: dict[str, InterruptAnswered] = {}
         """Answers to questions whose requests have not arrived yet."""
+        self.unsent: tuple[InterruptAnswered, ...] = ()
+        """Answers to questions for which the ended turn had no request, so that another prompt must send them."""
         self._between: dict[str, JsonObject] = {}
         """Newest update of each kind that came while no turn was active."""
         self._is_stuck = False
@@ -153,11 +153,7 @@ class AgentSession:
             raise FaultError(FaultCode.AGENT_FAILED, words)
 
     async def aclose(self) -> None:
-        """End the session and its program."""
-        if self.session_id and isinstance(self._initialized.capabilities.session.get("close"), dict):
-            with suppress(AgentError, OSError, TimeoutError):
-                async with asyncio.timeout(_CLOSE):
-                    await self._connection.request("session/close", {"sessionId": self.session_id})
+        """End the program. `session/close` is not sent, because it would cancel an open question of a gateway."""
         await self._program.stop()
         await self._connection.aclose()
 
@@ -219,7 +215,8 @@ class AgentSession:
         """Send a prompt, which begins a turn. Return the events of the updates since the last turn. `answered` are the
         ids of the questions that it answers. Raises agent_failed if the program has ended."""
         self._reader = reader = UpdateReader(_new_id, self._terminal_text, answered, self._program.workspace.folder)
-        self.task_id, self.asking_task_id, self._open, self._answers, self.is_new = task_id, None, {}, {}, False
+        self.task_id, self.asking_task_id, self.is_new = task_id, None, False
+        self._open, self._answers, self.unsent = {}, {}, ()
         for message in self._connection.take():
             self._keep_between(message)
         events = [event for update in self._between.values() for event in reader.read(update)]
@@ -247,6 +244,8 @@ class AgentSession:
     async def answer(self, answers: Sequence[InterruptAnswered]) -> None:
         """Answer requests of the agent. Answers to requests that have not arrived yet are retained."""
         self._answers |= {each.interrupt_id: each for each in answers}
+        if self._reader is not None:
+            self._reader.close_questions(self._answers)
         for question_id, request in list(self._open.items()):
             answer = self._answers.pop(question_id, None)
             if answer is not None:
@@ -287,18 +286,29 @@ class AgentSession:
         with blaming_the_agent():
             if message.update is not None:
                 return reader.read(message.update)
-            task_id = self.task_id
-            self._end()
-            if message.error is not None:
-                raise self._login_fault() if message.error.is_login else message.error.fault()
-            events = reader.end(message.result or {})
-            self.asking_task_id = task_id if reader.questions else None
-            return events
+            return self._end_turn(reader, message)
+
+    def _end_turn(self, reader: UpdateReader, message: Incoming) -> list[Event]:
+        """Return the events of the end of a turn. Raises agent_failed if the agent reports an error, or has not
+        accepted an answer."""
+        task_id, answers, result = self.task_id, self._answers, message.result or {}
+        self._end()
+        if message.error is not None:
+            raise self._login_fault() if message.error.is_login else message.error.fault()
+        named = as_list(own_members(result).get("questions"))
+        # A gateway asks some of its questions by no request: the next prompt answers them.
+        self.unsent = tuple(answer for name, answer in answers.items() if name in named)
+        if self.unsent:
+            return reader.finish()
+        if any(name not in reader.questions for name in named):
+            raise FaultError(FaultCode.AGENT_FAILED, f"Agent {self._name} has not accepted an answer to its question.")
+        events = reader.end(result)
+        self.asking_task_id = task_id if reader.questions else None
+        return events
 
     def _end(self) -> None:
         self._reader, self.task_id = None, None
-        self._open.clear()
-        self._answers.clear()
+        self._open, self._answers, self.unsent = {}, {}, ()
 
     async def _take_request(
         self, reader: UpdateReader, request_id: int | str, method: str, params: JsonObject

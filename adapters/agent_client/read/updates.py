@@ -107,7 +107,6 @@ class UpdateReader:
 
     def pause(self, requests: Iterable[OpenRequest]) -> list[Event]:
         """Return the events before the run pauses for the open requests of the agent. The next run answers them."""
-        self.questions.clear()
         self._messages.close()
         self._tools.pause({each.call_id for each in requests})
         self._close_steps()
@@ -129,6 +128,11 @@ class UpdateReader:
             self._add(RunEnded(output=marks.get("output"), usage=usage))
         return self._take()
 
+    def finish(self) -> list[Event]:
+        """Return the events of the end of a turn after which the run continues with another prompt."""
+        self.close({})
+        return self._take()
+
     def close(self, marks: JsonObject) -> None:
         """End everything that is open at the end of the turn. `marks` is `_meta.babelgate` of its result: only the
         questions that it names are open."""
@@ -138,10 +142,10 @@ class UpdateReader:
         named = as_list(marks.get("questions"))
         self.questions = {name: each for name, each in self.questions.items() if name in named}
 
-    def fail(self) -> list[Event]:
-        """Return the events that end everything that is open after the turn has failed."""
-        self.close({})
-        return self._take()
+    def close_questions(self, question_ids: Iterable[str]) -> None:
+        """Note that questions are answered."""
+        for question_id in question_ids:
+            self.questions.pop(question_id, None)
 
     # Updates
 

@@ -43,7 +43,7 @@ class SocketHost:
     """Starter of connections to an agent of the gateway at a URL."""
 
     def __init__(self, url: str, agent: str) -> None:
-        self._address = f"{url.replace('http', 'ws', 1)}/agent-client/{agent}?on_disconnect=cancel"
+        self._address = f"{url.replace('http', 'ws', 1)}/agent-client/{agent}"
 
     async def start(self, owner: str, thread_id: str) -> SocketProgram:
         return SocketProgram(await connect(self._address, proxy=None, max_size=None))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from babelgate.adapters.agent_client.read.tools import diff_text
-from babelgate.canonical import FaultCode, FaultError, Message, RunEnded, RunStatus
+from babelgate.canonical import Ask, FaultCode, FaultError, Message, RunEnded, RunStatus
 from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
@@ -27,10 +28,12 @@ from babelgate.canonical.event import (
     ToolStarted,
 )
 from tests import loopback
-from tests.adapters.agent_client.coder import DECLINED, coding, file_message, of_kind, settings_of, text_of
+from tests.adapters.agent_client.coder import DECLINED, Coder, coding, file_message, of_kind, settings_of, text_of
+from tests.adapters.agent_client.socket_host import socket_client
 from tests.gateway.agents.processes.test_agent import gone
 from tests.gateway.command import served_in_loop
 from tests.gateway.talk import within
+from tests.running import running
 
 PRIVATE = "a-secret-of-the-model"
 
@@ -236,6 +239,28 @@ async def test_the_environment_is_the_list_of_the_settings(tmp_path: Path, monke
         found = json.loads(text_of(await coder.say("where")))
     assert found["env"]["MODEL_KEY"] == PRIVATE and "BABELGATE_TEST_SECRET" not in found["env"]
     assert Path(found["cwd"]).parent == tmp_path and found["permissions"] == "700"
+
+
+# Another gateway
+
+
+async def both(text: str) -> AsyncGenerator[Any, Any]:
+    """Ask two questions at once: one that is a permission request, and one that only a prompt can answer."""
+    allowed, key = yield [Ask("May I?", kind="approval"), Ask("Which key?", kind="auth")]
+    yield f"{allowed} {key}"
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_answers_without_a_request_are_sent_by_a_prompt(tmp_path: Path, is_lost: bool) -> None:
+    async with running(tmp_path, {"both": both}) as gateway:
+        client = socket_client(gateway.url, "both")
+        coder = Coder(client)
+        questions = of_kind(InterruptRaised, await coder.say("go"))
+        if is_lost:
+            await client.aclose()
+        events = await coder.answer(questions, True, "k1")
+        await client.aclose()
+    assert len(questions) == 2 and text_of(events) == "True k1" and not of_kind(InterruptRaised, events)
 
 
 # Files and terminals
