@@ -68,6 +68,7 @@ class ToolCallReader:
             self._start(call)
         if status in _FINAL:
             self._end(call, own_members(update))
+            call.members.clear()  # its content may be large
 
     def describe(self, update: w.Update) -> JsonObject:
         """Merge the tool call of a permission request into its known state, and return all of that."""

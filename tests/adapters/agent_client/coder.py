@@ -19,7 +19,7 @@ from tests.adapters.agent_client import scripted
 def settings_of(folder: Path, *arguments: str, **settings: Any) -> dict[str, Any]:
     """Return the settings of the scripted agent in a folder."""
     command = [sys.executable, "-I", "-S", scripted.__file__, *arguments]
-    return {"protocol": "agent-client", "command": command, "cwd": str(folder), **settings}
+    return {"protocol": "agent-client", "command": command, "cwd": str(folder)} | settings
 
 
 @dataclass

@@ -31,7 +31,7 @@ from tests import loopback
 from tests.adapters.agent_client.coder import DECLINED, Coder, coding, file_message, of_kind, settings_of, text_of
 from tests.adapters.agent_client.socket_host import socket_client
 from tests.gateway.agents.processes.test_agent import gone
-from tests.gateway.command import served_in_loop
+from tests.gateway.command import PROGRAM, ROOT, served_in_loop
 from tests.gateway.talk import within
 from tests.running import running
 
@@ -261,6 +261,15 @@ async def test_answers_without_a_request_are_sent_by_a_prompt(tmp_path: Path, is
         events = await coder.answer(questions, True, "k1")
         await client.aclose()
     assert len(questions) == 2 and text_of(events) == "True k1" and not of_kind(InterruptRaised, events)
+
+
+async def test_an_agent_of_another_gateway_is_a_program(tmp_path: Path) -> None:
+    async with running(tmp_path, {"both": both}) as gateway:
+        command = [*PROGRAM, "acp", "both", "--url", gateway.url]
+        async with coding(tmp_path, command=command, env={"PYTHONPATH": str(ROOT)}) as coder:
+            questions = of_kind(InterruptRaised, await coder.say("go"))
+            events = await coder.answer(questions, True, "k1")
+    assert text_of(events) == "True k1"
 
 
 # Files and terminals
