@@ -21,6 +21,8 @@ UPDATE: Final = "session/update"
 PERMISSION: Final = "session/request_permission"
 ELICITATION: Final = "elicitation/create"
 
+SHOWN_UPDATES: Final = frozenset({"available_commands_update", "usage_update"})
+"""Updates of a coding agent's session that clients of the gateway receive as the agent has sent them."""
 PROMPT: Final = "session/prompt"
 CANCEL: Final = "session/cancel"
 

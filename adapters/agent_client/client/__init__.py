@@ -178,8 +178,13 @@ class Client:
     def _track(self, ending: Awaitable[None]) -> "asyncio.Future[None]":
         task = asyncio.ensure_future(ending)
         self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        task.add_done_callback(self._finish)
         return task
+
+    def _finish(self, task: "asyncio.Future[None]") -> None:
+        self._ending.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("session of agent=%s not ended", self._name, exc_info=error)
 
     # Idle sessions
 

@@ -169,9 +169,10 @@ class UpdateReader:
 
     def _session(self, update: w.Update) -> None:
         """Pass on a change of the session, such as its title or its commands."""
-        name, *_ = as_text(update.get("sessionUpdate")).rsplit("_update", 1)
-        hidden = ("sessionUpdate", "_meta")
-        self._add(Custom(name=name, value={key: value for key, value in update.items() if key not in hidden}))
+        kind = as_text(update.get("sessionUpdate"))
+        value: JsonObject = {key: value for key, value in update.items() if key not in ("sessionUpdate", "_meta")}
+        extra = {PROTOCOL: {"update": kind}} if kind in w.SHOWN_UPDATES else {}
+        self._add(Custom(name=kind.removesuffix("_update"), value=value, extra=extra))
 
     # Plans
 

@@ -29,6 +29,7 @@ from babelgate.canonical.event import (
 )
 from tests import loopback
 from tests.adapters.agent_client.coder import DECLINED, Coder, coding, file_message, of_kind, settings_of, text_of
+from tests.adapters.agent_client.editor import editing
 from tests.adapters.agent_client.socket_host import socket_client
 from tests.gateway.agents.processes.test_agent import gone
 from tests.gateway.command import PROGRAM, ROOT, served_in_loop
@@ -349,6 +350,21 @@ async def test_a_message_longer_than_a_buffer_arrives(tmp_path: Path) -> None:
 async def test_a_limited_answer_is_marked(tmp_path: Path) -> None:
     async with coding(tmp_path) as coder:
         assert not any(each.status is RunStatus.ERROR for each in of_kind(RunEnded, await coder.say("limit")))
+
+
+# An editor in front
+
+
+async def test_an_editor_sees_commands_and_unknown_updates_of_the_agent(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, configured={"coder": settings_of(tmp_path / "{thread}")}) as gateway,
+        editing(gateway.url, "coder") as editor,
+    ):
+        await editor.initialize()
+        await editor.prompt(await editor.new_session(), "work")
+    updates = {each["sessionUpdate"]: each for each in editor.updates}
+    assert updates["available_commands_update"]["availableCommands"][0]["name"] == "review"
+    assert updates["usage_update"]["size"] == 100 and updates["unheard_of"] == {"sessionUpdate": "unheard_of", "a": 1}
 
 
 # A killed gateway
