@@ -15,6 +15,7 @@ from babelgate.adapters.a2a.carries import CARRIES as A2A
 from babelgate.adapters.a2a.carries import EXTENDED as A2A_EXTENDED
 from babelgate.adapters.acp.carries import CARRIES as ACP
 from babelgate.adapters.acp.carries import EXTENDED as ACP_EXTENDED
+from babelgate.adapters.agent_client.carries import CARRIES as AGENT_CLIENT
 from babelgate.adapters.aief.carries import CARRIES as AIEF
 from babelgate.adapters.aief.carries import EXTENDED as AIEF_EXTENDED
 from babelgate.adapters.langchain.carries import CARRIES as LANGCHAIN
@@ -76,6 +77,12 @@ _UNREAD: Final[Mapping[Feature, Carry]] = {
 }
 """Features of Agent Protocol servers that the gateway does not read, or reads from some of them only."""
 
+_LINKED: Final = lossy(
+    "a Babelgate sends a file larger than its `limits.inline` as a link",
+    "docs/protocols/agent-client.md, A coding agent behind the gateway",
+)
+"""Files of agents that the gateway starts: their stdin and stdout are the only way to them."""
+
 _AGENTS: Final[Mapping[str, Side]] = {
     "python": Side("Python function", dict.fromkeys(Feature, FULL)),
     "graph": Side("LangGraph graph", _GRAPH, {Feature.ARTIFACT: Feature.FILE_BYTES}),
@@ -91,6 +98,7 @@ _AGENTS: Final[Mapping[str, Side]] = {
     "agent-protocol": Side("Agent Protocol", {**LANGCHAIN["agent-protocol"], Feature.FORK: _BRANCH, **_UNREAD}),
     "agent-protocol-extended": Side("Agent Protocol with the extension", LANGCHAIN_EXTENDED["agent-protocol"]),
     "openai": Side("OpenAI", OPENAI),
+    "agent-client": Side("Agent Client Protocol", {**AGENT_CLIENT, Feature.FILE_BYTES: _LINKED}),
     "openai-extended": Side("OpenAI with the extension", OPENAI_EXTENDED[RESPONSES_VERSION]),
 }
 

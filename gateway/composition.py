@@ -7,8 +7,6 @@ from functools import partial
 from typing import Final
 
 from babelgate.canonical.fault import FaultError
-from babelgate.gateway.agents.processes.agent import ProcessAgent
-from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.tokens.redemption import redeem
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.generation import HubGeneration
@@ -35,7 +33,7 @@ from babelgate.gateway.runs.state_updates import StateUpdates
 from babelgate.gateway.runs.submissions import Submissions
 from babelgate.gateway.runs.sweeper import Sweeper
 from babelgate.gateway.runs.switches import Switches
-from babelgate.gateway.runs.threads import ThreadCommands
+from babelgate.gateway.runs.threads import PausedCalls, ThreadCommands
 from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.runs.webhooks import Deliverer, DeliveryRules, WebhookRegistry, WriterFactory
 from babelgate.gateway.settings.limits import BudgetSettings, PriceSettings
@@ -110,7 +108,7 @@ class Current:
             return None
         return None if settings is None else settings.price
 
-    def in_process(self) -> Sequence[InProcess | ProcessAgent]:
+    def in_process(self) -> Sequence[PausedCalls]:
         return self.generation().in_process
 
     def find(self, name: str) -> RegisteredAgent:

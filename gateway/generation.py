@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from babelgate.gateway.agents.processes.agent import ProcessAgent
-from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.runs.retry_schedule import RetrySchedule
 from babelgate.gateway.runs.rules import RunRules
 from babelgate.gateway.runs.signature import Signer
+from babelgate.gateway.runs.threads import PausedCalls
 from babelgate.gateway.runs.webhooks import DeliveryRules
 from babelgate.gateway.runs.window import Window
 from babelgate.gateway.settings.limits import BudgetSettings
@@ -62,8 +61,8 @@ class HubGeneration:
     retention: RetentionPolicy
     rules: RunRules
     delivery: DeliveryRules
-    in_process: Sequence[InProcess | ProcessAgent]
-    """Agents that are Python callables in this process."""
+    in_process: Sequence[PausedCalls]
+    """Agents that keep paused calls in this process, or in processes that it has started."""
     public_url: str | None = None
     """URL at which browsers reach the gateway (`public_url`); None if that is not set."""
     secrets_key: str | None = field(default=None, repr=False)
@@ -98,5 +97,5 @@ class HubGeneration:
             public_url=settings.public_url,
             secrets_key=settings.secrets_key,
             issuer_urls=settings.issuer_urls,
-            in_process=[agent for agent in registry.all_agents() if isinstance(agent, InProcess | ProcessAgent)],
+            in_process=[agent for agent in registry.all_agents() if isinstance(agent, PausedCalls)],
         )

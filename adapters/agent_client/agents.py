@@ -25,3 +25,14 @@ def encode_initialized(info: AgentInfo, version: str) -> JsonObject:
         "agentInfo": {"name": w.OWN, "title": printable(info.name, _TITLE), "version": version},
         "authMethods": [],
     }
+
+
+def assume_agent(name: str) -> AgentInfo:
+    """Return the description of an agent that the gateway starts. What it accepts is known only once it runs, so it is
+    assumed to accept files of every type."""
+    return AgentInfo(name=name, input_types=("text/plain", "*/*"), output_types=("text/plain", "*/*"))
+
+
+def upstream_name(info: AgentInfo) -> str:
+    """Return the name of an agent for itself, which no request contains."""
+    return info.name

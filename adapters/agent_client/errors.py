@@ -5,6 +5,8 @@ from typing import Final
 
 from babelgate.adapters.kit.server.statuses import STATUSES
 from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.fault import RELAYED
+from babelgate.canonical.json import as_text
 from babelgate.canonical.value import JsonObject
 
 PARSE_ERROR: Final = -32700
@@ -47,3 +49,15 @@ def encode_fault(fault: Fault) -> tuple[int, JsonObject]:
     # As in MCP: a credential does not help a page of a foreign origin.
     status = 403 if fault.details.get("reason") == _ORIGIN else STATUSES[fault.code]
     return status, {"jsonrpc": "2.0", "id": None, "error": encode_error(fault)}
+
+
+def decode_fault(members: JsonObject) -> Fault:
+    """Return the fault of a tool call or a step of another gateway, from the object `fault` in `_meta.babelgate`."""
+    return Fault(code=relayed_code(members.get("code")), message=as_text(members.get("message")))
+
+
+def relayed_code(code: object) -> FaultCode:
+    """Return the code of a fault of another gateway. Any code that is about that gateway itself becomes
+    agent_failed."""
+    found = next((each for each in RELAYED if each == code), None)
+    return FaultCode.AGENT_FAILED if found is None else found

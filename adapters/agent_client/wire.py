@@ -21,6 +21,11 @@ UPDATE: Final = "session/update"
 PERMISSION: Final = "session/request_permission"
 ELICITATION: Final = "elicitation/create"
 
+SHOWN_UPDATES: Final = frozenset({"available_commands_update", "usage_update"})
+"""Updates of a coding agent's session that clients of the gateway receive as the agent has sent them."""
+PROMPT: Final = "session/prompt"
+CANCEL: Final = "session/cancel"
+
 Update = JsonObject
 """One `update` of a `session/update` notification. Optional members are left out."""
 
@@ -144,3 +149,73 @@ class SessionUpdates(BaseModel):
 
 
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
+
+
+# Results that the gateway reads as a client
+
+
+class AgentCapabilities(Wire):
+    """Capabilities of an agent that the gateway uses. A member of `session` that is present means yes, even if it is
+    `{}`."""
+
+    load: bool = Field(default=False, alias="loadSession")
+    prompt: JsonObject = Field(default_factory=dict[str, Any], alias="promptCapabilities")
+    session: JsonObject = Field(default_factory=dict[str, Any], alias="sessionCapabilities")
+
+
+class Initialized(Wire):
+    """Result of `initialize`."""
+
+    protocol_version: int = Field(alias="protocolVersion")
+    capabilities: AgentCapabilities = Field(default_factory=AgentCapabilities, alias="agentCapabilities")
+    info: JsonObject | None = Field(default=None, alias="agentInfo")
+    auth_methods: list[JsonObject] = Field(default_factory=list[JsonObject], alias="authMethods")
+
+    @property
+    def is_gateway(self) -> bool:
+        """True if the agent is another Babelgate."""
+        return (self.info or {}).get("name") == OWN and OWN in (self.capabilities.meta or {})
+
+
+class SessionState(Wire):
+    """Result of `session/new`, `session/load` or `session/resume`. Only the first has the id."""
+
+    session_id: str | None = Field(default=None, alias="sessionId")
+    modes: JsonObject | None = None
+    config_options: list[JsonObject] | None = Field(default=None, alias="configOptions")
+
+
+class ReadFile(SessionParams):
+    """Params of `fs/read_text_file`. `line` is the number of the first line, from 1, and `limit` a number of lines."""
+
+    path: str
+    line: int | None = None
+    limit: int | None = None
+
+
+class WriteFile(SessionParams):
+    """Params of `fs/write_text_file`."""
+
+    path: str
+    content: str
+
+
+class EnvVariable(Wire):
+    name: str
+    value: str
+
+
+class CreateTerminal(SessionParams):
+    """Params of `terminal/create`. `limit` is the number of bytes of output to retain."""
+
+    command: str
+    args: list[str] | None = None
+    env: list[EnvVariable] | None = None
+    cwd: str | None = None
+    limit: int | None = Field(default=None, alias="outputByteLimit")
+
+
+class TerminalParams(SessionParams):
+    """Params of the other methods of a terminal."""
+
+    terminal_id: str = Field(alias="terminalId")

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import httpx
 
 from babelgate.adapters.kit.card_trust import CardTrust
+from babelgate.adapters.kit.program import ProgramHost, ProgramRules
 from babelgate.canonical import AgentInfo, Event, Invocation
 from babelgate.canonical.value import JsonObject
 
@@ -33,6 +34,11 @@ class Client(Protocol):
 
 Describe = Callable[[str, httpx.AsyncClient, Mapping[str, str], AgentInfo], Awaitable[Mapping[str, JsonObject]]]
 """Function that fetches the schemas of an agent: (URL, HTTP client, headers, agent) → schemas by name."""
+
+
+StartedClient = Callable[[str, ProgramHost, ProgramRules], Client]
+"""Factory of clients for agents that the gateway starts as a program: (name of the agent, starter of its processes,
+settings) → client."""
 
 
 DiscoverSigned = Callable[[str, httpx.AsyncClient, Mapping[str, str], CardTrust], Awaitable[Sequence[AgentInfo]]]
@@ -72,3 +78,6 @@ class Upstream:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Additional arguments of `client` that an agent's settings may contain: the permitted values, by the name of the
     argument."""
+    program: StartedClient | None = None
+    """Factory of clients for agents that the gateway starts as a program, without a URL. None if the protocol is spoken
+    only to servers. A protocol that has it is spoken to no server, and has no `client`."""

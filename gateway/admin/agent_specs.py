@@ -36,7 +36,7 @@ _FILE: Final = "file:"
 _REQUESTS: Final = ("client_credentials", "exchange")
 """Keys of `auth` whose value describes a request for a token, with a `client_secret`."""
 _IN_PROCESS: Final = ("python", "graph")
-_OF_PROCESSES: Final = ("process", "command", "env", "cwd", "memory")
+_OF_PROCESSES: Final = ("process", "command", "env", "cwd", "memory", "coding")
 _LOOKUP: Final = 5.0
 """Maximum duration of the resolution of a host name, in seconds. Chosen."""
 

@@ -34,6 +34,7 @@ from babelgate.gateway.agents.langgraph.signature import can_make_graphs
 from babelgate.gateway.agents.networks import open_client
 from babelgate.gateway.agents.processes.agent import ProcessAgent
 from babelgate.gateway.agents.processes.process import Unstartable
+from babelgate.gateway.agents.processes.programs import ProgramProcesses, ProgramSpec, rules_of
 from babelgate.gateway.agents.processes.server import ManagedServer, ManagedServers
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.server_access import ServerAccess
@@ -60,6 +61,10 @@ _CONNECTION: Final = (
     "process",
     "start_timeout",
     "memory",
+    "command",
+    "env",
+    "cwd",
+    "coding",
     "url",
     "urls",
     "protocol",
@@ -359,7 +364,7 @@ async def connect(
     try:
         if looks := [*named.values(), *listed]:
             await asyncio.wait(looks, timeout=patience)
-        await asyncio.gather(*(each for name, each in named.items() if settings.agents[name].target is not None))
+        await asyncio.gather(*(each for name, each in named.items() if not settings.agents[name].servers))
     except BaseException:
         for detection in (*named.values(), *listed):
             detection.cancel()
@@ -406,7 +411,7 @@ def _keep(
         after = settings.agents.get(name)
         if before is None or after is None or _connection_of(before) != _connection_of(after):
             continue
-        if old.broken is not None and before.target is not None:
+        if old.broken is not None and not before.servers:
             continue
         info = old.info if old.described is None else old.described.replace(schemas=old.info.schemas)
         detect = None if old.detect is None else _detect_again(name, after, access[name])
@@ -475,6 +480,8 @@ async def _front(
     try:
         if settings.target is not None:
             registered = await _import_agent(name, settings)
+        elif settings.is_program:
+            registered = _program(name, settings)
         else:
             registered = await _upstream(name, settings, access, detector)
     except _Broken as error:
@@ -500,7 +507,7 @@ def _wait_for(name: str, settings: AgentSettings, access: ServerAccess) -> Regis
 
 def _stand_in(name: str, settings: AgentSettings, access: ServerAccess, error: "_Broken") -> RegisteredAgent:
     """Return a broken agent. It can be called if the settings give its protocol and its name."""
-    if settings.target is not None:
+    if not settings.servers:
         return RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance)
     detect = _detect_again(name, settings, access)
     upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
@@ -611,6 +618,18 @@ async def _start_agent(name: str, settings: AgentSettings, target: str) -> Regis
         return RegisteredAgent(await agent.open(), agent)
     except Unstartable as error:
         raise _Broken(str(error)) from None
+
+
+def _program(name: str, settings: AgentSettings) -> RegisteredAgent:
+    """Return an agent whose program the gateway starts with its first run."""
+    spec = ProgramSpec.of(settings)
+    if (problem := spec.find_problem()) is not None:
+        raise _Broken(problem)
+    upstream = next(each for each in UPSTREAMS if each.protocol == settings.protocol)
+    if upstream.program is None or upstream.assume is None:
+        raise _Broken(f"protocol: agents of {upstream.title} are not started as programs")
+    agent = upstream.program(name, ProgramProcesses(name, spec), rules_of(settings))
+    return RegisteredAgent(upstream.assume(name), agent)
 
 
 def _is_graph(target: object) -> bool:

@@ -131,10 +131,13 @@ class AgentOverviewHandlers(Handlers):
 
 
 def _kind_of(registered: RegisteredAgent) -> str:
-    """Return the kind of an agent: `server` behind a URL, or `graph` or `python` in this process."""
+    """Return the kind of an agent: `server` behind a URL, `program` in child processes, or `graph` or `python` in this
+    process."""
     agent, settings = registered.agent, registered.settings
     if isinstance(agent, ServerPool) or registered.detect is not None or registered.server is not None:
         return "server"
+    if settings is not None and settings.is_program:
+        return "program"
     if type(agent).__module__.startswith(_GRAPHS) or (settings is not None and settings.graph is not None):
         return "graph"
     return "python"

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from babelgate.canonical.history import StateHistory
 from babelgate.canonical.hub import StateUpdate, ThreadChange
@@ -23,8 +23,9 @@ from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.size import check_size
 
 
+@runtime_checkable
 class PausedCalls(Protocol):
-    """Agent in this process that keeps a paused call in memory while its question is open."""
+    """Agent that keeps a paused call in memory, or in a process, while its question is open."""
 
     def forget(self, owner: str, task_id: str) -> None:
         """Drop the paused call of a task that has ended, if there is one."""

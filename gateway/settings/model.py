@@ -31,6 +31,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from babelgate.gateway.settings.access import AccessRule
 from babelgate.gateway.settings.administration import AdminSettings
 from babelgate.gateway.settings.agent_auth import AgentAuth, ConsentSettings, check_forwarded, check_sent_headers
+from babelgate.gateway.settings.coding import CodingSettings
 from babelgate.gateway.settings.console import ConsoleSetting, ConsoleSettings
 from babelgate.gateway.settings.credentials import (
     ApiKey,
@@ -65,6 +66,10 @@ from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
 """Pattern of the password in the query of a database URL."""
+
+
+_KINDS: Final = ("python", "graph", "url", "urls")
+"""Keys of an agent of which one is set, except for a coding agent."""
 
 
 class Timeout(SettingsSection):
@@ -105,6 +110,24 @@ class _Protocols:
             raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, cls.names()))})
         return name
 
+    @staticmethod
+    def programs() -> list[str]:
+        """Return the names of the protocols whose agents are programs that the gateway starts."""
+        from babelgate.adapters import UPSTREAMS
+
+        return sorted(upstream.protocol for upstream in UPSTREAMS if upstream.program is not None)
+
+    @classmethod
+    def is_of_programs(cls, name: str) -> bool:
+        return name in cls.programs()
+
+    @classmethod
+    def require_one(cls, schema: dict[str, Any]) -> None:
+        """Add to the JSON schema of an agent that it is of exactly one kind."""
+        protocols = {"protocol": {"enum": cls.programs()}}
+        programs = {"required": ["command", "cwd", "protocol"], "properties": protocols}
+        schema["oneOf"] = [*({"required": [kind]} for kind in _KINDS), programs]
+
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"type": "string", "enum": cls.names()}
@@ -112,11 +135,9 @@ class _Protocols:
 
 class AgentSettings(SettingsSection):
     """One agent. It needs exactly one of these keys: `python` or `graph` for an agent in this process, `url` or `urls`
-    for a server."""
+    for a server, `command` without them for a coding agent."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": [kind]} for kind in ("python", "graph", "url", "urls")]}
-    )
+    model_config = ConfigDict(json_schema_extra=_Protocols.require_one)
 
     python: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")] | None = None
     """`module:name` of a function, a generator, or an object with `run(call)`. The working directory is on the import
@@ -132,12 +153,16 @@ class AgentSettings(SettingsSection):
     and the process is started again."""
     command: tuple[str, ...] = ()
     """Command that starts the agent's server at `url`, as a list of the program and its arguments. The gateway starts
-    it, waits until it answers, starts it again when it ends, and stops it when the gateway itself stops."""
+    it, waits until it answers, starts it again when it ends, and stops it when the gateway itself stops. With
+    `protocol: agent-client` and without `url`, the command of a coding agent, which the gateway starts for each
+    thread."""
     env: dict[str, SecretStr] = {}
     """Environment variables of the command. In addition it receives `PATH`, `HOME`, the locale and a few others, and
     none of the gateway's secrets."""
     cwd: str | None = None
-    """Working directory of the command. By default that of the gateway."""
+    """Working directory of the command. By default that of the gateway. A coding agent needs one; `{thread}` in it is
+    replaced by the name of a new folder for each thread."""
+    coding: CodingSettings = CodingSettings()
     start_timeout: Period = 60.0
     """Maximum time until a process of the agent is usable, in seconds or as text such as `2m`."""
     memory: Size | None = None
@@ -204,8 +229,10 @@ class AgentSettings(SettingsSection):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "AgentSettings":
-        kinds = ("python", "graph", "url", "urls")
-        configured = [kind for kind in kinds if getattr(self, kind)]
+        configured = [kind for kind in _KINDS if getattr(self, kind)]
+        if self.protocol is not None and _Protocols.is_of_programs(self.protocol):
+            self._check_program(configured)
+            configured = ["command"]
         if len(configured) != 1:
             raise ValueError("an agent has one of python: module:name, graph: module:name and url: http://…")
         if self.target is not None:
@@ -219,12 +246,23 @@ class AgentSettings(SettingsSection):
             raise ValueError("tls is for agents whose URLs begin with https://")
         return self
 
+    def _check_program(self, configured: Sequence[str]) -> None:
+        if not self.command or configured:
+            raise ValueError(f"protocol: {self.protocol} needs command, and no {' or '.join(configured or _KINDS)}")
+        if self.cwd is None:
+            raise ValueError(f"protocol: {self.protocol} needs cwd: the folder in which the agent works")
+        for name in ("agent", "headers", "options", "auth", "forward"):
+            if getattr(self, name):
+                raise ValueError(f"{name} is for agents with a url, and this one has a command alone")
+
     def _check_process(self) -> None:
+        if self.coding != CodingSettings() and not self.is_program:
+            raise ValueError("coding is for agents with a command and no url")
         if sys.platform == "win32" and (self.process or self.command):
             raise ValueError("process and command need Linux or macOS")
         if self.process and self.python is None:
             raise ValueError("process is for agents with python: module:name")
-        if self.command and self.url is None:
+        if self.command and self.url is None and not self.is_program:
             raise ValueError("command needs url: the address at which the server that it starts answers")
         for name in ("env", "cwd"):
             if getattr(self, name) and not self.command:
@@ -264,6 +302,11 @@ class AgentSettings(SettingsSection):
     def target(self) -> str | None:
         """Import path `module:name` of an agent in this process; None for an agent on a server."""
         return self.python or self.graph
+
+    @property
+    def is_program(self) -> bool:
+        """True for an agent that the gateway starts as a program, without a URL."""
+        return bool(self.command) and not any(getattr(self, kind) for kind in _KINDS) and self.protocol is not None
 
     @property
     def servers(self) -> tuple[str, ...]:

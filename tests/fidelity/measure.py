@@ -43,7 +43,7 @@ from babelgate.canonical import (
 from babelgate.canonical.event import ArtifactAdded, PartAdded, PartDelta, RunEnded, UpstreamBound
 from babelgate.gateway.registered_agent import RegisteredAgent
 from docs.pairing import AGENTS, EXTENDED_SERVERS, SERVERS, Side
-from tests.fidelity.agent_client import AgentClientReader
+from tests.adapters.agent_client.socket_host import socket_client
 from tests.fidelity.probe import PROBES, TRACES, AgentInput, Probe
 from tests.fidelity.unserved import McpReader, RuntimeReader
 from tests.fidelity.vercel_ui import VercelReader
@@ -109,7 +109,7 @@ WAYS: Final[Mapping[str, Way]] = {
     "openai-responses": Way(partial(_openai, "responses", "off"), SERVERS["openai-responses"], _SENT),
     "runtime": Way(RuntimeReader, SERVERS["runtime"]),
     "mcp": Way(McpReader, SERVERS["mcp"]),
-    "agent-client": Way(AgentClientReader, SERVERS["agent-client"]),
+    "agent-client": Way(socket_client, SERVERS["agent-client"], AGENTS["agent-client"]),
     "vercel-ui": Way(VercelReader, SERVERS["vercel-ui"]),
     "ag-ui": Way(lambda url, agent: AgUi(f"{url}/ag-ui/{agent}"), SERVERS["ag-ui"]),
 }

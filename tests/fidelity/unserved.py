@@ -29,7 +29,7 @@ from babelgate.canonical.stored import decode_event
 from tests import loopback
 from tests.adapters.mcp.site import Modern, messages_of
 
-UNSERVED: Final = frozenset({"agent-client", "mcp", "runtime", "vercel-ui"})
+UNSERVED: Final = frozenset({"mcp", "runtime", "vercel-ui"})
 """Names of the protocols for which the gateway has no client."""
 
 Wire = dict[str, Any]

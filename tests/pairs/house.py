@@ -11,12 +11,14 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from babelgate.adapters.agent_client.agents import assume_agent
 from babelgate.canonical import Carry, Feature, Run, Scope
 from babelgate.canonical.event import RunStarted
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from docs.pairing import AGENTS, SERVERS, Cell, Side, cell
+from tests.adapters.agent_client.socket_host import socket_client
 from tests.balancer import RoundRobin
 from tests.gateway.knowledge import knowledge, offered
 from tests.interop.driver import OfficialServer, start_server
@@ -216,6 +218,22 @@ async def behind(protocol: str, path: str, folder: Path, kind: Kind, **options: 
 
 
 @asynccontextmanager
+async def connected(folder: Path, kind: Kind) -> AsyncGenerator[House]:
+    """Open the cast on a second gateway, which the tested one calls as an editor calls coding agents, one connection
+    for each thread."""
+    players = Cast()
+    upstream_folder = folder / "upstream"
+    upstream_folder.mkdir()
+    async with running(upstream_folder, players.agents(), registered={WHOLE: every_event_agent()}) as upstream:
+        agents = {
+            name: RegisteredAgent(assume_agent(name), socket_client(upstream.url, name))
+            for name in (*players.agents(), WHOLE)
+        }
+        async with running(folder, registered=agents) as front:
+            yield _house(kind, front, players)
+
+
+@asynccontextmanager
 async def modelled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
     """Open models on a server of OpenAI's API, with the same answers as the cast."""
     players = Cast()
@@ -333,6 +351,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
         question=Question('ask_user({"question": "What is your name?"})', value=CALL),
     ),
     "ag-ui": Kind("ag-ui", partial(behind, "ag-ui", "/ag-ui/{agent}")),
+    "agent-client": Kind("agent-client", connected),
     "openai-extended": Kind("openai-extended", partial(behind, "openai", "/v1"), callers=ONE_EACH),
     "a2a-sdk-0.3": Kind(
         "a2a-0.3",

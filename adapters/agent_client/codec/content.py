@@ -9,9 +9,13 @@ from urllib.parse import quote, unquote, urlsplit
 from babelgate.adapters.agent_client.wire import OWN
 from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.canonical import DataPart, FaultCode, FaultError, FilePart, Message, Part, TextPart
+from babelgate.canonical.json import as_object
 from babelgate.canonical.value import JsonObject
 
 PROTOCOL: Final = "agent-client"
+
+BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
+"""Types of content blocks."""
 
 _NAME: Final = 200
 """Maximum length of a caller's text that an error repeats, and of a whole URI that is used as a file name, in
@@ -95,12 +99,15 @@ def name_of(uri: str) -> str:
     return unquote(path.rstrip("/").rpartition("/")[2]) or uri[:_NAME]
 
 
+def own_members(members: JsonObject) -> JsonObject:
+    """Return the object `_meta.babelgate` of a block, an update or a result. Empty if it has none."""
+    return as_object(as_object(members.get("_meta")).get(OWN))
+
+
 def own_member(block: JsonObject, member: str) -> str | None:
     """Return the text in `_meta.babelgate` of a block under the name `member`, for example the `name` of a file. Return
     None if it is missing."""
-    meta: object = block.get("_meta")
-    marks: object = cast("JsonObject", meta).get(OWN) if isinstance(meta, dict) else None
-    value: object = cast("JsonObject", marks).get(member) if isinstance(marks, dict) else None
+    value = own_members(block).get(member)
     return value if isinstance(value, str) else None
 
 

@@ -6,17 +6,20 @@ next prompt answers.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.codec.content import text_block
 from babelgate.adapters.kit.json import json_text
 from babelgate.canonical import ToolCallPart
 from babelgate.canonical.event import InterruptRaised
+from babelgate.canonical.json import as_list, as_object, as_text, objects_in
 from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import Json, JsonObject
 
 Question = InterruptRaised | Interrupt
+
+OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 
 _CHOICES: Final = 20
 """Maximum number of options of a permission request. Chosen: a dialog with more is not readable."""
@@ -34,7 +37,7 @@ class Option:
 
     id: str
     name: str
-    kind: Literal["allow_once", "reject_once"]
+    kind: OptionKind
     value: Json = None
 
 
@@ -58,13 +61,16 @@ def question_text(question: Question) -> str:
 
 
 def question_members(question: Question) -> JsonObject:
-    """Return a question as the object `question` in `_meta.babelgate`, with its id, kind and text, and its schema and
-    value if any."""
+    """Return a question as the object `question` in `_meta.babelgate`, with its id, kind and text, and its schema,
+    value and call of a tool of the caller if any."""
     members: JsonObject = {"id": question.interrupt_id or "", "kind": question.ask, "message": question_text(question)}
     if question.answer_schema is not None:
         members["schema"] = question.answer_schema
     if question.value is not None:
         members["value"] = question.value
+    for part in question.message.parts:
+        if isinstance(part, ToolCallPart) and part.side == "caller":
+            members["call"] = {"id": part.call_id, "name": part.name, "arguments": part.arguments}
     return members
 
 
@@ -76,7 +82,29 @@ def options_of(question: Question) -> tuple[Option, ...]:
     schema = question.answer_schema
     if not schema:
         return _yes_no() if question.ask == "approval" else ()
-    return _options(schema)
+    return _permission_options(question, schema) or _options(schema)
+
+
+def _permission_options(question: Question, schema: JsonObject) -> tuple[Option, ...]:
+    """Return the options of the permission request of an agent of this protocol, as the agent offers them. Empty for
+    any other question, and for options that the schema of the answer does not name."""
+    offered = objects_in(as_object(question.value).get("options"))
+    if question.ask != "approval" or not offered or not permission_call(question):
+        return ()
+    is_plain = schema.get("type") == "boolean"
+    options: list[Option] = []
+    for each in offered:
+        option_id, kind = as_text(each.get("optionId")), as_text(each.get("kind"))
+        if kind not in get_args(OptionKind) or not (is_plain or option_id in as_list(schema.get("enum"))):
+            return ()
+        value: Json = kind.startswith("allow") if is_plain else option_id
+        options.append(Option(option_id, as_text(each.get("name")) or option_id, cast("OptionKind", kind), value))
+    return tuple(options)
+
+
+def permission_call(question: Question) -> JsonObject:
+    """Return the tool call for which an agent of this protocol asks for permission. Empty for any other question."""
+    return as_object(as_object(question.value).get("toolCall"))
 
 
 def _options(schema: JsonObject) -> tuple[Option, ...]:
@@ -152,6 +180,11 @@ def encode_call(question: Question) -> JsonObject:
     question."""
     text = question_text(question)
     call: JsonObject = {"toolCallId": question.interrupt_id or "", "title": text, "kind": "other", "status": "pending"}
+    if wanted := permission_call(question):
+        # Terminals are those of the gateway, which the client does not know.
+        content = [each for each in objects_in(wanted.get("content")) if each.get("type") != "terminal"]
+        members = {name: wanted[name] for name in ("title", "kind", "rawInput", "locations") if name in wanted}
+        return {**call, **members, **({"content": content} if content else {})}
     call["content"] = [{"type": "content", "content": text_block(text)}]
     return call if question.value is None else {**call, "rawInput": question.value}
 

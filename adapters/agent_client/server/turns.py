@@ -350,7 +350,7 @@ class _Turn:
         except FaultError as error:
             if error.fault.code not in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
                 raise
-        return True
+        return await self._ask(task_id)  # a question that is text may still be open
 
     async def _ask_client(self, question: Interrupt) -> QuestionReply | None:
         method, params = encode_request(question, self._session_id, self._elicitation)

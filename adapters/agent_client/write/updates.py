@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from babelgate.adapters.agent_client import wire as w
-from babelgate.adapters.agent_client.codec.content import encode_file, encode_parts, text_block
+from babelgate.adapters.agent_client.codec.content import PROTOCOL, encode_file, encode_parts, text_block
 from babelgate.adapters.agent_client.codec.questions import (
     Question,
     can_be_asked,
@@ -36,6 +36,7 @@ from babelgate.canonical.event import (
     InterruptRaised,
     MessageEnded,
     MessageStarted,
+    Native,
     PartAdded,
     PartDelta,
     StepEnded,
@@ -43,6 +44,7 @@ from babelgate.canonical.event import (
     ToolEnded,
     ToolStarted,
 )
+from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _PLAN: Final = 100
@@ -277,9 +279,19 @@ class UpdateWriter:
         yield {**update, "messageId": self._scoped_id(event.artifact_id), "_meta": {w.OWN: {"artifact": marks}}}
 
     def _custom(self, event: Custom) -> Iterator[w.Update]:
+        kind = as_object(event.extra.get(PROTOCOL)).get("update")
+        if kind in w.SHOWN_UPDATES and isinstance(event.value, dict):
+            meta: JsonObject = {w.OWN: {"custom": {"name": event.name}}}
+            yield {**as_object(event.value), "sessionUpdate": kind, "_meta": meta}
+            return
         # The only update whose members are all optional, so that clients which do not read `_meta` show nothing.
         marks: JsonObject = {"name": event.name, "value": event.value}
         yield {"sessionUpdate": "session_info_update", "_meta": {w.OWN: {"custom": marks}}}
+
+    def _native(self, event: Native) -> Iterator[w.Update]:
+        """Yield an update of a coding agent that the gateway does not know, without members of gateways."""
+        if event.protocol == PROTOCOL and (update := as_object(event.data)).get("sessionUpdate"):
+            yield {name: value for name, value in update.items() if name != "_meta"}
 
     # Questions
 
@@ -326,6 +338,7 @@ class UpdateWriter:
         StepEnded: _step_ended,
         ArtifactAdded: _artifact,
         Custom: _custom,
+        Native: _native,
         InterruptRaised: _raise_question,
         InterruptAnswered: _answer_question,
     }

@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
 log = logging.getLogger("babelgate.process")
 
-_EARLY_END: Final = 10.0
+EARLY_END: Final = 10.0
 """Seconds after its start within which the end of a process counts as early. Chosen."""
 _RESTART_DELAY: Final = 0.5
 """Seconds until a program is started again after an early end. The delay is doubled after each further early end.
@@ -31,12 +31,11 @@ class Child:
     """Child process of an agent, in its own process group, so that its own children can be ended with it. The lines
     that it writes to stdout and stderr are in the gateway's log."""
 
-    def __init__(self, agent: str, process: asyncio.subprocess.Process, output: int) -> None:
-        """Create the handle of a process. `agent` is the name of the agent, for log lines. `output` is the descriptor
-        from which the output of the process is read; the handle closes it."""
+    def __init__(self, process: asyncio.subprocess.Process, reading: Coroutine[None, None, None]) -> None:
+        """Create the handle of a process. `reading` reads its output until the end."""
         self.process = process
         self.pid = process.pid
-        self._logging = asyncio.ensure_future(_log_output(agent, output))
+        self._reading = asyncio.ensure_future(reading)
 
     @classmethod
     async def spawn(
@@ -48,11 +47,16 @@ class Child:
         cwd: str | None = None,
         descriptors: Sequence[int] = (),
         memory: int | None = None,
+        stdin: int = asyncio.subprocess.DEVNULL,
+        stdout: int | None = None,
+        read: "Callable[[str, int], Coroutine[None, None, None]] | None" = None,
     ) -> "Child":
         """Start a process of the agent `agent`. Raises OSError if the command cannot be executed.
 
         `env` replaces the environment; None inherits it. The process inherits `descriptors`. `memory` limits its
-        address space, in bytes; only Linux can do that.
+        address space, in bytes; only Linux can do that. `stdin` and `stdout` are descriptors that replace an empty
+        stdin, and the stdout that is read. `read` reads the output and closes its descriptor; by default its lines are
+        logged.
         """
         # Not a pipe of asyncio: `Process.wait` of Python 3.11 waits until all processes that inherit it have ended.
         output, writes = os.pipe()
@@ -62,8 +66,8 @@ class Child:
                 env=env,
                 cwd=cwd,
                 pass_fds=descriptors,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=writes,
+                stdin=stdin,
+                stdout=writes if stdout is None else stdout,
                 stderr=writes,
                 start_new_session=True,
             )
@@ -77,7 +81,7 @@ class Child:
 
             with suppress(ProcessLookupError):
                 resource.prlimit(process.pid, resource.RLIMIT_AS, (memory, memory))
-        return cls(agent, process, output)
+        return cls(process, (read or _log_output)(agent, output))
 
     @property
     def has_ended(self) -> bool:
@@ -96,6 +100,11 @@ class Child:
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
 
+    async def until_read(self) -> None:
+        """Wait until the output of an ended process is read, for a second at most. Its own children may keep the output
+        open."""
+        await asyncio.wait((self._reading,), timeout=_LAST_LINES)
+
     async def stop(self, patience: float = 0.0) -> None:
         """End the process and its own children. Wait `patience` seconds for its end, then send SIGTERM, and 5 seconds
         later SIGKILL."""
@@ -106,9 +115,9 @@ class Child:
                 await asyncio.wait_for(asyncio.shield(self.process.wait()), grace)
                 break
         self._signal(signal.SIGKILL)  # children that the process has left behind
-        await asyncio.wait((self._logging,), timeout=_LAST_LINES)
-        self._logging.cancel()
-        await asyncio.gather(self._logging, return_exceptions=True)
+        await self.until_read()
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -139,6 +148,11 @@ async def _log_output(agent: str, descriptor: int) -> None:
 
 def _log_line(agent: str, line: bytes) -> None:
     log.info("output agent=%s %s", agent, line[: 4 * _LINE].decode("utf-8", "replace").strip()[:_LINE])
+
+
+def restart_delay(early_ends: int) -> float:
+    """Return the seconds until a program is started again after a number of early ends in a row."""
+    return min(_MAX_DELAY, _RESTART_DELAY * 2 ** (early_ends - 1)) if early_ends else 0.0
 
 
 class Runnable(Protocol):
@@ -247,8 +261,8 @@ class Supervisor:
                 ended, self.current = self.current, None
                 await ended.stop()
             lived = time.monotonic() - born
-            early_ends = early_ends + 1 if lived < _EARLY_END else 0
-            delay = min(_MAX_DELAY, _RESTART_DELAY * 2 ** (early_ends - 1)) if early_ends else 0.0
+            early_ends = early_ends + 1 if lived < EARLY_END else 0
+            delay = restart_delay(early_ends)
             self.problem, self.due = " ".join(reason.split())[:500], time.monotonic() + delay
             self._change()
             log.warning("%s not running reason=%s retry_in=%gs", self._title, self.problem, delay)

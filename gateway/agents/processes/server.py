@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Final
 from urllib.parse import urlsplit
 
-from babelgate.gateway.agents.processes import launcher
+from babelgate.gateway.agents.processes.command import environment, with_launcher
 from babelgate.gateway.agents.processes.process import Child, Supervisor
 from babelgate.gateway.settings.model import AgentSettings
 
@@ -24,25 +24,6 @@ if sys.platform != "win32":
 
 log = logging.getLogger("babelgate.process")
 
-_INHERITED: Final = frozenset(
-    (
-        "HOME",
-        "LOGNAME",
-        "PATH",
-        "SHELL",
-        "TMPDIR",
-        "TZ",
-        "USER",
-        "VIRTUAL_ENV",
-        "LANG",
-        "LANGUAGE",
-        "LC_ALL",
-        "LC_CTYPE",
-    )
-)
-"""Environment variables of the gateway that a command receives. They have no secrets."""
-_LAUNCHER: Final = (sys.executable, "-I", "-S", launcher.__file__)
-"""Command in front of an agent's command, which then ends with the gateway. The options keep its start short."""
 _POLL: Final = 0.05
 """Seconds before the second attempt to connect to a starting server, or to lock a server that another gateway
 supervises. Each further pause is doubled, up to `_MAX_POLL`. Chosen."""
@@ -92,9 +73,8 @@ class CommandProcess:
         """
         if await _has_server(spec.url):
             raise OSError(f"another program answers at {spec.url}: end it, or give the agent another port")
-        env = {key: value for key, value in os.environ.items() if key in _INHERITED} | dict(spec.env)
-        command = (*(_LAUNCHER if sys.platform == "linux" else ()), *spec.command)
-        child = await Child.spawn(name, command, env=env, cwd=spec.cwd, memory=spec.memory)
+        env = environment(spec.env)
+        child = await Child.spawn(name, with_launcher(spec.command), env=env, cwd=spec.cwd, memory=spec.memory)
         server = cls(child)
         ended = asyncio.ensure_future(child.wait())
         answering = asyncio.ensure_future(_until_answering(spec.url))

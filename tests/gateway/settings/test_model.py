@@ -263,6 +263,20 @@ _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]
             "agents.a: headers is for agents with a url, and this one has graph",
         ),
         ("agents: {a: {url: http://x, protocol: soap}}", "agents.a.protocol: allowed: 'a2a', 'acp', 'ag-ui'"),
+        (
+            "agents: {a: {protocol: agent-client, cwd: /}}",
+            "agents.a: protocol: agent-client needs command, and no ",
+        ),
+        ("agents: {a: {protocol: agent-client, command: [x]}}", "agents.a: protocol: agent-client needs cwd"),
+        (
+            "agents: {a: {protocol: agent-client, command: [x], cwd: /, url: http://x}}",
+            "agents.a: protocol: agent-client needs command, and no url",
+        ),
+        (
+            "agents: {a: {protocol: agent-client, command: [x], cwd: /, headers: {X: y}}}",
+            "agents.a: headers is for agents with a url, and this one has a command alone",
+        ),
+        ("agents: {a: {url: http://x, coding: {files: read}}}", "agents.a: coding is for agents with a command"),
         ("agents: {a: {url: http://x, timeout: {reed: 1}}}", "agents.a.timeout.reed: there is no such key; there are"),
         ("agents: {a: {url: http://x, timeout: 0}}", "agents.a.timeout.total: greater than 0"),
         ("agents: {a: {url: http://x, headers: {a b: c}}}", "agents.a.headers: the name of entry 1 is not the name"),

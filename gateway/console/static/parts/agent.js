@@ -6,7 +6,7 @@ import { formatDuration } from "../lib/time.js";
 import { html, useEffect, useState } from "./html.js";
 import { Status } from "./status.js";
 
-const KINDS = { python: "Python", graph: "LangGraph graph", server: "server" };
+const KINDS = { python: "Python", graph: "LangGraph graph", server: "server", program: "program" };
 
 /** Titles of protocols by name. They do not change while the gateway runs. @type {Promise<Map<string, string>> | null} */
 let titles = null;

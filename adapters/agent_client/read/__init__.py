@@ -1,0 +1,1 @@
+"""Messages of another agent of the protocol → canonical events."""
