@@ -19,9 +19,13 @@ from google.protobuf import descriptor_pb2
 from google.rpc import error_details_pb2, status_pb2
 
 def strip(message):
+    options = getattr(message, "options", None)
+    is_map = getattr(options, "map_entry", False)
     message.ClearField("options")
+    if is_map:
+        message.options.map_entry = True
     for field, value in message.ListFields():
-        if field.message_type is not None and field.name != "options":
+        if field.name != "options" and field.message_type is not None:
             for each in value if hasattr(value, "extend") else (value,):
                 strip(each)
 
