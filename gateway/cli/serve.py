@@ -383,7 +383,9 @@ def reserve_rpc_port(settings: Settings, sockets: ExitStack) -> Settings:
     place = bind_setting(GRPC, value, shared=True) if settings.workers > 1 else claim_setting(GRPC, value)
     host, port = sockets.enter_context(place).getsockname()[:2]
     settings = settings.model_copy(
-        update={"grpc": settings.grpc.model_copy(update={"listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"})}
+        update={
+            "grpc": settings.grpc.model_copy(update={"listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"})
+        }
     )
     return settings
 

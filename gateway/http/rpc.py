@@ -46,7 +46,9 @@ _NOT_PASSED: Final = frozenset(
     }
 )
 """Metadata of a call that is not a header of the request, because it belongs to the connection or to the message."""
-_OF_HTTP: Final = frozenset({"cache-control", "content-length", "content-type", "date", "vary", "x-accel-buffering"})
+_OF_HTTP: Final = frozenset(
+    {"cache-control", "connection", "content-length", "content-type", "date", "vary", "x-accel-buffering"}
+)
 """Headers of a response that say nothing about a gRPC response."""
 _END: Final = b"\n\n"
 _DATA: Final = b"data: "

@@ -1,4 +1,4 @@
-"""The unmodified official A2A clients of both versions, over both bindings, against the gateway on real sockets."""
+"""The unmodified official A2A clients of both versions, over all bindings, against the gateway on real sockets."""
 
 import asyncio
 import json
@@ -84,6 +84,7 @@ class Peer:
 PEERS: Final = (
     ("a2a-1.0", "JSONRPC", "1.0"),
     ("a2a-1.0", "HTTP+JSON", "1.0"),
+    ("a2a-grpc", "GRPC", "1.0"),
     ("a2a-1.0", "JSONRPC", "0.3"),
     ("a2a-1.0", "HTTP+JSON", "0.3"),
     ("a2a-0.3", "JSONRPC", "0.3"),
@@ -101,14 +102,14 @@ def text_of(task: Any) -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    async with running(tmp_path_factory.mktemp("gateway"), AGENTS, default_agent="echo") as served:
+    async with running(tmp_path_factory.mktemp("gateway"), AGENTS, default_agent="echo", serves_grpc=True) as served:
         yield served
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=PEERS, ids=lambda each: "-".join(each))
 async def peer(request: pytest.FixtureRequest, gateway: Running) -> AsyncGenerator[Peer]:
     name, binding, version = request.param
-    options = {"transport": binding, **({"version": version} if name == "a2a-1.0" else {})}
+    options = {"transport": binding, **({"version": version} if name != "a2a-0.3" else {})}
     async with start_client(name, base_url=f"{gateway.url}/a2a/echo", **options) as client:
         yield Peer(name, binding, client, gateway.url, compat=name == "a2a-1.0" and version == "0.3")
 

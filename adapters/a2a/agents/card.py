@@ -175,9 +175,7 @@ def _interfaces(agent: AgentInfo, base_url: str, rpc_address: str | None) -> lis
     return [*new, rpc, *old]
 
 
-def _connection_1_0(
-    agent: AgentInfo, base_url: str, access: Authentication, rpc_address: str | None
-) -> JsonObject:
+def _connection_1_0(agent: AgentInfo, base_url: str, access: Authentication, rpc_address: str | None) -> JsonObject:
     connection: JsonObject = {
         "supportedInterfaces": _interfaces(agent, base_url, rpc_address),
         "capabilities": _capabilities(agent, {"extendedAgentCard": access.is_required}),
@@ -209,9 +207,7 @@ def _connection_0_3(agent: AgentInfo, base_url: str, access: Authentication) -> 
     return connection
 
 
-def card_1_0(
-    agent: AgentInfo, base_url: str, access: Authentication, rpc_address: str | None = None
-) -> JsonObject:
+def card_1_0(agent: AgentInfo, base_url: str, access: Authentication, rpc_address: str | None = None) -> JsonObject:
     return {**_card_fields(agent), **_connection_1_0(agent, base_url, access, rpc_address)}
 
 
@@ -219,9 +215,7 @@ def card_0_3(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObj
     return {**_card_fields(agent), **_connection_0_3(agent, base_url, access)}
 
 
-def merged_card(
-    agent: AgentInfo, base_url: str, access: Authentication, rpc_address: str | None = None
-) -> JsonObject:
+def merged_card(agent: AgentInfo, base_url: str, access: Authentication, rpc_address: str | None = None) -> JsonObject:
     """Return a card with the fields of both versions.
 
     The objects that both versions have (`capabilities`, `securitySchemes`) are merged: their members have different
