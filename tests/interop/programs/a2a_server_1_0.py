@@ -5,6 +5,8 @@ With the option `grpc`, they are served over gRPC, too. Their cards prefer it, a
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from inspect import isasyncgenfunction
 from typing import Any
 
 import httpx
@@ -168,7 +170,14 @@ async def serve_rpc(address: str, handlers: dict[str, DefaultRequestHandler]) ->
 
     class ByTenant:
         def __getattr__(self, method: str) -> Any:
-            return lambda request, context: getattr(by_tenant[request.tenant], method)(request, context)
+            async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
+                async for event in getattr(by_tenant[request.tenant], method)(request, context):
+                    yield event
+
+            async def unary(request: Any, context: Any) -> Any:
+                return await getattr(by_tenant[request.tenant], method)(request, context)
+
+            return stream if isasyncgenfunction(getattr(GrpcHandler, method)) else unary
 
     server = grpc.aio.server()
     a2a_pb2_grpc.add_A2AServiceServicer_to_server(ByTenant(), server)
