@@ -66,7 +66,7 @@ async def _rpc_port(settings: dict[str, Any], *, serves_grpc: bool) -> AsyncGene
         return
     with claim("127.0.0.1", 0) as place:
         listen = f"127.0.0.1:{place.getsockname()[1]}"
-        yield {**settings, "grpc": {"listen": listen, **settings.get("grpc", {})}}
+        yield {**settings, "grpc": {"listen": listen, "address": listen}}
 
 
 @asynccontextmanager
