@@ -144,12 +144,12 @@ class RpcServer:
             async def stream(message: bytes, context: Any) -> None:
                 await answer(message, context)
 
-            return grpc.unary_stream_rpc_method_handler(stream)
+            return cast("Any", grpc).unary_stream_rpc_method_handler(stream)
 
         async def unary(message: bytes, context: Any) -> bytes:
             return await answer(message, context)
 
-        return grpc.unary_unary_rpc_method_handler(unary)
+        return cast("Any", grpc).unary_unary_rpc_method_handler(unary)
 
     async def _answer(
         self, service: RpcService, name: str, scheme: str, trust: bytes, message: bytes, context: Any

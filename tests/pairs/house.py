@@ -316,7 +316,9 @@ HOUSES: Final[Mapping[str, Kind]] = {
     "a2a-0.3": Kind(
         "a2a-0.3", partial(behind, "a2a", "/a2a/{agent}/.well-known/agent.json", extension="off"), tells=_LOSSES
     ),
-    "a2a-1.0": Kind("a2a-1.0", partial(behind, "a2a", "/a2a/{agent}", extension="off"), callers=WITH_GRPC, tells=_LOSSES),
+    "a2a-1.0": Kind(
+        "a2a-1.0", partial(behind, "a2a", "/a2a/{agent}", extension="off"), callers=WITH_GRPC, tells=_LOSSES
+    ),
     "a2a-extended": Kind("a2a-extended", partial(behind, "a2a", "/a2a/{agent}")),
     "acp": Kind("acp", partial(behind, "acp", "/acp", extension="off")),
     "acp-extended": Kind("acp-extended", partial(behind, "acp", "/acp"), callers=ONE_EACH),

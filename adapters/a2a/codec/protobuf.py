@@ -5,6 +5,7 @@ converted from the JSON that this caller would receive.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, Final, cast
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -100,11 +101,11 @@ def encode_status(code: int, text: str, details: Sequence[JsonObject]) -> bytes:
 
     Invalid fields beyond `_STATUS_SIZE` are left out, because clients would refuse the whole response.
     """
-    details = [dict(each) for each in details]
+    details = [deepcopy(each) for each in details]
     while True:
         value = {"code": code, "message": text[:_MESSAGE_LENGTH], "details": details}
         content = to_bytes(value, Status())
-        violations = next((each["fieldViolations"] for each in details if "fieldViolations" in each), [])
+        violations: list[Any] = next((each["fieldViolations"] for each in details if "fieldViolations" in each), [])
         if len(content) <= _STATUS_SIZE or not violations:
             return content
         del violations[len(violations) // 2 :]

@@ -267,9 +267,7 @@ class _Response:
     def _convert(self, content: Any) -> bytes:
         """Return a message as a chunk of the body, or no bytes at the end of the call. Raises the faults of the
         codec."""
-        import grpc.aio
-
-        if content is grpc.aio.EOF:
+        if not isinstance(content, bytes):  # grpc.aio.EOF
             self._has_ended = True
             return b""
         decoded = self._codec.decode(content)

@@ -1,7 +1,7 @@
 """The official A2A 1.0 client, driven by JSON lines (see `lines`).
 
-Options: base_url (of the card), card_path, transport (JSONRPC, HTTP+JSON or GRPC), version ("1.0" or "0.3": use only the
-card's interfaces of that version), headers. Arguments and results are JSON of A2A 1.0.
+Options: base_url (of the card), card_path, transport (JSONRPC, HTTP+JSON or GRPC), version ("1.0" or "0.3": use only
+the card's interfaces of that version), headers. Arguments and results are JSON of A2A 1.0.
 """
 
 import asyncio
