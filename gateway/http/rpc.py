@@ -155,7 +155,7 @@ class RpcServer:
         self, service: RpcService, name: str, scheme: str, trust: bytes, message: bytes, context: Any
     ) -> bytes:
         """Answer one call. Return the message of a method without a stream."""
-        call = _Call(service.methods[name], context, asyncio.current_task())
+        call = _Call(service.methods[name], context)
         self._calls += 1
         try:
             metadata = _headers_in(context)
@@ -186,11 +186,6 @@ class RpcServer:
             await _abort(context, service.fail(error.fault))
         except RpcFailure as failure:
             await _abort(context, failure)
-        except asyncio.CancelledError:
-            if not call.is_hung_up:
-                raise
-            fault = Fault(code=FaultCode.UNAUTHENTICATED, message="The credential is no longer accepted.")
-            await _abort(context, service.fail(fault))
         except grpc.aio.AbortError:
             raise
         except Exception:
@@ -221,30 +216,29 @@ class RpcServer:
 class _Call:
     """One call: the ASGI functions of its request, and the conversion of what the application sends."""
 
-    def __init__(self, method: RpcMethod, context: Any, task: "asyncio.Task[Any] | None") -> None:
+    def __init__(self, method: RpcMethod, context: Any) -> None:
         self.method = method
-        self.is_hung_up = False
-        """True if the gateway has ended the stream, because the caller's credential is no longer accepted."""
         self._context = context
-        self._task = task
+        self._hung_up = asyncio.Event()
         self._status = 0
         self._is_stream = False
         self._received = bytearray()
         self._is_complete = False
 
     def hang_up(self) -> None:
-        if self._task is not None and not self.is_hung_up:
-            self.is_hung_up = True
-            self._task.cancel()
+        """End the call as if the connection was lost: the gateway stops, or the credential is no longer accepted."""
+        self._hung_up.set()
 
     def receiver(self, body: bytes) -> Callable[[], Awaitable[Message]]:
-        """Return the ASGI function that returns the request's body, and then waits: a disconnect cancels the task."""
+        """Return the ASGI function that returns the request's body, and then the disconnect if the gateway hangs up. If
+        the client disconnects, gRPC cancels the task."""
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Message:
-            if not pending:
-                await asyncio.Event().wait()
-            return pending.pop()
+            if pending:
+                return pending.pop()
+            await self._hung_up.wait()
+            return {"type": "http.disconnect"}
 
         return receive
 
@@ -272,7 +266,7 @@ class _Call:
     def finish(self, *, is_stopping: bool) -> bytes:
         """Return the message of the response, which is empty for a stream. Raises RpcFailure for an error, and
         shutting_down or unavailable if the response is not complete."""
-        if not self._is_complete:
+        if not self._is_complete or self._hung_up.is_set():
             code = FaultCode.SHUTTING_DOWN if is_stopping else FaultCode.UNAVAILABLE
             raise FaultError(code, "The response was cut off. Its run continues: subscribe to the task.")
         if self._is_stream:
