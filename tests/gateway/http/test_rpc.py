@@ -1,8 +1,10 @@
 """gRPC server of the gateway: what holds for HTTP requests holds for its calls."""
 
 import asyncio
+import json
 import logging
 import re
+import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +15,9 @@ import pytest
 import pytest_asyncio
 
 from babelgate.gateway import demo
+from tests.authority import Authority
+from tests.gateway.command import Served, babelgate, bound_socket, served
+from tests.postgres import empty, url_of
 from tests.rpc import HELLO, RpcClient, as_json, calling, reason_of
 from tests.running import Running, running
 
@@ -216,3 +221,85 @@ async def test_a_stopping_gateway_ends_streams_as_unavailable(tmp_path: Path) ->
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await last_state(streamed)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+# The whole process
+
+PATIENT: Final = """
+import asyncio, pathlib
+
+async def patient(text: str):
+    while not pathlib.Path(text).exists():
+        await asyncio.sleep(0.01)
+    yield "ended"
+"""
+
+
+def serving_grpc(folder: Path, **settings: Any) -> Path:
+    configured: dict[str, Any] = {"grpc": {"listen": "127.0.0.1:0"}, **settings}
+    (folder / "babelgate.yaml").write_text(json.dumps(configured), encoding="utf-8")
+    return folder
+
+
+def address_in(gateway: Served) -> str:
+    """Return the address in the log line of the gRPC server."""
+    return gateway.logged("gRPC served").partition("address=")[2].split()[0]
+
+
+async def test_an_occupied_port_names_the_setting(tmp_path: Path) -> None:
+    with bound_socket() as occupied:
+        occupied.listen()
+        listen = f"127.0.0.1:{occupied.getsockname()[1]}"
+        ended = babelgate(tmp_path, "serve", "--port", "0", BABELGATE_GRPC__LISTEN=listen)
+    assert ended.returncode == 1
+    assert f"grpc.listen: cannot listen on {listen}: Address already in use" in ended.stderr
+
+
+async def test_a_stopped_gateway_completes_the_calls_of_active_runs(tmp_path: Path) -> None:
+    (tmp_path / "waiting.py").write_text(PATIENT)
+    folder = serving_grpc(tmp_path, agents={"patient": {"python": "waiting:patient"}})
+    with served(folder, BABELGATE_SHUTDOWN__GRACE="60") as gateway:
+        async with calling(address_in(gateway), "patient") as client:
+            message = {**HELLO["message"], "parts": [{"text": str(tmp_path / "go")}]}
+            streamed = client.stream("SendStreamingMessage", message=message)
+            await first_task(streamed)
+            gateway.process.send_signal(signal.SIGTERM)
+            (tmp_path / "go").touch()
+            assert await last_state(streamed) == "TASK_STATE_COMPLETED"
+        assert await asyncio.to_thread(gateway.process.wait, BOUND) == 0
+
+
+async def test_all_workers_share_the_grpc_port(postgres_tables: str, tmp_path: Path) -> None:
+    empty(postgres_tables)
+    folder = serving_grpc(tmp_path, workers=2, database=url_of(postgres_tables))
+    with served(folder) as gateway:
+        address, second = address_in(gateway), address_in(gateway)
+        assert address == second
+        task_ids: list[str] = []
+        for _ in range(8):
+            async with calling(address, "echo") as client:
+                task_ids.append((await client.call("SendMessage", **HELLO))["task"]["id"])
+                assert (await client.call("GetTask", id=task_ids[0]))["id"] == task_ids[0]
+
+
+async def test_tls_of_http_holds_for_grpc(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair, alice = authority.issue("server", "127.0.0.1"), authority.issue("alice", "alice@example.com")
+    tls = {**{name: str(path) for name, path in pair._asdict().items()}, "client_ca": str(authority.path)}
+    with served(serving_grpc(tmp_path, tls={**tls, "client": "required"})) as gateway:
+        address = address_in(gateway)
+        roots = authority.path.read_bytes()
+        known = grpc.ssl_channel_credentials(roots, alice.key.read_bytes(), alice.cert.read_bytes())
+        async with calling(address, "echo", known) as client:
+            task = (await client.call("SendMessage", **HELLO))["task"]
+            assert (await client.call("GetTask", id=task["id"]))["id"] == task["id"]
+        assert " owner=mtls:alice@example.com" in gateway.logged("GetTask")
+        for refused in (grpc.ssl_channel_credentials(roots), None):
+            async with calling(address, "echo", refused) as client:
+                assert (await client.refused("ListTasks"))[0] == "UNAVAILABLE"
+        swapped = authority.issue("server", "127.0.0.1")  # the files of the first one
+        gateway.process.send_signal(signal.SIGHUP)
+        gateway.logged("gRPC served")
+        async with calling(address, "echo", known) as client:
+            assert (await client.call("GetTask", id=task["id"]))["id"] == task["id"]
+        assert swapped.cert == pair.cert
