@@ -23,7 +23,7 @@ def is_installed() -> bool:
 
 
 class GrpcSettings(SettingsSection):
-    """gRPC binding of A2A 1.0. It has a port of its own, with the TLS of `tls`."""
+    """gRPC binding of A2A 1.0, on a separate port with the TLS of `tls`."""
 
     listen: Annotated[Listen, AfterValidator(_check_installed)] | None = None
     """Address and port of the gRPC server, such as `127.0.0.1:50051`; without it there is none. Needs
@@ -33,7 +33,7 @@ class GrpcSettings(SettingsSection):
     the host at which callers reach the gateway, and the port of `listen`."""
 
     @model_validator(mode="after")
-    def _served(self) -> "GrpcSettings":
+    def _consistent(self) -> "GrpcSettings":
         if self.address is not None and self.listen is None:
             raise ValueError("address needs listen, the address and port of the gRPC server")
         return self

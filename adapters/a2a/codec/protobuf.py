@@ -1,6 +1,6 @@
 """Link between the JSON of A2A 1.0 and its protocol buffer messages: ProtoJSON, in both directions.
 
-gRPC has no codec of its own. A request becomes the JSON that a caller of JSON-RPC would send, and a response is
+gRPC has no other codec. A request becomes the JSON that a caller of JSON-RPC would send, and a response is
 converted from the JSON that this caller would receive.
 """
 

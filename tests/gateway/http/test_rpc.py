@@ -54,7 +54,7 @@ def address_of(gateway: Running) -> str:
 
 
 async def card_of(gateway: Running, **headers: str) -> Any:
-    return (await gateway.http.get("/a2a/echo/.well-known/agent-card.json", headers=headers)).json()
+    return (await gateway.http.get("/a2a/echo/.well-identified/agent-card.json", headers=headers)).json()
 
 
 async def test_the_card_lists_grpc_third_with_the_tenant(gateway: Running) -> None:
@@ -80,9 +80,9 @@ async def test_integers_of_callers_stay_integers(gateway: Running) -> None:
     async with calling(address_of(gateway), "echo") as client:
         message = {**HELLO["message"], "parts": [{"data": data}]}
         sent = (await client.call("SendMessage", message=message))["task"]
-    shown = await gateway.http.get(f"/a2a/echo/tasks/{sent['id']}", headers={"A2A-Version": "1.0"})
-    assert shown.json()["history"][0]["parts"] == [{"data": data}]
-    assert re.search(r'"small":42[,}]', shown.text)
+    response = await gateway.http.get(f"/a2a/echo/tasks/{sent['id']}", headers={"A2A-Version": "1.0"})
+    assert response.json()["history"][0]["parts"] == [{"data": data}]
+    assert re.search(r'"small":42[,}]', response.text)
 
 
 @pytest.mark.parametrize(
@@ -213,13 +213,15 @@ async def test_limits_of_http_hold_for_calls(keyed: Running) -> None:
 
 async def test_a_stopping_gateway_ends_streams_as_unavailable(tmp_path: Path) -> None:
     GATE.clear()
-    async with running(tmp_path, {"gated": gated}, serves_grpc=True) as gateway:
-        async with calling(address_of(gateway), "gated") as client:
-            streamed = client.stream("SendStreamingMessage", **HELLO)
-            await first_task(streamed)
-            gateway.hub.close_readers()
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await last_state(streamed)
+    async with (
+        running(tmp_path, {"gated": gated}, serves_grpc=True) as gateway,
+        calling(address_of(gateway), "gated") as client,
+    ):
+        streamed = client.stream("SendStreamingMessage", **HELLO)
+        await first_task(streamed)
+        gateway.hub.close_readers()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await last_state(streamed)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
@@ -288,9 +290,9 @@ async def test_tls_of_http_holds_for_grpc(tmp_path: Path) -> None:
     tls = {**{name: str(path) for name, path in pair._asdict().items()}, "client_ca": str(authority.path)}
     with served(serving_grpc(tmp_path, tls={**tls, "client": "required"})) as gateway:
         address = address_in(gateway)
-        roots = authority.path.read_bytes()
-        known = grpc.ssl_channel_credentials(roots, alice.key.read_bytes(), alice.cert.read_bytes())
-        async with calling(address, "echo", known) as client:
+        roots = authority.certificate
+        identified = grpc.ssl_channel_credentials(roots, alice.key.read_bytes(), alice.cert.read_bytes())
+        async with calling(address, "echo", identified) as client:
             task = (await client.call("SendMessage", **HELLO))["task"]
             assert (await client.call("GetTask", id=task["id"]))["id"] == task["id"]
         assert " owner=mtls:alice@example.com" in gateway.logged("GetTask")
@@ -300,6 +302,6 @@ async def test_tls_of_http_holds_for_grpc(tmp_path: Path) -> None:
         swapped = authority.issue("server", "127.0.0.1")  # the files of the first one
         gateway.process.send_signal(signal.SIGHUP)
         gateway.logged("gRPC served")
-        async with calling(address, "echo", known) as client:
+        async with calling(address, "echo", identified) as client:
             assert (await client.call("GetTask", id=task["id"]))["id"] == task["id"]
         assert swapped.cert == pair.cert

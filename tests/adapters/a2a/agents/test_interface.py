@@ -91,9 +91,7 @@ GRPC = Interface("grpc://agents.example.com:50051", "1.0", grpc=True, files_url=
         ([("agents.example.com:x", "GRPC", "1.0"), (AT, "JSONRPC", "1.0")], Interface(AT, "1.0")),
     ],
 )
-def test_grpc_is_called_if_it_is_preferred_or_the_only_one(
-    entries: list[tuple[str, str, str]], expected: Interface
-) -> None:
+def test_grpc_is_called_if_it_is_preferred_or_alone(entries: list[tuple[str, str, str]], expected: Interface) -> None:
     assert find_interface(card_with(*entries), AT, speaks_grpc=True) == expected
 
 

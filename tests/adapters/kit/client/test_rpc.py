@@ -60,16 +60,15 @@ HANDLERS: Mapping[str, Any] = {
 
 
 @asynccontextmanager
-async def rpc_server(pair: Pair | None = None, ca: Path | None = None) -> AsyncGenerator[str]:
-    """Serve the handlers, and yield the URL. With `ca`, clients need a certificate."""
+async def rpc_server(pair: Pair | None = None, roots: bytes | None = None) -> AsyncGenerator[str]:
+    """Serve the handlers, and yield the URL. With `roots`, clients need a certificate of one of these CAs."""
     server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("demo.Service", HANDLERS),))
     if pair is None:
         port, scheme = server.add_insecure_port("127.0.0.1:0"), "grpc"
     else:
         keys = [(pair.key.read_bytes(), pair.cert.read_bytes())]
-        roots = None if ca is None else ca.read_bytes()
-        credentials = grpc.ssl_server_credentials(keys, roots, require_client_auth=ca is not None)
+        credentials = grpc.ssl_server_credentials(keys, roots, require_client_auth=roots is not None)
         port, scheme = server.add_secure_port("127.0.0.1:0", credentials), "grpcs"
     await server.start()
     try:
@@ -161,7 +160,7 @@ async def test_certificates_are_checked_on_both_sides(
     authority = Authority(tmp_path)
     server, client = authority.issue("server", "127.0.0.1"), authority.issue("client", "me@example.com")
     async with (
-        rpc_server(server, authority.path if needs_client else None) as url,
+        rpc_server(server, authority.certificate if needs_client else None) as url,
         open_http(tls=make(authority, client)) as http,
     ):
         if is_accepted:
