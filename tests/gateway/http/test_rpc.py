@@ -54,7 +54,7 @@ def address_of(gateway: Running) -> str:
 
 
 async def card_of(gateway: Running, **headers: str) -> Any:
-    return (await gateway.http.get("/a2a/echo/.well-identified/agent-card.json", headers=headers)).json()
+    return (await gateway.http.get("/a2a/echo/.well-known/agent-card.json", headers=headers)).json()
 
 
 async def test_the_card_lists_grpc_third_with_the_tenant(gateway: Running) -> None:
