@@ -4,7 +4,7 @@ called."""
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from json import dumps
 from typing import Any, Final, Literal, cast
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
@@ -78,6 +78,8 @@ class Interface:
     rest: bool = False
     grpc: bool = False
     """True if the binding is gRPC. The URL is then `grpc://host:port`, or `grpcs://host:port` with TLS."""
+    alternative: "Interface | None" = field(default=None, compare=False)
+    """Interface to call instead if the gRPC server accepts no connection. None if there is none."""
     files_url: str = ""
     """URL below which another gateway has the files of its messages; empty if it is `url`."""
     tenant: str = ""
@@ -155,7 +157,8 @@ def find_interface(
     path = urlsplit(_base(url)).path
     if at_origin and path and path not in _declared_paths(card):
         return None
-    return interfaces[0]
+    best = interfaces[0]
+    return replace(best, alternative=next((each for each in interfaces if not each.grpc), None)) if best.grpc else best
 
 
 def _declared_paths(card: JsonObject) -> set[str]:

@@ -169,12 +169,16 @@ class ClientBinding(ABC):
         return self._headers if start is None else {**self._headers, "Babelgate-From": str(start)}
 
     def fallback(self, error: FaultError) -> "ClientBinding | None":
-        """Return another binding with which to repeat a request after `error`: version 0.3, or without streams. Return
-        None if there is no such binding.
+        """Return another binding with which to repeat a request after `error`: version 0.3, without streams, or over
+        HTTP. Return None if there is no such binding.
 
         The server may not know the method or the version (specification 1.0, 3.6.2 and 5.4), or may have no streams
         even if its card declares them (3.3.4).
         """
+        alternative = self.interface.alternative
+        if alternative is not None and isinstance(error.__cause__, (httpx.ConnectError, httpx.ConnectTimeout)):
+            other = replace(alternative, extended=self.interface.extended)
+            return create_binding(self._http, other, self.dialect.agent)
         reason, status = error.fault.details.get("reason"), error.fault.details.get("status")
         is_unknown = reason == "METHOD_NOT_FOUND" or (not reason and status in (404, 405, 501))
         has_0_3 = not (self.interface.rest or self.interface.grpc)
