@@ -49,9 +49,12 @@ STOPS = TERMINAL | WAITING
 WAYS = {
     "1.0-rest": Interface("", "1.0", rest=True),
     "0.3-rest": Interface("", "0.3", rest=True),
+    "1.0-grpc": Interface("", "1.0", grpc=True),
+    "1.0-grpc-unary": Interface("", "1.0", grpc=True, streams=False),
     "1.0-jsonrpc-unary": Interface("", "1.0", streams=False),
     "0.3-rest-unary": Interface("", "0.3", rest=True, streams=False),
     "1.0-rest-extended": Interface("", "1.0", rest=True, extended=True),
+    "1.0-grpc-extended": Interface("", "1.0", grpc=True, extended=True),
     "0.3-jsonrpc-extended": Interface("", "0.3", extended=True),
     "0.3-rest-extended": Interface("", "0.3", rest=True, extended=True),
 }
@@ -153,13 +156,16 @@ async def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     folder: Path = tmp_path_factory.mktemp("a2a")
     (folder / "back").mkdir()
     agents = {**AGENTS, **{agent.__name__: agent for agent in (login, progress, refuse, give, slow)}}
-    async with running(folder / "back", agents) as back, loopback.client() as http:
+    async with running(folder / "back", agents, serves_grpc=request.param.grpc) as back, loopback.client() as http:
         registered: dict[str, RegisteredAgent] = {}
         for name in agents:
             url = f"{back.url}/a2a/{name}"
             [info] = await discover(url, http)
             # As if this interface were the only one on its card.
-            client = Client(url, info.name, interface=replace(request.param, url=url))
+            interface = replace(request.param, url=url)
+            if interface.grpc:
+                interface = replace(interface, url=f"grpc://{back.settings.grpc.listen}", tenant=name, files_url=url)
+            client = Client(url, info.name, interface=interface)
             registered[name] = RegisteredAgent(info, client)
         async with running(folder, registered=registered) as front:
             yield Way(back, front, request.param.extended)
