@@ -18,6 +18,7 @@ import grpc.aio
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from babelgate.adapters.kit.aside import aside
 from babelgate.adapters.kit.server.rpc import RpcFailure, RpcMethod, RpcService
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.gateway.exchange import SCOPE_KEY
@@ -50,6 +51,8 @@ _OF_HTTP: Final = frozenset(
     {"cache-control", "connection", "content-length", "content-type", "date", "vary", "x-accel-buffering"}
 )
 """Headers of a response that say nothing about a gRPC response."""
+_LARGE: Final = 64 * 1024
+"""Size from which messages are converted in another thread, in bytes. Chosen: that takes milliseconds."""
 _END: Final = b"\n\n"
 _DATA: Final = b"data: "
 
@@ -159,7 +162,8 @@ class RpcServer:
         self._calls += 1
         try:
             metadata = _headers_in(context)
-            request = call.method.read(message, dict(metadata), self._default_agent())
+            read = partial(call.method.read, message, dict(metadata), self._default_agent())
+            request = await aside(read) if len(message) > _LARGE else read()
             client = _parse_peer(context.peer())
             scope: Scope = {
                 "type": "http",
@@ -181,7 +185,7 @@ class RpcServer:
             if trust and (certificate := _read_certificate(context, trust)) is not None:
                 scope[CERTIFICATE_KEY] = certificate
             await self._app(scope, call.receiver(request.body), call.send)
-            return call.finish(is_stopping=self._is_stopping)
+            return await call.finish(is_stopping=self._is_stopping)
         except FaultError as error:
             await _abort(context, service.fail(error.fault))
         except RpcFailure as failure:
@@ -261,9 +265,14 @@ class _Call:
             event = bytes(self._received[:end])
             del self._received[: end + len(_END)]
             if event.startswith(_DATA):  # all others are heartbeats
-                await self._context.write(self.method.write(event[len(_DATA) :], self._status))
+                await self._context.write(await self._convert(event[len(_DATA) :]))
 
-    def finish(self, *, is_stopping: bool) -> bytes:
+    async def _convert(self, body: bytes) -> bytes:
+        """Return the message for a response or an event. Raises the errors of `RpcMethod.write`."""
+        write = partial(self.method.write, body, self._status)
+        return await aside(write) if len(body) > _LARGE else write()
+
+    async def finish(self, *, is_stopping: bool) -> bytes:
         """Return the message of the response, which is empty for a stream. Raises RpcFailure for an error, and
         shutting_down or unavailable if the response is not complete."""
         if not self._is_complete or self._hung_up.is_set():
@@ -271,7 +280,7 @@ class _Call:
             raise FaultError(code, "The response was cut off. Its run continues: subscribe to the task.")
         if self._is_stream:
             return b""
-        return self.method.write(bytes(self._received), self._status)
+        return await self._convert(bytes(self._received))
 
 
 async def _abort(context: Any, failure: RpcFailure) -> None:

@@ -18,6 +18,13 @@ from babelgate.canonical.value import Json, JsonObject
 
 _EXACT: Final = 2**53
 """Integers up to this one are exact as a double, which is the only number of `google.protobuf.Value`."""
+_FEW: Final = 64 * 1024
+"""Size of a message whose fields need not be counted, in bytes. Chosen: it has at most 32 thousand."""
+MOST_FIELDS: Final = 2_000_000
+"""Maximum number of fields in a response. Chosen: a JSON value has up to four, and a response 500,000 values."""
+MOST_REQUEST_FIELDS: Final = 400_000
+"""Maximum number of fields in a request. Chosen: a JSON value has up to four, and a request 100,000 values by
+default."""
 _STATUS_SIZE: Final = 4096
 """Maximum size of the details of an error, in bytes. Chosen: clients accept 8 KiB of metadata with a response."""
 _MESSAGE_LENGTH: Final = 1024
@@ -69,8 +76,11 @@ def _as_double(value: int) -> float:
         return 0.0
 
 
-def from_bytes(content: bytes, message: Message) -> JsonObject:
-    """Return the JSON of a message. Raises invalid for bytes that are no such message."""
+def from_bytes(content: bytes, message: Message, most: int = MOST_FIELDS) -> JsonObject:
+    """Return the JSON of a message. Raises invalid for bytes that are no such message, and too_large if it has more
+    than `most` fields."""
+    if len(content) > _FEW:
+        check_fields(content, message.DESCRIPTOR, most)
     try:
         message.ParseFromString(content)
         return from_message(message)
@@ -78,6 +88,53 @@ def from_bytes(content: bytes, message: Message) -> JsonObject:
         raise FaultError(
             FaultCode.INVALID, f"The message is not a valid {message.DESCRIPTOR.full_name} of lf.a2a.v1."
         ) from error
+
+
+def check_fields(content: bytes, descriptor: Any, most: int) -> None:
+    """Check the number of fields in a message before it is parsed: one of 2 bytes takes 50 bytes of memory. Raises
+    too_large if there are more than `most`. Bytes that are no message are left to the parser.
+
+    The wire format is that of https://protobuf.dev/programming-guides/encoding/.
+    """
+    count = 0
+    left = [(0, len(content), descriptor)]
+    try:
+        while left:
+            at, end, kind = left.pop()
+            fields: Any = kind.fields_by_number
+            while at < end:
+                tag, at = _read_varint(content, at)
+                count += 1
+                if count > most:
+                    raise FaultError(FaultCode.TOO_LARGE, f"The message has more than {most} fields.")
+                match tag & 7:
+                    case 0:
+                        _, at = _read_varint(content, at)
+                    case 2:
+                        length, at = _read_varint(content, at)
+                        field = fields.get(tag >> 3)
+                        if field is not None and field.message_type is not None:
+                            left.append((at, at + length, field.message_type))
+                        at += length
+                    case 1 | 5 as wire_type:
+                        at += 8 if wire_type == 1 else 4
+                    case _:  # groups, which proto3 does not have
+                        return
+    except IndexError:
+        return
+
+
+def _read_varint(content: bytes, at: int) -> tuple[int, int]:
+    """Return the integer at a position, and the position after it. Raises IndexError at the end of the bytes, and for
+    more than ten bytes."""
+    value = shift = 0
+    while (byte := content[at]) & 0x80:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        at += 1
+        if shift > 63:
+            raise IndexError
+    return value | byte << shift, at + 1
 
 
 def from_message(message: Message) -> JsonObject:

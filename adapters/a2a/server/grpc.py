@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
 
-from babelgate.adapters.a2a.codec.protobuf import encode_status, from_bytes, to_bytes
+from babelgate.adapters.a2a.codec.protobuf import MOST_REQUEST_FIELDS, encode_status, from_bytes, to_bytes
 from babelgate.adapters.a2a.errors import REASONS, error_object, list_details, reason_of
 from babelgate.adapters.a2a.wire.protobuf import REPLIES, REQUESTS, SERVICE, STREAMS
 from babelgate.adapters.kit.server.rpc import RpcFailure, RpcMethod, RpcRequest, RpcService
@@ -50,9 +50,9 @@ def service() -> RpcService:
 
 
 def _read(name: str, message: bytes, metadata: Mapping[str, str], default: str | None) -> RpcRequest:
-    """Return the JSON-RPC request for a call. Raises invalid for bytes that are no message, and not_found without an
-    agent."""
-    params = from_bytes(message, REQUESTS[name]())
+    """Return the JSON-RPC request for a call. Raises invalid for bytes that are no message, too_large for too many
+    fields, and not_found without an agent."""
+    params = from_bytes(message, REQUESTS[name](), MOST_REQUEST_FIELDS)
     agent = params.pop("tenant", "") or default
     if not agent:
         raise FaultError(

@@ -10,11 +10,13 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
 import httpx
 
+from babelgate.adapters.kit.aside import aside
 from babelgate.adapters.kit.client.answers import ANSWER_LIMIT, READ
 from babelgate.adapters.kit.client.exchanges import RECORDER, RecordedExchange
 from babelgate.adapters.kit.client.tls import CLIENT_FILES, EXTRA_CA, ClientTls
@@ -41,6 +43,8 @@ _STATUS: Final = {
 _DETAILS: Final = "grpc-status-details-bin"
 _TOO_LARGE: Final = "larger than max"
 """Part of gRPC's own text for a message that exceeds the limit of the receiver."""
+_LARGE: Final = 64 * 1024
+"""Size from which messages are converted in another thread, in bytes. Chosen: that takes milliseconds."""
 _NOT_SENT: Final = frozenset(
     {
         *("accept", "accept-encoding", "connection", "content-length", "content-type", "host", "te"),
@@ -104,8 +108,10 @@ class RpcTransport(httpx.AsyncBaseTransport):
         timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
         pieces: Any = request.stream if exchange is None else exchange.send(request.stream)
         body = b"".join([piece async for piece in pieces])
+        encode = partial(codec.encode, body)
+        message = await aside(encode) if len(body) > _LARGE else encode()
         channel = await self._open_channel(request.url, timeouts.get("connect"))
-        call = channel.unary_stream(request.url.path)(codec.encode(body), metadata=_metadata(request))
+        call = channel.unary_stream(request.url.path)(message, metadata=_metadata(request))
         response = _Response(call, codec, timeouts.get("read"), exchange)
         try:
             return await response.begin()
@@ -245,7 +251,7 @@ class _Response:
             media_type = "application/json"
             self._has_ended = True
         else:
-            self._first = self._convert(content)
+            self._first = await self._convert(content)
         headers["content-type"] = media_type
         encoded = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
         if self._exchange is not None:
@@ -264,13 +270,14 @@ class _Response:
         except TimeoutError as error:
             raise httpx.ReadTimeout("") from error
 
-    def _convert(self, content: Any) -> bytes:
+    async def _convert(self, content: Any) -> bytes:
         """Return a message as a chunk of the body, or no bytes at the end of the call. Raises the faults of the
         codec."""
         if not isinstance(content, bytes):  # grpc.aio.EOF
             self._has_ended = True
             return b""
-        decoded = self._codec.decode(content)
+        decode = partial(self._codec.decode, content)
+        decoded = await aside(decode) if len(content) > _LARGE else decode()
         if self._codec.streams:
             return b"data: " + decoded + b"\n\n"
         self._has_ended = True
@@ -315,12 +322,13 @@ class _Response:
         if self._has_ended:
             return b""
         try:
-            return self._convert(await self._wait(self._call.read()))
+            content = await self._wait(self._call.read())
         except httpx.TransportError:
             raise
         except Exception as error:
             self._has_ended = True
             return b"data: " + self._read_error(error)[1] + b"\n\n"
+        return await self._convert(content)
 
     def close(self) -> None:
         self._call.cancel()

@@ -75,3 +75,23 @@ def test_details_of_errors_are_bounded() -> None:
 @pytest.mark.parametrize("content", [b"\xff\xff", b"", b"\x1a\x02\x0a\x00", b"\x1a\x08\x0a\x06x/none"])
 def test_unknown_details_of_errors_are_ignored(content: bytes) -> None:
     assert not any("reason" in each for each in decode_status(content))
+
+
+def test_messages_with_too_many_fields_are_refused_unparsed() -> None:
+    values = b"\x0a\x00" * 100_000  # empty values of a list, of 2 bytes each
+    nested = values
+    for tag in (b"\x32", b"\x22", b"\x2a", b"\x12"):  # list_value, data, parts, message
+        nested = tag + varint(len(nested)) + nested
+    with pytest.raises(FaultError) as caught:
+        from_bytes(nested, REQUESTS["SendMessage"](), 50_000)
+    assert caught.value.fault.code is FaultCode.TOO_LARGE
+    text = to_bytes(message_with(text="\x0a\x00" * 100_000), REQUESTS["SendMessage"]())
+    assert from_bytes(text, REQUESTS["SendMessage"](), 50)["message"]["messageId"] == "1"
+
+
+def varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
