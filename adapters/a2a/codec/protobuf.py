@@ -4,8 +4,9 @@ gRPC has no other codec. A request becomes the JSON that a caller of JSON-RPC wo
 converted from the JSON that this caller would receive.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import cache
 from typing import Any, Final, cast
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -101,7 +102,7 @@ def check_fields(content: bytes, descriptor: Any, most: int) -> None:
     try:
         while left:
             at, end, kind = left.pop()
-            fields: Any = kind.fields_by_number
+            inner = _message_fields(kind)
             while at < end:
                 tag, at = _read_varint(content, at)
                 count += 1
@@ -112,9 +113,8 @@ def check_fields(content: bytes, descriptor: Any, most: int) -> None:
                         _, at = _read_varint(content, at)
                     case 2:
                         length, at = _read_varint(content, at)
-                        field = fields.get(tag >> 3)
-                        if field is not None and field.message_type is not None:
-                            left.append((at, at + length, field.message_type))
+                        if (field := inner.get(tag >> 3)) is not None and length:
+                            left.append((at, at + length, field))
                         at += length
                     case 1 | 5 as wire_type:
                         at += 8 if wire_type == 1 else 4
@@ -122,6 +122,12 @@ def check_fields(content: bytes, descriptor: Any, most: int) -> None:
                         return
     except IndexError:
         return
+
+
+@cache
+def _message_fields(descriptor: Any) -> Mapping[int, Any]:
+    """Return the descriptors of the fields that are messages, by the number of the field."""
+    return {each.number: each.message_type for each in descriptor.fields if each.message_type is not None}
 
 
 def _read_varint(content: bytes, at: int) -> tuple[int, int]:
