@@ -95,3 +95,9 @@ def varint(value: int) -> bytes:
         encoded.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*encoded, value])
+
+
+def test_the_order_of_members_does_not_change_a_message() -> None:
+    names = [f"member{number}" for number in range(50)]
+    one, other = (message_with(data=dict.fromkeys(each, 1)) for each in (names, reversed(names)))
+    assert to_bytes(one, REQUESTS["SendMessage"]()) == to_bytes(other, REQUESTS["SendMessage"]())
