@@ -441,7 +441,8 @@ class Grpc10(A2A):
         (face,) = (each for each in card["supportedInterfaces"] if each["protocolBinding"] == "GRPC")
         request = ParseDict({**params, "tenant": face["tenant"]}, REQUESTS[method](), descriptor_pool=POOL)
         async with grpc.aio.insecure_channel(face["url"]) as channel:
-            call: Any = channel.unary_stream(f"/{SERVICE}/{method}", response_deserializer=REPLIES[method].FromString)
+            opened: Any = channel
+            call = opened.unary_stream(f"/{SERVICE}/{method}", response_deserializer=REPLIES[method].FromString)
             yield call(request.SerializeToString(), metadata=[(name.lower(), value) for name, value in headers.items()])
 
     def _as_json(self, message: Any) -> str:

@@ -169,7 +169,8 @@ def encode_status(code: int, text: str, details: Sequence[JsonObject]) -> bytes:
     while True:
         value = {"code": code, "message": text[:_MESSAGE_LENGTH], "details": details}
         content = to_bytes(value, Status())
-        violations: list[Any] = next((each["fieldViolations"] for each in details if "fieldViolations" in each), [])
+        listed: list[list[Any]] = [each["fieldViolations"] for each in details if "fieldViolations" in each]
+        violations = listed[0] if listed else []
         if len(content) <= _STATUS_SIZE or not violations:
             return content
         del violations[len(violations) // 2 :]

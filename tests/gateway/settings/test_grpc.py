@@ -32,11 +32,15 @@ assert not {"grpc", "babelgate.adapters.a2a.wire.protobuf"} & set(sys.modules)
 """
 
 
+def find_nothing(name: str) -> None:
+    """Find no module, as `find_spec` does for one that is not installed."""
+
+
 def test_grpc_without_its_packages_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "babelgate.yaml"
     file.write_text("grpc: {listen: '127.0.0.1:50051'}\n", encoding="utf-8")
     assert load(file, {}).grpc.listen == "127.0.0.1:50051"
-    monkeypatch.setattr(grpc, "find_spec", lambda name: None)
+    monkeypatch.setattr(grpc, "find_spec", find_nothing)
     with pytest.raises(ConfigError) as raised:
         load(file, {})
     assert "run pip install 'babelgate[grpc]'" in "\n".join(raised.value.problems)

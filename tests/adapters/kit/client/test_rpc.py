@@ -1,6 +1,6 @@
 """gRPC transport against real gRPC servers: headers, streams, errors, certificates, and refused addresses."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ async def large(message: bytes, context: Any) -> bytes:
     return b"x" * (65 * 1024 * 1024)
 
 
-HANDLERS: Mapping[str, Any] = {
+HANDLERS: dict[str, Any] = {
     "Echo": grpc.unary_unary_rpc_method_handler(echo),
     "Count": grpc.unary_stream_rpc_method_handler(count),
     "Broken": grpc.unary_stream_rpc_method_handler(broken),
