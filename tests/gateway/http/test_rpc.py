@@ -14,9 +14,11 @@ import grpc.aio
 import pytest
 import pytest_asyncio
 
+from babelgate.adapters.kit.server import heartbeat
 from babelgate.gateway import demo
 from tests.authority import Authority
 from tests.gateway.command import Served, babelgate, bound_socket, served
+from tests.gateway.hubs import eventually
 from tests.postgres import empty, url_of
 from tests.rpc import HELLO, RpcClient, as_json, calling, reason_of
 from tests.running import Running, running
@@ -223,6 +225,31 @@ async def test_a_stopping_gateway_ends_streams_as_unavailable(tmp_path: Path) ->
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await last_state(streamed)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def large(text: str) -> AsyncGenerator[str]:
+    for _ in range(24):
+        yield "x" * 256 * 1024
+
+
+async def test_a_client_that_reads_nothing_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The stream waits for the client, so its events do not fill the memory. The run ends without it."""
+    monkeypatch.setattr(heartbeat, "SEND_TIMEOUT", 2.0)
+    caplog.set_level(logging.INFO, "babelgate.request")
+    async with (
+        running(tmp_path, {"large": large}, serves_grpc=True) as gateway,
+        calling(address_of(gateway), "large") as client,
+    ):
+        call = client.open("SendStreamingMessage", **HELLO)
+        await eventually(lambda: any("SendStreamingMessage" in line for line in caplog.messages))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for _ in call:
+                pass
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        (task,) = (await client.call("ListTasks", historyLength=0))["tasks"]
+        assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 # The whole process
