@@ -12,6 +12,8 @@ import pytest_asyncio
 
 from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client import Client, discover
+from babelgate.adapters.kit.client.calls import open_http
+from babelgate.adapters.kit.client.tls import ClientTls
 from babelgate.canonical import (
     Answers,
     Artifact,
@@ -37,7 +39,8 @@ from babelgate.conformance.contract import check_agent
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.site import AGENTS
-from tests.adapters.a2a.talk import Reminded
+from tests.adapters.a2a.talk import Reminded, Talk
+from tests.authority import Authority
 from tests.running import Running, running
 from tests.submissions import make
 
@@ -300,3 +303,18 @@ async def test_client_meets_the_contract_of_agents(name: str, tmp_path: Path) ->
         await check_agent(make_agent, bound=BOUND)
         for client in clients:
             await client.aclose()
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+async def test_grpc_with_tls_needs_the_ca_of_the_server(tmp_path: Path, trusts: bool) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("server", "127.0.0.1")
+    async with (
+        running(tmp_path, AGENTS, tls=pair._asdict(), serves_grpc=True) as back,
+        open_http(tls=ClientTls(authority.path) if trusts else None) as http,
+    ):
+        interface = Interface(f"grpcs://{back.settings.grpc.listen}", "1.0", grpc=True, tenant="echo")
+        agent = Client("https://127.0.0.1/echo", interface=interface, http=http)
+        transcript = await Talk(agent).say("Hello")
+        await agent.aclose()
+    assert (transcript.text, transcript.fault is None) == ("Hello" if trusts else "", trusts)
