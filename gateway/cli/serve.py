@@ -93,7 +93,7 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
 
     def work(settings: Settings, tell: Callable[[str], object], is_reloaded: bool = False) -> None:
         def ready(gateway: Gateway) -> None:
-            tell("\n".join(banner(settings, gateway.url, gateway.registry)))
+            tell("\n".join(banner(gateway.settings, gateway.url, gateway.registry)))
 
         reloading = Reloading(source, loaded, is_due=is_reloaded)
         start(settings, wanted.servers, ready, strict=bool(targets), reloading=reloading)

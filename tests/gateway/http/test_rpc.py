@@ -288,7 +288,9 @@ async def test_a_stopped_gateway_completes_the_calls_of_active_runs(tmp_path: Pa
     (tmp_path / "waiting.py").write_text(PATIENT)
     folder = serving_grpc(tmp_path, agents={"patient": {"python": "waiting:patient"}})
     with served(folder, BABELGATE_SHUTDOWN__GRACE="60") as gateway:
-        async with calling(address_in(gateway), "patient") as client:
+        address = address_in(gateway)
+        assert any(f"A2A 1.0 at {address}" in line for line in gateway.lines)
+        async with calling(address, "patient") as client:
             message = {**HELLO["message"], "parts": [{"text": str(tmp_path / "go")}]}
             streamed = client.stream("SendStreamingMessage", message=message)
             await first_task(streamed)
