@@ -235,7 +235,7 @@ async def large(text: str) -> AsyncGenerator[str]:
 async def test_a_client_that_reads_nothing_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The stream waits for the client, so its events do not fill the memory. The run ends without it."""
+    """Check that the stream waits for the client, so that its events do not fill the memory. The run does not wait."""
     monkeypatch.setattr(heartbeat, "SEND_TIMEOUT", 2.0)
     caplog.set_level(logging.INFO, "babelgate.request")
     async with (
