@@ -44,6 +44,11 @@ class Authority:
         self.path = folder / f"{name}.pem"
         self._ca.cert_pem.write_to_path(self.path)
 
+    @property
+    def certificate(self) -> bytes:
+        """Certificate of the CA in PEM form."""
+        return self._ca.cert_pem.bytes()
+
     def issue(
         self, name: str, *identities: str, common_name: str | None = None, days: float = 30, folder: Path | None = None
     ) -> Pair:

@@ -25,7 +25,7 @@ def main() -> None:
         "pyproject.toml", "requirements-dev.lock", "--group", "build", "--group", "dev", "-c", "requirements.lock"
     )
     compile_lock("--group=uv", "requirements-uv.lock")
-    extras = ("--extra", "otel", "--extra", "postgres", "--extra", "s3")
+    extras = ("--extra", "grpc", "--extra", "otel", "--extra", "postgres", "--extra", "s3")
     compile_lock("pyproject.toml", "deploy/requirements.lock", "--group", "build", *extras, "-c", "requirements.lock")
     for source in sorted((ROOT / PEERS).glob("*.in")):
         compile_lock(str(PEERS / source.name), str(PEERS / f"{source.stem}.txt"), "--no-annotate")

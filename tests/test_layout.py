@@ -150,6 +150,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/http/openapi_routes.py": "tests/gateway/http/test_openapi.py",
     "adapters/kit/request.py": "tests/adapters/kit/test_json.py",
     "adapters/kit/server/rest.py": "tests/gateway/http/test_openapi.py",
+    "adapters/kit/server/rpc.py": "tests/adapters/a2a/server/test_grpc.py",
     "adapters/*/rest.py": "tests/gateway/http/test_openapi.py",
     # Traces cross all layers.
     "adapters/a2a/server/trace.py": "tests/gateway/telemetry/test_traces.py",

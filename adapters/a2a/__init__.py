@@ -1,10 +1,12 @@
-"""A2A (Agent2Agent), 0.2.5 to 0.3 and 1.0: JSON-RPC and REST of both versions, agent cards, push notifications."""
+"""A2A (Agent2Agent), 0.2.5 to 0.3 and 1.0: JSON-RPC and REST of both versions, gRPC of 1.0, agent cards, push
+notifications."""
 
 import json
 from collections.abc import Sequence
 
 from babelgate.adapters.a2a.write.webhook import Writer, Writer_0_3
 from babelgate.adapters.kit.adapter import Adapter, Example
+from babelgate.adapters.kit.server.rpc import RpcService
 from babelgate.adapters.kit.upstream import Upstream
 
 from .agents.interface import assume_agent
@@ -30,6 +32,12 @@ def _examples(base_url: str, agent: str) -> Sequence[Example]:
     ]
 
 
+def _rpc() -> RpcService:
+    from .server.grpc import service
+
+    return service()
+
+
 adapter = Adapter(
     name="a2a",
     title="A2A",
@@ -40,6 +48,7 @@ adapter = Adapter(
     ),
     routes=routes,
     encode_fault=encode_fault,
+    rpc=_rpc,
     carries=CARRIES,
     extended=dict.fromkeys(CARRIES, EXTENDED),
     examples=_examples,

@@ -204,7 +204,7 @@ def decode_error(answer: object, status: int = 200) -> FaultError:
     number = error.get("code") if isinstance(error.get("code"), int) and status == 200 else status
     message = f"The agent's server answered {number}" + (f": {text}" if text else "")
     details: JsonObject = {"reason": reason, "said": text, "status": status}
-    metadata: Any = next((info["metadata"] for info in _list_details(error) if "metadata" in info), None)
+    metadata: Any = next((info["metadata"] for info in list_details(error) if "metadata" in info), None)
     seconds: Any = cast("JsonObject", metadata).get("retryAfter") if isinstance(metadata, dict) else None
     if isinstance(seconds, str) and _SECONDS.fullmatch(seconds):
         details["retry_after"] = min(int(seconds), LONGEST)
@@ -213,7 +213,7 @@ def decode_error(answer: object, status: int = 200) -> FaultError:
     return FaultError(code, message, **details)
 
 
-def _list_details(error: JsonObject) -> Iterator[JsonObject]:
+def list_details(error: JsonObject) -> Iterator[JsonObject]:
     """Yield the objects in the details of an error in 1.0."""
     # `error.data` in JSON-RPC (specification 1.0, 9.5), `error.details` in REST (11.6).
     for name in ("data", "details"):
@@ -226,7 +226,7 @@ def _list_details(error: JsonObject) -> Iterator[JsonObject]:
 def _decode_reason(error: JsonObject) -> str:
     """Return the reason in the details of an error in 1.0, or else the reason that belongs to its JSON-RPC code. Return
     an empty text if there is no such reason."""
-    for info in _list_details(error):
+    for info in list_details(error):
         reason: Any = info.get("reason")
         if isinstance(reason, str):
             return reason

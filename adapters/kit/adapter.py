@@ -10,6 +10,7 @@ from litestar.types import ControllerRouterHandler
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.encoding import LargeJson
 from babelgate.adapters.kit.server.rest import RestDescription
+from babelgate.adapters.kit.server.rpc import RpcService
 from babelgate.canonical import Carry, Cron, Fault, Feature, Hub, Principal, Record, Run, Task, Thread, Webhook
 from babelgate.canonical.event import RunCreated
 from babelgate.canonical.value import JsonObject
@@ -129,6 +130,9 @@ class Adapter:
     (`babelgate.adapters.kit.extension`). Versions without the extension are omitted."""
     examples: Callable[[str, str], Sequence[Example]]
     """Rows for the table of URLs: (base URL without a trailing slash, agent name) → examples."""
+    rpc: Callable[[], RpcService] | None = None
+    """Function that returns the service of the protocol for gRPC, if it has one. It is called only if the gateway
+    serves gRPC, so it may import what only `babelgate[grpc]` has."""
     rest: RestDescription | None = None
     """Types of the bodies of the protocol's REST operations, for OpenAPI documents. None for a protocol without
     REST."""

@@ -33,6 +33,8 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
     yield ""
     yield from _agents(registry, working)
     yield from _row("database", settings.database_shown)
+    if settings.grpc.listen is not None:
+        yield from _row("grpc", f"A2A 1.0 at {settings.grpc.address or settings.grpc.listen}")
     if settings.workers > 1:
         yield from _row("workers", f"{settings.workers} processes")
     if not settings.has_credentials:

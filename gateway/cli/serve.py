@@ -20,16 +20,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import click
 import uvicorn
 
+from babelgate.adapters import ADAPTERS
 from babelgate.canonical import FaultError
 from babelgate.gateway.agents.registry import Registry, connect
+from babelgate.gateway.background import Tasks
 from babelgate.gateway.cli.banner import banner
 from babelgate.gateway.cli.errors import USAGE, CliError
-from babelgate.gateway.cli.listener import base_url, bind, bind_setting, listen
+from babelgate.gateway.cli.listener import base_url, bind, bind_setting, claim_setting, listen
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.cli.memory import Trimmer, give_back_blocks
 from babelgate.gateway.cli.reload import ConfigSource, Reloader
@@ -44,11 +46,15 @@ from babelgate.gateway.http.tls import HANDSHAKE_TIMEOUT, ServerTls
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.certificates import CertificateError
-from babelgate.gateway.settings.listens import listens_of
+from babelgate.gateway.settings.fields import split_listen
+from babelgate.gateway.settings.listens import GRPC, listens_of
 from babelgate.gateway.settings.load import ConfigError, advise
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.database import DatabaseError
 from babelgate.gateway.telemetry.process import Telemetry
+
+if TYPE_CHECKING:
+    from babelgate.gateway.http.rpc import RpcServer
 
 try:
     from uvloop import new_event_loop
@@ -87,7 +93,7 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
 
     def work(settings: Settings, tell: Callable[[str], object], is_reloaded: bool = False) -> None:
         def ready(gateway: Gateway) -> None:
-            tell("\n".join(banner(settings, gateway.url, gateway.registry)))
+            tell("\n".join(banner(gateway.settings, gateway.url, gateway.registry)))
 
         reloading = Reloading(source, loaded, is_due=is_reloaded)
         start(settings, wanted.servers, ready, strict=bool(targets), reloading=reloading)
@@ -144,7 +150,9 @@ def serve_until_stopped(
         metrics_listener, admin_listener = [
             None if value is None else sockets.enter_context(bind_setting(name, value, shared=settings.workers > 1))
             for name, value in listens_of(settings).items()
+            if name != GRPC
         ]
+        settings = reserve_rpc_port(settings, sockets)
         is_traced = settings.telemetry.traces is not None
         is_json = settings.log_format == "json"
         set_up_logging(settings.log_level, is_json=is_json, node=node_name(settings), is_traced=is_traced)
@@ -364,6 +372,40 @@ def server_of(
         hub=gateway.hub,
         stop=stop or ShutdownController(gateway.settings.shutdown.grace),
         tls=_open_tls(gateway),
+        rpc=_make_rpc_server(gateway, app, listener),
+    )
+
+
+def reserve_rpc_port(settings: Settings, sockets: ExitStack) -> Settings:
+    """Reserve the port in `grpc.listen` until `sockets` is closed, because gRPC opens its own sockets. Return the
+    settings with the selected port, if the setting has port 0. Raises CliError if the port is in use."""
+    value = settings.grpc.listen
+    if value is None:
+        return settings
+    place = bind_setting(GRPC, value, shared=True) if settings.workers > 1 else claim_setting(GRPC, value)
+    host, port = sockets.enter_context(place).getsockname()[:2]
+    settings = settings.model_copy(
+        update={
+            "grpc": settings.grpc.model_copy(update={"listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"})
+        }
+    )
+    return settings
+
+
+def _make_rpc_server(gateway: Gateway, app: Any, listener: socket.socket) -> "RpcServer | None":
+    """Return the gRPC server of a gateway, or None if `grpc.listen` is not set."""
+    value = gateway.settings.grpc.listen
+    if value is None:
+        return None
+    # Importing gRPC takes time and memory, which a gateway without it does not need.
+    from babelgate.gateway.http.rpc import RpcServer
+
+    return RpcServer(
+        app,
+        [adapter.rpc() for adapter in ADAPTERS if adapter.rpc is not None],
+        address=split_listen(value),
+        http_address=listener.getsockname()[:2],
+        default_agent=lambda: gateway.generations.front().registry.default,
     )
 
 
@@ -408,9 +450,13 @@ class GatewayServer(uvicorn.Server):
         hub: GatewayHub,
         stop: ShutdownController,
         tls: ServerTls | None = None,
+        rpc: "RpcServer | None" = None,
     ) -> None:
         settings = generations.current.settings
         self._tls = tls
+        self._rpc = rpc
+        self._rpc_restarts = Tasks()
+        self._generations = generations
         self.connections = generations.connections = ConnectionTable(settings, observer=hub.observer)
         super().__init__(
             uvicorn.Config(
@@ -433,7 +479,13 @@ class GatewayServer(uvicorn.Server):
         self.connections.apply(generation.settings)
         self.config.ws_max_size = generation.settings.limits.body
         tls = generation.settings.tls
-        if self._tls is not None and tls is not None and self._tls.renew(tls):
+        if self._tls is None or tls is None:
+            return
+        before = self._tls.settings
+        is_other_trust = self._tls.renew(tls)
+        if self._rpc is not None and self._tls.settings != before:
+            self._rpc_restarts.spawn(self._start_rpc(self._rpc), "renewal of the certificates of gRPC")
+        if is_other_trust:
             for connection in list(self.server_state.connections):
                 if isinstance(connection, HttpConnection) and connection.certificate is not None:
                     connection.shutdown()  # after the response to the current request
@@ -443,7 +495,16 @@ class GatewayServer(uvicorn.Server):
             await super().startup(sockets)
         else:
             await self._start_tls(self._tls, sockets or ())
+        if self._rpc is not None:
+            await self._start_rpc(self._rpc)
         self._ready()
+
+    async def _start_rpc(self, rpc: "RpcServer") -> None:
+        """Listen for gRPC with the current settings. Raises CliError if the port or a certificate cannot be used."""
+        try:
+            await rpc.start(self._generations.current.settings)
+        except OSError as error:
+            raise CliError(f"grpc.listen: {error}") from None
 
     async def _start_tls(self, tls: ServerTls, sockets: Sequence[socket.socket]) -> None:
         """Accept connections with TLS, as `uvicorn.Server.startup` does, but with a limit for the handshake."""
@@ -477,6 +538,7 @@ class GatewayServer(uvicorn.Server):
         """
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
+        rpc_end = None if self._rpc is None else asyncio.ensure_future(self._rpc.stop(self._stop.remaining()))
         for connection in list(self.server_state.connections):
             if isinstance(connection, HttpConnection):  # a WebSocket may have an active run, and is closed below
                 connection.shutdown()
@@ -491,9 +553,12 @@ class GatewayServer(uvicorn.Server):
                 connection.abandon_answer()
             else:
                 connection.transport.abort()
+        if self._rpc is not None and rpc_end is not None:
+            await self._rpc.stop(0)
+            await rpc_end
 
     async def _all_answered(self) -> None:
-        while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110
+        while self.server_state.connections or self.server_state.tasks or (self._rpc and self._rpc.active):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_INTERVAL)  # uvicorn has no event for it
 
     @contextmanager

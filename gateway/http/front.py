@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from babelgate.adapters import ADAPTERS
 from babelgate.adapters.kit.server.caller import Authentication, Issuer
@@ -19,7 +20,7 @@ from babelgate.gateway.http.response import Scope
 from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.runs.consents import CALLBACK
 from babelgate.gateway.settings.access import scopes_of
-from babelgate.gateway.settings.fields import IPNetwork
+from babelgate.gateway.settings.fields import IPNetwork, split_listen
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.signing_keys import SigningKey, SigningKeyError, SigningKeys, read_signing_key
 
@@ -64,6 +65,10 @@ class Front:
     public_url: str | None
     public_origin: str | None
     """Origin of `public_url`, in lower case; None if that is not set."""
+    rpc_port: int | None
+    """Port of the gRPC server; None if there is none."""
+    rpc_address: str | None
+    """Host and port in `grpc.address`; None if that is not set."""
     proxies: Sequence[IPNetwork]
     open_paths: Sequence[Sequence[str]]
     forwarded: Set[str]
@@ -85,6 +90,8 @@ class Front:
             origins=frozenset(settings.cors),
             public_url=public_url,
             public_origin="/".join(public_url.split("/")[:3]).lower() if public_url else None,
+            rpc_port=None if settings.grpc.listen is None else split_listen(settings.grpc.listen)[1],
+            rpc_address=settings.grpc.address,
             proxies=settings.trusted_proxies,
             open_paths=(*_OPEN, *(_LOGIN if settings.issuers else ())),
             forwarded=frozenset(name for agent in settings.agents.values() for name in agent.forwarded_names),
@@ -210,6 +217,13 @@ class Front:
             return f"{scheme}://{host}"
         address, port = scope.get("server") or ("127.0.0.1", None)
         return f"{scheme}://{f'[{address}]' if ':' in address else address}{f':{port}' if port else ''}"
+
+    def find_rpc_address(self, base_url: str) -> str | None:
+        """Return the host and port at which a caller of `base_url` reaches the gRPC server; None if there is none."""
+        if self.rpc_port is None or self.rpc_address is not None:
+            return self.rpc_address
+        host = urlsplit(base_url).hostname or ""
+        return f"[{host}]:{self.rpc_port}" if ":" in host else f"{host}:{self.rpc_port}"
 
     def _is_proxied(self, scope: Scope) -> bool:
         client = scope.get("client")

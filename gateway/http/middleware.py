@@ -176,6 +176,7 @@ class GatewayMiddleware:
             sent,
             authentication=front.authentication,
             signer=front.signer,
+            rpc_address=front.find_rpc_address(base_url),
             reads_only=reads_only,
         )
         if scope["type"] == "http":

@@ -84,6 +84,11 @@ class ServerTls:
         self._report()
 
     @property
+    def settings(self) -> TlsSettings:
+        """Settings whose certificate files are in use."""
+        return self._settings
+
+    @property
     def trust(self) -> bytes:
         """Digest of the CAs by which client certificates are verified; empty if they are not."""
         return trust_of(self._settings)

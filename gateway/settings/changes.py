@@ -31,12 +31,13 @@ NEEDS_RESTART: Final = frozenset(
         "telemetry",
         "watch",
         "admin.listen",
+        "grpc",
     }
 )
 """Settings, and sections with all their settings, whose changes take effect only after a restart."""
 _ON_OR_OFF: Final = frozenset({"tls"})
 """Sections whose settings a reload can change, but which only a restart can add or remove."""
-_OF_ONE_NODE: Final = frozenset({"host", "port", "node", "admin.listen", "telemetry.metrics.listen"})
+_OF_ONE_NODE: Final = frozenset({"host", "port", "node", "admin.listen", "telemetry.metrics.listen", "grpc"})
 """Settings that may differ between the nodes of a cluster."""
 _BY_NAME: Final = frozenset({"agents", "issuers"})
 """Settings whose members are reported by name, as in `agents.planner`. The members of `keys` are not: a name there may

@@ -7,13 +7,14 @@ from babelgate.gateway.settings.model import Settings
 
 METRICS: Final = "telemetry.metrics.listen"
 ADMIN: Final = "admin.listen"
+GRPC: Final = "grpc.listen"
 
 
 def listens_of(settings: Settings) -> Mapping[str, str | None]:
     """Return the address of each further listener by the name of its setting, that of the metrics first.
 
     The address is None if the setting has no value."""
-    return {METRICS: settings.telemetry.metrics.listen, ADMIN: settings.admin.listen}
+    return {METRICS: settings.telemetry.metrics.listen, ADMIN: settings.admin.listen, GRPC: settings.grpc.listen}
 
 
 def with_port(settings: Settings, name: str, port: int) -> Settings:
@@ -24,5 +25,7 @@ def with_port(settings: Settings, name: str, port: int) -> Settings:
     change = {"listen": f"{host}:{port}"}
     if name == ADMIN:
         return settings.model_copy(update={"admin": settings.admin.model_copy(update=change)})
+    if name == GRPC:
+        return settings.model_copy(update={"grpc": settings.grpc.model_copy(update=change)})
     metrics = settings.telemetry.metrics.model_copy(update=change)
     return settings.model_copy(update={"telemetry": settings.telemetry.model_copy(update={"metrics": metrics})})

@@ -58,6 +58,7 @@ from babelgate.gateway.settings.fields import (
     parse_list,
     split_listen,
 )
+from babelgate.gateway.settings.grpc import GrpcSettings
 from babelgate.gateway.settings.limits import BudgetSettings, ChainLimit, ConcurrencyLimit, PriceSettings, RateLimit
 from babelgate.gateway.settings.references import FileReferences
 from babelgate.gateway.settings.signing import CardSettings, SigningSettings
@@ -587,6 +588,7 @@ class Settings(BaseSettings):
     drain: Period = 300.0
     """Maximum time for which runs continue whose agent a reload has removed or changed, in seconds or as text such as
     `5m`. Then they fail, and the connections to the agent are closed."""
+    grpc: GrpcSettings = GrpcSettings()
     admin: AdminSettings = AdminSettings()
     console: ConsoleSetting = ConsoleSettings()
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
@@ -700,7 +702,8 @@ class Settings(BaseSettings):
     def is_local(self) -> bool:
         """True if only programs on this machine can reach the gateway, as far as the settings show."""
         public_host = urlsplit(self.public_url).hostname if self.public_url else "localhost"
-        hosts = [self.host, public_host or "", *((split_listen(self.admin.listen)[0],) if self.admin.listen else ())]
+        more = [split_listen(each)[0] for each in (self.admin.listen, self.grpc.listen) if each]
+        hosts = [self.host, public_host or "", *more]
         return not self.trusted_proxies and all(map(_is_loopback, hosts))
 
     @property

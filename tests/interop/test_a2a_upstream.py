@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from babelgate.adapters.a2a import client as client_module
-from babelgate.adapters.a2a.agents.interface import Interface
+from babelgate.adapters.a2a.agents.interface import Interface, find_interface
 from babelgate.adapters.a2a.client import Client, discover
 from babelgate.adapters.a2a.client.binding import ClientBinding, create_binding
 from babelgate.adapters.a2a.client.http import HttpClient
@@ -30,6 +30,8 @@ WAYS = [
     ("a2a-1.0", "0.3", "JSONRPC", True),
     ("a2a-1.0", "0.3", "HTTP+JSON", True),
     ("a2a-1.0", "1.0", "JSONRPC", False),
+    ("a2a-grpc", "1.0", "GRPC", True),
+    ("a2a-grpc", "1.0", "GRPC", False),
     ("a2a-0.3", "0.3", "JSONRPC", True),
     ("a2a-0.3", "0.3", "HTTP+JSON", True),
     ("a2a-0.3", "0.3", "JSONRPC", False),
@@ -45,9 +47,13 @@ class Way:
     version: Any
     rest: bool
     streams: bool
+    rpc_url: str = ""
+    """URL of the gRPC server, if the agent is called over gRPC."""
 
     def interface(self, name: str) -> Interface:
         """Return the only interface through which the agent is called."""
+        if self.rpc_url:
+            return Interface(self.rpc_url, self.version, grpc=True, tenant=name, streams=self.streams)
         path = f"{name}/rest" if self.rest and self.peer == "a2a-0.3" else name
         slash = "/" if not self.rest and self.peer == "a2a-0.3" else ""
         return Interface(f"{self.server.url}/{path}{slash}", self.version, rest=self.rest, streams=self.streams)
@@ -77,16 +83,27 @@ def way_name(way: tuple[str, str, str, bool]) -> str:
 @pytest_asyncio.fixture(loop_scope="module", params=WAYS, ids=way_name)
 async def way(request: pytest.FixtureRequest, servers: dict[str, OfficialServer]) -> Way:
     peer, version, binding, streams = request.param
-    return Way(servers[peer], peer, version, binding == "HTTP+JSON", streams)
+    server, rpc_url = servers[peer], ""
+    if binding == "GRPC":
+        async with loopback.client() as http:
+            card = (await http.get(f"{server.url}/echo/.well-known/agent-card.json")).json()
+        found = find_interface(card, server.url, speaks_grpc=True)
+        assert found is not None
+        rpc_url = found.url
+    return Way(server, peer, version, binding == "HTTP+JSON", streams, rpc_url)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def servers() -> AsyncGenerator[dict[str, OfficialServer]]:
-    async with start_server("a2a-1.0") as new, start_server("a2a-0.3") as old:
-        yield {"a2a-1.0": new, "a2a-0.3": old}
+    async with (
+        start_server("a2a-1.0") as new,
+        start_server("a2a-0.3") as old,
+        start_server("a2a-grpc", grpc=True) as rpc,
+    ):
+        yield {"a2a-1.0": new, "a2a-0.3": old, "a2a-grpc": rpc}
 
 
-@pytest.mark.parametrize("peer", ["a2a-1.0", "a2a-0.3"])
+@pytest.mark.parametrize("peer", ["a2a-1.0", "a2a-0.3", "a2a-grpc"])
 async def test_agents_are_discovered_by_their_cards_and_answer(servers: dict[str, OfficialServer], peer: str) -> None:
     url = f"{servers[peer].url}/echo"
     async with loopback.client() as http:

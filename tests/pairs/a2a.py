@@ -1,13 +1,17 @@
-"""Callers that speak A2A 0.3 and 1.0, each over JSON-RPC and REST."""
+"""Callers that speak A2A 0.3 and 1.0, each over JSON-RPC and REST, and 1.0 over gRPC."""
 
 import json
 from abc import abstractmethod
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
+import grpc.aio
+from google.protobuf.json_format import MessageToJson, ParseDict
+
+from babelgate.adapters.a2a.wire.protobuf import POOL, REPLIES, REQUESTS, SERVICE
 from tests.pairs.caller import Caller, Content, Data, Feed, File, Frame, Ids, Question, TaskView, View
 
 Wire = dict[str, Any]
@@ -416,3 +420,53 @@ class Rest10(_Rest):
     version = "1.0"
     prefix = ""
     dialect = New
+
+
+class Grpc10(A2A):
+    """A2A 1.0 over gRPC. Its frames are the messages as JSON, in which fields without presence are never left out."""
+
+    name = "a2a-1.0-grpc"
+    speaks = "a2a-1.0"
+    version = "1.0"
+    dialect = New
+    json_rpc = False
+
+    def _request(self, operation: str, params: Wire) -> Wire:
+        return {"method": _METHODS[operation][1], "params": params, "headers": self.headers}
+
+    @asynccontextmanager
+    async def _rpc(self, method: str, params: Wire, headers: Mapping[str, str]) -> AsyncGenerator[Any]:
+        """Make the call at the address and for the tenant in the agent's card."""
+        card = (await self.http.get(f"/a2a/{self.agent}/.well-known/agent-card.json")).json()
+        (face,) = (each for each in card["supportedInterfaces"] if each["protocolBinding"] == "GRPC")
+        request = ParseDict({**params, "tenant": face["tenant"]}, REQUESTS[method](), descriptor_pool=POOL)
+        async with grpc.aio.insecure_channel(face["url"]) as channel:
+            opened: Any = channel
+            call = opened.unary_stream(f"/{SERVICE}/{method}", response_deserializer=REPLIES[method].FromString)
+            yield call(request.SerializeToString(), metadata=[(name.lower(), value) for name, value in headers.items()])
+
+    def _as_json(self, message: Any) -> str:
+        encoded = MessageToJson(
+            message, always_print_fields_with_no_presence=True, sort_keys=True, indent=None, descriptor_pool=POOL
+        )
+        if self.transcript is not None:
+            self.transcript += encoded.encode()
+        return encoded
+
+    async def _call(self, operation: str, params: Wire) -> tuple[Wire, Mapping[str, str]]:
+        async with self._rpc(**self._request(operation, params)) as call:
+            headers = dict(await call.initial_metadata())
+            (reply,) = [json.loads(self._as_json(each)) async for each in call]
+        return reply["task"] if operation == "send" else reply, headers
+
+    @asynccontextmanager
+    async def _followed(self, view: View, before: int = 0, skip: int = 0, /, **request: Any) -> AsyncGenerator[Feed]:
+        async with self._rpc(**request) as call:
+
+            async def chunks() -> AsyncGenerator[bytes]:
+                async for each in call:
+                    yield b"data: " + self._as_json(each).encode() + b"\n\n"
+
+            feed = Feed(view, before=before, skip=skip)
+            feed.read_chunks(Ids.of(dict(await call.initial_metadata())), chunks())
+            yield feed

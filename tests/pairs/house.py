@@ -23,7 +23,7 @@ from tests.balancer import RoundRobin
 from tests.gateway.knowledge import knowledge, offered
 from tests.interop.driver import OfficialServer, start_server
 from tests.interop.langgraph_dev import langgraph_dev
-from tests.pairs.a2a import JsonRpc03, JsonRpc10, Rest03, Rest10
+from tests.pairs.a2a import Grpc10, JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
 from tests.pairs.ag_ui import AgUi
 from tests.pairs.aief import Aief
@@ -50,6 +50,8 @@ CALLERS: Final[tuple[type[Caller], ...]] = (
 )
 
 
+WITH_GRPC: Final[tuple[type[Caller], ...]] = (*CALLERS, Grpc10)
+"""Callers of some kinds of agents. Calls over gRPC become calls over JSON-RPC, so what differs is in the messages."""
 ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Runtime, Chat, Mcp, AgUi)
 """Callers for official servers.
 
@@ -149,7 +151,8 @@ def _house(kind: Kind, front: Running, players: Cast) -> House:
 async def in_process(folder: Path, kind: Kind) -> AsyncGenerator[House]:
     """Open Python functions in the gateway's process."""
     players = Cast()
-    async with running(folder, players.agents(), registered={WHOLE: every_event_agent()}) as front:
+    registered = {WHOLE: every_event_agent()}
+    async with running(folder, players.agents(), registered=registered, serves_grpc=True) as front:
         yield _house(kind, front, players)
 
 
@@ -171,7 +174,12 @@ async def clustered(folder: Path, kind: Kind) -> AsyncGenerator[House]:
             for name in ("one", "two"):
                 (folder / name).mkdir()
                 opened = running(
-                    folder / name, players.agents(), registered={WHOLE: every_event_agent()}, node=name, **shared
+                    folder / name,
+                    players.agents(),
+                    registered={WHOLE: every_event_agent()},
+                    node=name,
+                    serves_grpc=True,
+                    **shared,
                 )
                 nodes.append(await stack.enter_async_context(opened))
                 balancer.add(httpx.URL(nodes[-1].url))
@@ -253,7 +261,8 @@ async def _fronting(
     registry = await connect(Settings.model_validate({"agents": agents}))
     broken = {each.info.name: each.broken for each in registry.all() if each.broken is not None}
     assert not broken, broken
-    async with running(folder, registered={each.info.name: each for each in registry.all()}) as front:
+    registered = {each.info.name: each for each in registry.all()}
+    async with running(folder, registered=registered, serves_grpc=True) as front:
         yield front
 
 
@@ -271,7 +280,7 @@ async def official(
     `path` is the path of an agent below the server's URL.
     """
     assert kind.cast is not None
-    async with start_server(peer) as server:
+    async with start_server(peer, grpc=peer == "a2a-grpc") as server:
         urls = {name: server.url + path.format(agent=server_name) for name, server_name in kind.cast.items()}
         async with _fronting(folder, protocol, urls, kind, **options) as front:
             await_agent_cancel = partial(cancelled, server, front)
@@ -319,13 +328,15 @@ async def developed(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 
 
 HOUSES: Final[Mapping[str, Kind]] = {
-    "python": Kind("python", in_process),
+    "python": Kind("python", in_process, callers=WITH_GRPC),
     "cluster": Kind("python", clustered, callers=ONE_EACH),
     "graph": Kind("graph", compiled, shows=frozenset({Feature.STEP}), stateful=True),
     "a2a-0.3": Kind(
         "a2a-0.3", partial(behind, "a2a", "/a2a/{agent}/.well-known/agent.json", extension="off"), tells=_LOSSES
     ),
-    "a2a-1.0": Kind("a2a-1.0", partial(behind, "a2a", "/a2a/{agent}", extension="off"), tells=_LOSSES),
+    "a2a-1.0": Kind(
+        "a2a-1.0", partial(behind, "a2a", "/a2a/{agent}", extension="off"), callers=WITH_GRPC, tells=_LOSSES
+    ),
     "a2a-extended": Kind("a2a-extended", partial(behind, "a2a", "/a2a/{agent}")),
     "acp": Kind("acp", partial(behind, "acp", "/acp", extension="off")),
     "acp-extended": Kind("acp-extended", partial(behind, "acp", "/acp"), callers=ONE_EACH),
@@ -364,6 +375,12 @@ HOUSES: Final[Mapping[str, Kind]] = {
         partial(official, "a2a-1.0", "a2a", "/{agent}", partial(_a2a_cancelled, "")),
         _called(("echo", "stream", "ask", "files", "fail", "slow"), count="data"),
         callers=ONE_EACH,
+    ),
+    "a2a-sdk-grpc": Kind(
+        "a2a-1.0",
+        partial(official, "a2a-grpc", "a2a", "/{agent}", partial(_a2a_cancelled, "")),
+        _called(("echo", "stream", "ask", "files", "fail", "slow"), count="data"),
+        callers=(Grpc10,),
     ),
     "acp-sdk": Kind(
         "acp",

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from babelgate.canonical import Feature, TaskState
-from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10, Rest03, Rest10
+from tests.pairs.a2a import A2A, Grpc10, JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
 from tests.pairs.ag_ui import AgUi
 from tests.pairs.agent_client import AgentClient
@@ -278,7 +278,7 @@ async def test_a_langgraph_stream_resumes_after_any_event(house: House, caller: 
     assert len(ids) > 5
 
 
-@by_each("stream", JsonRpc03, JsonRpc10, Rest03, Rest10)
+@by_each("stream", JsonRpc03, JsonRpc10, Rest03, Rest10, Grpc10)
 async def test_an_a2a_stream_resumes_after_any_record(house: House, caller: A2A) -> None:
     for _ in range(2):
         house.release()

@@ -16,7 +16,7 @@ from babelgate.canonical.value import JsonObject
 
 CardForm = Literal["merged", "1.0", "0.3"]
 
-JSON_RPC, REST = "JSONRPC", "HTTP+JSON"
+JSON_RPC, REST, GRPC = "JSONRPC", "HTTP+JSON", "GRPC"
 V1, V0_3 = "1.0", "0.3.0"
 MINOR_0_3 = "0.3"
 """Version number of 0.3 in a card of 1.0, where version numbers have no patch number (3.6.1)."""
@@ -34,14 +34,18 @@ _EXTENSION: JsonObject = {
 """Declaration of the Babelgate extension on a card of any version (AgentExtension)."""
 
 
-def card(form: CardForm, agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
+def card(
+    form: CardForm, agent: AgentInfo, base_url: str, access: Authentication, rpc_address: str | None = None
+) -> JsonObject:
+    """Return the card of an agent in one form. `rpc_address` is the host and port of the gRPC server; None if there is
+    none."""
     match form:
         case "1.0":
-            return card_1_0(agent, base_url, access)
+            return card_1_0(agent, base_url, access, rpc_address)
         case "0.3":
             return card_0_3(agent, base_url, access)
         case "merged":
-            return merged_card(agent, base_url, access)
+            return merged_card(agent, base_url, access, rpc_address)
 
 
 def versions_of(version: str) -> CardForm:
@@ -157,15 +161,23 @@ def _scopes_of(scheme: str, access: Authentication) -> list[str]:
     return list(access.scopes) if scheme.startswith(f"{_ISSUER}-") else []
 
 
-def _connection_1_0(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
+def _interfaces(agent: AgentInfo, base_url: str, rpc_address: str | None) -> list[JsonObject]:
+    """Return the interfaces of an agent in the order of preference (specification 1.0, 4.4.6)."""
     url = _url(agent, base_url)
+    new, old = (
+        [{"url": url, "protocolBinding": binding, "protocolVersion": version} for binding in (JSON_RPC, REST)]
+        for version in (V1, MINOR_0_3)
+    )
+    if rpc_address is None:
+        return [*new, *old]
+    # All agents have one address: clients repeat the tenant in each request.
+    rpc = {"url": rpc_address, "protocolBinding": GRPC, "protocolVersion": V1, "tenant": agent.name}
+    return [*new, rpc, *old]
+
+
+def _connection_1_0(agent: AgentInfo, base_url: str, access: Authentication, rpc_address: str | None) -> JsonObject:
     connection: JsonObject = {
-        "supportedInterfaces": [
-            {"url": url, "protocolBinding": binding, "protocolVersion": version}
-            # In the order of preference (specification 1.0, 4.4.6).
-            for version in (V1, MINOR_0_3)
-            for binding in (JSON_RPC, REST)
-        ],
+        "supportedInterfaces": _interfaces(agent, base_url, rpc_address),
         "capabilities": _capabilities(agent, {"extendedAgentCard": access.is_required}),
     }
     if schemes := _schemes_1_0(access):
@@ -195,22 +207,22 @@ def _connection_0_3(agent: AgentInfo, base_url: str, access: Authentication) -> 
     return connection
 
 
-def card_1_0(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
-    return {**_card_fields(agent), **_connection_1_0(agent, base_url, access)}
+def card_1_0(agent: AgentInfo, base_url: str, access: Authentication, rpc_address: str | None = None) -> JsonObject:
+    return {**_card_fields(agent), **_connection_1_0(agent, base_url, access, rpc_address)}
 
 
 def card_0_3(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
     return {**_card_fields(agent), **_connection_0_3(agent, base_url, access)}
 
 
-def merged_card(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
+def merged_card(agent: AgentInfo, base_url: str, access: Authentication, rpc_address: str | None = None) -> JsonObject:
     """Return a card with the fields of both versions.
 
     The objects that both versions have (`capabilities`, `securitySchemes`) are merged: their members have different
     names.
     """
     old = _connection_0_3(agent, base_url, access)
-    new = _connection_1_0(agent, base_url, access)
+    new = _connection_1_0(agent, base_url, access, rpc_address)
     # a2a-sdk 0.3.26 cannot read a card without `url`; 1.3.0 ignores what it does not know.
     merged = {**_card_fields(agent), **new, **old}
     merged["capabilities"] = {**new["capabilities"], **old["capabilities"]}

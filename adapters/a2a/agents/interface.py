@@ -4,7 +4,7 @@ called."""
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from json import dumps
 from typing import Any, Final, Literal, cast
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
@@ -18,7 +18,7 @@ from babelgate.canonical.value import Json, JsonObject
 
 Version = Literal["0.3", "1.0"]
 
-_JSON_RPC, _REST = "JSONRPC", "HTTP+JSON"
+_JSON_RPC, _REST, _GRPC = "JSONRPC", "HTTP+JSON", "GRPC"
 _WELL_KNOWN: Final = "/.well-known/"
 _CARDS: Final = (f"{_WELL_KNOWN}agent-card.json", f"{_WELL_KNOWN}agent.json")
 _PORTS: Final = {"http": 80, "https": 443}
@@ -76,6 +76,12 @@ class Interface:
     url: str
     version: Version = "1.0"
     rest: bool = False
+    grpc: bool = False
+    """True if the binding is gRPC. The URL is then `grpc://host:port`, or `grpcs://host:port` with TLS."""
+    alternative: "Interface | None" = field(default=None, compare=False)
+    """Interface to call instead if the gRPC server accepts no connection. None if there is none."""
+    files_url: str = ""
+    """URL below which another gateway has the files of its messages; empty if it is `url`."""
     tenant: str = ""
     streams: bool = True
     answers_in_status: bool = False
@@ -127,22 +133,32 @@ def is_card(value: Json) -> bool:
     return value.get("url") is None and isinstance(value.get("protocolVersion"), str)
 
 
-def find_interface(card: JsonObject, url: str, *, at_origin: bool = False) -> Interface | None:
-    """Return the interface to call among those in the card: 1.0 before 0.3, and JSON-RPC before REST.
+def find_interface(
+    card: JsonObject, url: str, *, at_origin: bool = False, speaks_grpc: bool = False
+) -> Interface | None:
+    """Return the interface to call among those in the card: 1.0 before 0.3, and JSON-RPC before REST. gRPC is called
+    if `speaks_grpc`, and if it is the first interface of the card or the only one.
 
     `url` is the agent's URL in the configuration. If the card names another origin, `url` is called instead, because
     the requests carry configured headers. `at_origin` is True if the card was found at the origin and not below the
     agent's path. Such a card may be that of another agent, so the result is None unless the card names the path. Raises
     agent_invalid for a card without a usable interface.
     """
-    # Not in the card's order of preference (specification 1.0, 4.4.6): both bindings carry the same.
-    interfaces = sorted(_interfaces(card, url), key=lambda each: (each.version != "1.0", each.rest))
+    # Not in the card's order of preference (specification 1.0, 4.4.6): these bindings carry the same. A server that
+    # prefers gRPC is called so, because its other bindings may be less complete.
+    prefers_grpc = any(_is_grpc(each) for each in _entries(card)[:1])
+    interfaces = sorted(
+        (each for each in _interfaces(card, url) if speaks_grpc or not each.grpc),
+        key=lambda each: (each.version != "1.0", each.grpc is not prefers_grpc, each.rest),
+    )
     if not interfaces:
-        raise FaultError(FaultCode.AGENT_INVALID, "The agent's card names no interface by JSON-RPC or REST")
+        needs = "; gRPC needs babelgate[grpc]" if any(map(_is_grpc, _entries(card))) and not speaks_grpc else ""
+        raise FaultError(FaultCode.AGENT_INVALID, f"The agent's card names no interface by JSON-RPC or REST{needs}")
     path = urlsplit(_base(url)).path
     if at_origin and path and path not in _declared_paths(card):
         return None
-    return interfaces[0]
+    best = interfaces[0]
+    return replace(best, alternative=next((each for each in interfaces if not each.grpc), None)) if best.grpc else best
 
 
 def _declared_paths(card: JsonObject) -> set[str]:
@@ -194,13 +210,19 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
     for each in _entries(card):
         declared, binding = each.get("url"), str(each.get("protocolBinding") or _JSON_RPC).upper()
         version = _version(each.get("protocolVersion"))
-        if not isinstance(declared, str) or binding not in (_JSON_RPC, _REST) or version is None:
+        if not isinstance(declared, str) or binding not in (_JSON_RPC, _REST, _GRPC) or version is None:
+            continue
+        is_grpc = binding == _GRPC
+        reachable = _reachable_rpc(declared, url) if is_grpc else _reachable(declared, url)
+        if reachable is None or (is_grpc and version != "1.0"):  # 0.3 has another protocol buffer
             continue
         tenant = each.get("tenant")
         yield Interface(
-            url=_reachable(declared, url),
+            url=reachable,
             version=version,
             rest=binding == _REST,
+            grpc=is_grpc,
+            files_url=_base(url) if is_grpc else "",
             tenant=tenant if isinstance(tenant, str) else "",
             streams=streams,
             answers_in_status=any(framework.answers_in_status for framework in frameworks),
@@ -233,6 +255,29 @@ def _reachable(declared: str, url: str) -> str:
     if configured.path:  # most likely behind a proxy that is not in the card
         return url if not urlsplit(url).path.endswith(".json") else base
     return configured._replace(path=other.path).geturl()
+
+
+def _reachable_rpc(declared: str, url: str) -> str | None:
+    """Return the URL to call for a gRPC interface: the declared port at the host of the configured URL, with TLS if
+    that URL has TLS. Return None without a port.
+
+    The card has `host:port`, or a URL in its place. The host in it is often one that only the server knows, such as
+    `0.0.0.0`.
+    """
+    configured = urlsplit(url)
+    try:
+        place = urlsplit(declared if "://" in declared else f"//{declared}")
+        port = place.port or {"https": 443, "grpcs": 443}.get(place.scheme)
+    except ValueError:
+        return None
+    if port is None or configured.hostname is None:
+        return None
+    host = f"[{configured.hostname}]" if ":" in configured.hostname else configured.hostname
+    return f"{'grpcs' if configured.scheme == 'https' else 'grpc'}://{host}:{port}"
+
+
+def _is_grpc(entry: JsonObject) -> bool:
+    return str(entry.get("protocolBinding") or "").upper() == _GRPC
 
 
 def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:

@@ -41,6 +41,7 @@ from babelgate.adapters.kit.client.calls import Connection
 from babelgate.adapters.kit.client.catch_up import catch_up
 from babelgate.adapters.kit.client.driver import ReattachableClient, Stage, UpstreamRun
 from babelgate.adapters.kit.client.frames import DRAIN
+from babelgate.adapters.kit.client.rpc import is_installed
 from babelgate.adapters.kit.client.status import UNAVAILABLE
 from babelgate.adapters.kit.extension import NOT_FORKED, RecordReader, has_start, is_refusal, without_start
 from babelgate.adapters.kit.tracing import add_trace
@@ -520,7 +521,7 @@ async def _read_card(
             continue
         if isinstance(card, dict) and is_card(card):
             checked = card if trust is None else await _check_card(card, trust)
-            return checked, find_interface(checked, url, at_origin=index >= 2)
+            return checked, find_interface(checked, url, at_origin=index >= 2, speaks_grpc=is_installed())
     if trust is not None:
         _report_unverified("the server has no card", trust)
     return None

@@ -1,5 +1,5 @@
-"""Calls of an A2A server's methods over JSON-RPC or REST. They return the results as JSON, without the envelope of
-JSON-RPC."""
+"""Calls of an A2A server's methods over JSON-RPC, REST or gRPC. They return the results as JSON, without the envelope
+of JSON-RPC."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from copy import copy
 from dataclasses import replace
 from itertools import count
-from typing import Final, Self
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 import httpx
@@ -155,7 +155,8 @@ class ClientBinding(ABC):
     async def file(self, blob: str) -> bytes:
         """Return the bytes of a file that another gateway stores under the hash `blob`. Raises agent_invalid, or the
         server's error."""
-        url = f"{self.interface.url.rstrip('/')}/files/{quote(blob, safe='')}"
+        base = self.interface.files_url or self.interface.url
+        url = f"{base.rstrip('/')}/files/{quote(blob, safe='')}"
         async with self._http.open_response("GET", url, accept="*/*") as response:
             return await read_bytes(response, self._http.answer_limit)
 
@@ -168,15 +169,20 @@ class ClientBinding(ABC):
         return self._headers if start is None else {**self._headers, "Babelgate-From": str(start)}
 
     def fallback(self, error: FaultError) -> "ClientBinding | None":
-        """Return another binding with which to repeat a request after `error`: version 0.3, or without streams. Return
-        None if there is no such binding.
+        """Return another binding with which to repeat a request after `error`: version 0.3, without streams, or over
+        HTTP. Return None if there is no such binding.
 
         The server may not know the method or the version (specification 1.0, 3.6.2 and 5.4), or may have no streams
         even if its card declares them (3.3.4).
         """
+        alternative = self.interface.alternative
+        if alternative is not None and isinstance(error.__cause__, (httpx.ConnectError, httpx.ConnectTimeout)):
+            other = replace(alternative, extended=self.interface.extended)
+            return create_binding(self._http, other, self.dialect.agent)
         reason, status = error.fault.details.get("reason"), error.fault.details.get("status")
         is_unknown = reason == "METHOD_NOT_FOUND" or (not reason and status in (404, 405, 501))
-        if self.interface.version == "1.0" and not self.interface.rest and (is_unknown or reason == _NO_VERSION):
+        has_0_3 = not (self.interface.rest or self.interface.grpc)
+        if self.interface.version == "1.0" and has_0_3 and (is_unknown or reason == _NO_VERSION):
             return create_binding(self._http, replace(self.interface, version="0.3"), self.dialect.agent)
         if self.interface.streams and (is_unknown or reason == "UNSUPPORTED_OPERATION"):
             return create_binding(self._http, replace(self.interface, streams=False), self.dialect.agent)
@@ -187,6 +193,8 @@ _NO_VERSION: Final = "VERSION_NOT_SUPPORTED"
 
 
 def create_binding(http: HttpClient, interface: Interface, agent: str) -> ClientBinding:
+    if interface.grpc:
+        return _Grpc(http, interface, v1_0.Codec("", agent))
     if interface.rest:
         dialect = v1_0.Codec if interface.version == "1.0" else v0_3_rest.Codec
         return _Rest(http, interface, dialect("", agent))
@@ -341,3 +349,48 @@ def _payload(value: Json) -> Json:
     if not isinstance(value, dict) or value.get("error") is not None or isinstance(value.get("message"), str):
         raise _decode_error_response(value)
     return value
+
+
+class _Grpc(ClientBinding):
+    """gRPC, whose transport converts the JSON of 1.0 (specification 1.0, 10). Errors have the form of REST."""
+
+    def _request(self, method: str, params: JsonObject) -> dict[str, Any]:
+        # Importing gRPC takes time and memory, which a gateway without it does not need.
+        from babelgate.adapters.a2a.client.grpc import codec_of, path_of
+
+        if self.interface.tenant:  # specification 1.0, 4.4.6: each request has to name it
+            params = {"tenant": self.interface.tenant, **params}
+        name = _METHODS_1_0[method]
+        return {
+            "method": "POST",
+            "url": self.interface.url + path_of(name),
+            "body": to_json(params),
+            "operation": self._operation(method),
+            "rpc": codec_of(name),
+        }
+
+    async def _call(self, method: str, params: JsonObject) -> Json:
+        request = self._request(method, params)
+        async with self._http.open_response(**request, accept=_JSON, headers=self._headers) as response:
+            return _payload(await self._http.json(response))
+
+    @asynccontextmanager
+    async def _open(self, method: str, params: JsonObject, *, start: int | None = None) -> AsyncGenerator[Replies]:
+        request = self._request(method, params)
+        async with (
+            self._http.open_response(**request, accept=_STREAM, headers=self._headers_from(start)) as response,
+            aclosing(Replies(self._http, response, _payload)) as replies,
+        ):
+            yield replies
+
+    def open_send(self, params: JsonObject) -> AbstractAsyncContextManager[Replies]:
+        return self._open("stream" if self.interface.streams else "send", params)
+
+    async def get(self, task_id: str, context_id: str | None) -> Json:
+        return await self._call("get", {"id": task_id})
+
+    async def cancel(self, task_id: str, context_id: str | None) -> None:
+        await self._call("cancel", {"id": task_id})
+
+    def open_subscription(self, task_id: str, *, start: int | None = None) -> AbstractAsyncContextManager[Replies]:
+        return self._open("subscribe", {"id": task_id}, start=start)

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import httpx
 
 from babelgate.adapters.a2a.errors import decode_error
 from babelgate.adapters.kit.client.calls import Calls
+from babelgate.adapters.kit.client.rpc import CODEC, RpcCodec
 from babelgate.adapters.kit.tracing import TracedOperation
 from babelgate.canonical import Fault
 from babelgate.canonical.value import Json
@@ -22,8 +24,12 @@ class HttpClient(Calls):
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         operation: TracedOperation | None = None,
+        rpc: RpcCodec | None = None,
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        return self.request(method, url, {**(headers or {}), "Accept": accept}, body=body, operation=operation)
+        """Send a request and yield its response. With `rpc`, the URL is that of a gRPC method."""
+        more: dict[str, Any] = {} if rpc is None else {"extensions": {CODEC: rpc}}
+        sent = {**(headers or {}), "Accept": accept}
+        return self.request(method, url, sent, body=body, operation=operation, **more)
 
     def decode_error_body(self, status: int, answer: Json) -> Fault:
         return decode_error(answer, status).fault

@@ -45,7 +45,7 @@ def _card(form: CardForm, agent: AgentInfo, who: Caller) -> JsonObject:
 
     The merged card is not signed: a signature of 1.0 cannot cover its members of 0.3.
     """
-    unsigned = card(form, agent, who.base_url, who.authentication)
+    unsigned = card(form, agent, who.base_url, who.authentication, who.rpc_address)
     return sign_card(unsigned, who.signer) if form == "1.0" else unsigned
 
 

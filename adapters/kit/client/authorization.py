@@ -6,6 +6,8 @@ from typing import Any, Final, Protocol
 import httpx
 
 _REFUSED: Final = (401, 403)
+_RPC_SCHEMES: Final = {"http": "grpc", "https": "grpcs"}
+"""Scheme of the gRPC URLs of a server, by the scheme of its configured URL: gRPC has TLS if the URL has."""
 
 
 class AuthorizationNeeded(Exception):
@@ -51,11 +53,12 @@ class AuthorizedClient(httpx.AsyncClient):
         super().__init__(**options)
         self._tokens = tokens
         self._origins = frozenset(_origin(httpx.URL(url)) for url in urls)
+        self._rpc_hosts = frozenset((_RPC_SCHEMES[scheme], host) for scheme, host, _ in self._origins)
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         """Send a request, with a token if it goes to one of the agent's servers. Raises the exceptions of the token
         source and of HTTPX."""
-        token = await self._tokens.get() if _origin(request.url) in self._origins else None
+        token = await self._tokens.get() if self._is_trusted(request.url) else None
         if token is None:
             return await super().send(request, **options)
         response = await self._send_with(token, request, options)
@@ -70,6 +73,10 @@ class AuthorizedClient(httpx.AsyncClient):
                 await response.aclose()
                 raise
         return response
+
+    def _is_trusted(self, url: httpx.URL) -> bool:
+        """Return True if a URL is on one of the agent's servers. gRPC has another port of the same host."""
+        return _origin(url) in self._origins or (url.scheme, url.host) in self._rpc_hosts
 
     async def _send_with(self, token: str, request: httpx.Request, options: Any) -> httpx.Response:
         request.headers["Authorization"] = f"Bearer {token}"

@@ -15,6 +15,7 @@ import httpx
 from babelgate.adapters.kit.client.answers import ANSWER_LIMIT, ERROR_RESPONSE_LIMIT, read_answer
 from babelgate.adapters.kit.client.error_response import read_excerpt, response_error
 from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
+from babelgate.adapters.kit.client.rpc import SCHEMES, RpcTransport
 from babelgate.adapters.kit.client.status import fault_code
 from babelgate.adapters.kit.client.tls import ClientTls, default_context
 from babelgate.adapters.kit.tracing import CALL_TRACER, CHAIN, CallTracer, TracedOperation
@@ -91,10 +92,12 @@ def open_http(
     """
     from babelgate.adapters.kit.client.transport import HttpTransport
 
+    rpc = RpcTransport(check_address, tls)
     # httpx itself must handle a proxy of the environment.
     is_proxied = check_address is None and any(map(getproxies().get, ("http", "https", "all")))
     return make(
         transport=None if is_proxied else HttpTransport(_LIMITS, check_address, tls),
+        mounts=dict.fromkeys(SCHEMES, rpc),
         verify=_verification(tls) if is_proxied else True,
         limits=_LIMITS,
         timeout=timeout,

@@ -55,6 +55,8 @@ class Caller(msgspec.Struct, frozen=True):
     card."""
     signer: PayloadSigner | None = None
     """Signer of the agents' cards. None if they are not signed."""
+    rpc_address: str | None = None
+    """Host and port at which the caller reaches the gateway's gRPC server; None if there is none."""
     reads_only: bool = False
     """True for a HEAD request, and for a request that a page of another site may have caused in a browser. Handlers
     must then change nothing, even if the parameters of a GET request a change."""

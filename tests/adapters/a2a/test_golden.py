@@ -3,8 +3,9 @@
 - `canonical.json`: the log.
 - `a2a-<version>.http`: the events of a stream of the log, and the final task.
 - `a2a-<version>.read.json`: the messages of that task, decoded as if a caller sent them.
+- `a2a-1.0-grpc.json`: the same events and task as messages of gRPC, in ProtoJSON.
 
-`pytest --accept` writes the last two.
+`pytest --accept` writes all but the log.
 """
 
 import json
@@ -15,6 +16,8 @@ from pydantic_core import to_json
 
 from babelgate.adapters.a2a.codec import v0_3, v0_3_rest, v1_0
 from babelgate.adapters.a2a.codec.dialect import Dialect
+from babelgate.adapters.a2a.codec.protobuf import from_bytes, to_bytes
+from babelgate.adapters.a2a.wire.protobuf import REPLIES
 from babelgate.adapters.a2a.write.task_events import EventWriter
 from babelgate.adapters.kit.client.sse import Frames
 from babelgate.adapters.kit.server.sse import frame
@@ -86,3 +89,13 @@ def test_goldens_match_the_published_types(case: str, version: Any) -> None:
     for event in events:
         check("event", version, event)
     check("task", version, task)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_messages_of_grpc_match_the_golden(case: str, accept: bool) -> None:
+    frames = (GOLDEN / case / "a2a-1.0.http").read_text().removeprefix(head("1.0")).encode()
+    *events, task = [json.loads(each.data) for each in Frames().all([frames])]
+    kinds = [*(("SendStreamingMessage", event) for event in events), ("GetTask", task)]
+    decoded = [from_bytes(to_bytes(value, REPLIES[method]()), REPLIES[method]()) for method, value in kinds]
+    lines = ",\n".join("  " + json.dumps(each, ensure_ascii=False, sort_keys=True) for each in decoded)
+    compare(GOLDEN / case / "a2a-1.0-grpc.json", f"[\n{lines}\n]\n", accept)

@@ -1,7 +1,7 @@
 """The official A2A 1.0 client, driven by JSON lines (see `lines`).
 
-Options: base_url (of the card), card_path, transport (JSONRPC or HTTP+JSON), version ("1.0" or "0.3": use only the
-card's interfaces of that version), headers. Arguments and results are JSON of A2A 1.0.
+Options: base_url (of the card), card_path, transport (JSONRPC, HTTP+JSON or GRPC), version ("1.0" or "0.3": use only
+the card's interfaces of that version), headers. Arguments and results are JSON of A2A 1.0.
 """
 
 import asyncio
@@ -60,6 +60,10 @@ class Calls:
 
     async def _client(self, **config_options: Any) -> Client:
         bindings = [self._options.get("transport", "JSONRPC")]
+        if bindings == ["GRPC"]:
+            import grpc.aio  # only in one of the two environments of this program
+
+            config_options["grpc_channel_factory"] = grpc.aio.insecure_channel
         config = ClientConfig(httpx_client=self._http, supported_protocol_bindings=bindings, **config_options)
         interceptors = [AuthInterceptor(Credentials(self._options.get("credentials", {})))]
         return ClientFactory(config).create(await self._card(), interceptors=interceptors)

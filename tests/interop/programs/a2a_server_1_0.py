@@ -1,6 +1,12 @@
-"""Agents served by the official A2A 1.0 SDK at `/<agent>`: JSON-RPC and REST, in 1.0 and in its 0.3 compatibility."""
+"""Agents served by the official A2A 1.0 SDK at `/<agent>`: JSON-RPC and REST, in 1.0 and in its 0.3 compatibility.
+
+With the option `grpc`, they are served over gRPC, too. Their cards prefer it, and the tenant is the agent's name.
+"""
 
 import asyncio
+import socket
+from collections.abc import AsyncIterator
+from inspect import isasyncgenfunction
 from typing import Any
 
 import httpx
@@ -100,13 +106,15 @@ class Executor(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-def card(name: str, base: str) -> pb.AgentCard:
+def card(name: str, base: str, rpc: str) -> pb.AgentCard:
     # The SDK of 1.0 also answers 0.3 if its card says so.
     interfaces = [
         pb.AgentInterface(url=f"{base}/{name}", protocol_binding=binding, protocol_version=version)
         for version in options().get("versions", ["1.0", "0.3"])
         for binding in ("JSONRPC", "HTTP+JSON")
     ]
+    if rpc:
+        interfaces.insert(0, pb.AgentInterface(url=rpc, protocol_binding="GRPC", protocol_version="1.0", tenant=name))
     return pb.AgentCard(
         name=name,
         description=f"The agent {name}.",
@@ -119,13 +127,13 @@ def card(name: str, base: str) -> pb.AgentCard:
     )
 
 
-def agent_routes(name: str, base: str, gate: Gate, http: httpx.AsyncClient) -> list[BaseRoute]:
-    public = card(name, base)
+def agent_handler(name: str, base: str, rpc: str, gate: Gate, http: httpx.AsyncClient) -> DefaultRequestHandler:
+    public = card(name, base, rpc)
     extended = pb.AgentCard()
     extended.CopyFrom(public)
     extended.description = f"The agent {name}, to those who may know more."
     configs = InMemoryPushNotificationConfigStore()
-    handler = DefaultRequestHandler(
+    return DefaultRequestHandler(
         Executor(name, gate),
         InMemoryTaskStore(),
         public,
@@ -133,6 +141,9 @@ def agent_routes(name: str, base: str, gate: Gate, http: httpx.AsyncClient) -> l
         push_sender=BasePushNotificationSender(http, configs),
         extended_agent_card=extended,
     )
+
+
+def agent_routes(name: str, public: pb.AgentCard, handler: DefaultRequestHandler) -> list[BaseRoute]:
     return [
         *create_agent_card_routes(public, card_url=f"/{name}{AGENT_CARD_WELL_KNOWN_PATH}"),
         *create_jsonrpc_routes(handler, f"/{name}", enable_v0_3_compat=True),
@@ -141,11 +152,52 @@ def agent_routes(name: str, base: str, gate: Gate, http: httpx.AsyncClient) -> l
     ]
 
 
+def listen_for_rpc() -> socket.socket:
+    """Reserve a port for gRPC, which opens its own sockets."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return listener
+
+
+async def serve_rpc(address: str, handlers: dict[str, DefaultRequestHandler]) -> Any:
+    """Serve the agents over gRPC. The handler of the SDK has one agent, so the tenant of a request selects it."""
+    import grpc.aio  # only in one of the two environments of this program
+    from a2a.server.request_handlers.grpc_handler import GrpcHandler
+    from a2a.types import a2a_pb2_grpc
+
+    by_tenant = {name: GrpcHandler(handler) for name, handler in handlers.items()}
+
+    class ByTenant:
+        def __getattr__(self, method: str) -> Any:
+            async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
+                async for event in getattr(by_tenant[request.tenant], method)(request, context):
+                    yield event
+
+            async def unary(request: Any, context: Any) -> Any:
+                return await getattr(by_tenant[request.tenant], method)(request, context)
+
+            return stream if isasyncgenfunction(getattr(GrpcHandler, method)) else unary
+
+    server = grpc.aio.server()
+    a2a_pb2_grpc.add_A2AServiceServicer_to_server(ByTenant(), server)
+    server.add_insecure_port(address)
+    await server.start()
+    return server
+
+
 async def main() -> None:
     listener, gate = listen(), Gate()
+    rpc_listener = listen_for_rpc()
+    rpc = f"127.0.0.1:{rpc_listener.getsockname()[1]}" if options().get("grpc") else ""
     async with httpx.AsyncClient(trust_env=False) as http:
-        routes = [route for name in AGENTS for route in agent_routes(name, url(listener), gate, http)]
+        base = url(listener)
+        handlers = {name: agent_handler(name, base, rpc, gate, http) for name in AGENTS}
+        routes = [route for name in AGENTS for route in agent_routes(name, card(name, base, rpc), handlers[name])]
+        rpc_server = await serve_rpc(rpc, handlers) if rpc else None
         await serve(Starlette(routes=routes), listener, gate)
+        if rpc_server is not None:
+            await rpc_server.stop(1)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from lines import options
 make_card = a2a_server_1_0.card
 
 
-def make_signed_card(name: str, base: str) -> pb.AgentCard:
+def make_signed_card(name: str, base: str, rpc: str) -> pb.AgentCard:
     signing = options()["signing"]
-    return create_agent_card_signer(signing["key"], signing["header"])(make_card(name, base))
+    return create_agent_card_signer(signing["key"], signing["header"])(make_card(name, base, rpc))
 
 
 if __name__ == "__main__":

@@ -75,6 +75,37 @@ def test_streams_are_used_only_if_declared() -> None:
     assert not interface_of({**card_1_0(AT), "capabilities": {"streaming": "yes"}}).streams
 
 
+GRPC = Interface("grpc://agents.example.com:50051", "1.0", grpc=True, files_url=AT)
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([("agents.example.com:50051", "GRPC", "1.0")], GRPC),
+        ([("0.0.0.0:50051", "GRPC", "1.0"), (AT, "JSONRPC", "1.0")], GRPC),
+        ([("https://elsewhere.example:50051/x", "grpc", "1.0"), (AT, "JSONRPC", "1.0")], GRPC),
+        ([(AT, "JSONRPC", "1.0"), ("agents.example.com:50051", "GRPC", "1.0")], Interface(AT, "1.0")),
+        ([(AT, "JSONRPC", "0.3"), ("agents.example.com:50051", "GRPC", "1.0")], GRPC),
+        ([("agents.example.com:50051", "GRPC", "0.3"), (AT, "JSONRPC", "0.3")], Interface(AT, "0.3")),
+        ([("agents.example.com", "GRPC", "1.0"), (AT, "JSONRPC", "1.0")], Interface(AT, "1.0")),
+        ([("agents.example.com:x", "GRPC", "1.0"), (AT, "JSONRPC", "1.0")], Interface(AT, "1.0")),
+    ],
+)
+def test_grpc_is_called_if_it_is_preferred_or_alone(entries: list[tuple[str, str, str]], expected: Interface) -> None:
+    assert find_interface(card_with(*entries), AT, speaks_grpc=True) == expected
+
+
+def test_grpc_has_tls_if_the_configured_url_has_it() -> None:
+    found = find_interface(card_with(("http://x:1", "GRPC", "1.0")), "https://[::1]:8443/a", speaks_grpc=True)
+    assert found is not None
+    assert found.url == "grpcs://[::1]:1"
+
+
+def test_a_card_with_only_grpc_names_the_extra() -> None:
+    with pytest.raises(FaultError, match=r"babelgate\[grpc\]"):
+        find_interface(card_with(("agents.example.com:1", "GRPC", "1.0")), AT)
+
+
 @pytest.mark.parametrize("binding", ["GRPC", "SOAP"])
 def test_card_without_a_usable_interface_is_rejected(binding: str) -> None:
     with pytest.raises(FaultError) as caught:

@@ -12,6 +12,8 @@ import pytest_asyncio
 
 from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client import Client, discover
+from babelgate.adapters.kit.client.calls import open_http
+from babelgate.adapters.kit.client.tls import ClientTls
 from babelgate.canonical import (
     Answers,
     Artifact,
@@ -37,7 +39,8 @@ from babelgate.conformance.contract import check_agent
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.site import AGENTS
-from tests.adapters.a2a.talk import Reminded
+from tests.adapters.a2a.talk import Reminded, Talk
+from tests.authority import Authority
 from tests.running import Running, running
 from tests.submissions import make
 
@@ -49,9 +52,12 @@ STOPS = TERMINAL | WAITING
 WAYS = {
     "1.0-rest": Interface("", "1.0", rest=True),
     "0.3-rest": Interface("", "0.3", rest=True),
+    "1.0-grpc": Interface("", "1.0", grpc=True),
+    "1.0-grpc-unary": Interface("", "1.0", grpc=True, streams=False),
     "1.0-jsonrpc-unary": Interface("", "1.0", streams=False),
     "0.3-rest-unary": Interface("", "0.3", rest=True, streams=False),
     "1.0-rest-extended": Interface("", "1.0", rest=True, extended=True),
+    "1.0-grpc-extended": Interface("", "1.0", grpc=True, extended=True),
     "0.3-jsonrpc-extended": Interface("", "0.3", extended=True),
     "0.3-rest-extended": Interface("", "0.3", rest=True, extended=True),
 }
@@ -154,13 +160,16 @@ async def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     folder: Path = tmp_path_factory.mktemp("a2a")
     (folder / "back").mkdir()
     agents = {**AGENTS, **{agent.__name__: agent for agent in (login, progress, refuse, give, slow)}}
-    async with running(folder / "back", agents) as back, loopback.client() as http:
+    async with running(folder / "back", agents, serves_grpc=request.param.grpc) as back, loopback.client() as http:
         registered: dict[str, RegisteredAgent] = {}
         for name in agents:
             url = f"{back.url}/a2a/{name}"
             [info] = await discover(url, http)
             # As if this interface were the only one on its card.
-            client = Client(url, info.name, interface=replace(request.param, url=url))
+            interface = replace(request.param, url=url)
+            if interface.grpc:
+                interface = replace(interface, url=f"grpc://{back.settings.grpc.listen}", tenant=name, files_url=url)
+            client = Client(url, info.name, interface=interface)
             registered[name] = RegisteredAgent(info, client)
         async with running(folder, registered=registered) as front:
             yield Way(back, front, request.param.extended)
@@ -295,3 +304,18 @@ async def test_client_meets_the_contract_of_agents(name: str, tmp_path: Path) ->
         await check_agent(make_agent, bound=BOUND)
         for client in clients:
             await client.aclose()
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+async def test_grpc_with_tls_needs_the_ca_of_the_server(tmp_path: Path, trusts: bool) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("server", "127.0.0.1")
+    async with (
+        running(tmp_path, AGENTS, tls=pair._asdict(), serves_grpc=True) as back,
+        open_http(tls=ClientTls(authority.path) if trusts else None) as http,
+    ):
+        interface = Interface(f"grpcs://{back.settings.grpc.listen}", "1.0", grpc=True, tenant="echo")
+        agent = Client("https://127.0.0.1/echo", interface=interface, http=http)
+        transcript = await Talk(agent).say("Hello")
+        await agent.aclose()
+    assert (transcript.text, transcript.fault is None) == ("Hello" if trusts else "", trusts)

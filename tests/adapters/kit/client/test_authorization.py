@@ -50,6 +50,14 @@ async def test_only_the_origins_of_the_agent_get_a_token() -> None:
     assert [sent for sent, _ in tokens.requests] == ["Bearer token-1", None, None, None]
 
 
+async def test_grpc_on_the_host_of_the_agent_gets_a_token() -> None:
+    tokens = NumberedTokens()
+    async with tokens.client() as http:
+        for url in ("grpcs://planner.example.com:50051/x", "grpc://planner.example.com:50051/x", "grpcs://evil:1/x"):
+            await http.post(url)
+    assert [sent for sent, _ in tokens.requests] == ["Bearer token-1", None, None]
+
+
 @pytest.mark.parametrize(
     ("refused", "status", "sent", "refusals"),
     [
