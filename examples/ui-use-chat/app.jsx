@@ -4,12 +4,19 @@ import { lastAssistantMessageIsCompleteWithApprovalResponses } from "ai";
 import { createRoot } from "react-dom/client";
 
 const GATEWAY = "http://127.0.0.1:8000";
-const AGENTS = ["stream", "tools", "ask", "approve", "slow", "fail"];
 const HEADERS = { "Babelgate-Sdk": "7" }; // with API keys, also: Authorization: `Bearer ${key}`
+
+/** Return the names of the gateway's agents. */
+async function loadAgents() {
+  const response = await fetch(`${GATEWAY}/acp/agents?limit=1000`, { headers: HEADERS });
+  return (await response.json()).agents.map(({ name }) => name);
+}
+
+const agents = await loadAgents();
 
 // The URL of the page names the agent and the chat, so a reload shows the same chat.
 const page = new URL(location.href);
-const agent = page.searchParams.get("agent") ?? AGENTS[0];
+const agent = page.searchParams.get("agent") ?? agents[0];
 const isNew = !page.searchParams.has("chat");
 const chat = page.searchParams.get("chat") ?? generateId();
 page.searchParams.set("chat", chat);
@@ -73,7 +80,7 @@ function Chat({ stored }) {
   return (
     <main data-status={status}>
       <nav>
-        {AGENTS.map((name) => (
+        {agents.map((name) => (
           <a key={name} href={`?agent=${name}`}>{name} </a>
         ))}
       </nav>

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from tests.docs.test_examples import EXAMPLES, background_commands
-from tests.gateway.command import BOUND, ROOT, bound_socket
+from tests.docs.test_examples import EXAMPLES
+from tests.gateway.command import BOUND, bound_socket
 from tests.interop.peers import NPM, peer_python
 
 GATEWAY: Final = "http://127.0.0.1:8000"
@@ -28,21 +28,18 @@ def served_page(example: str, folder: Path, gateway: str) -> Generator[str]:
     `gateway`. The packages are those of the peer that has the example's name."""
     python = peer_python(example)
     copy = copytree(EXAMPLES / example, folder / example, ignore=lambda *_: ["node_modules"])
-    port = _port_of(copy / "README.md")
-    with bound_socket() as free:
-        free_port = str(free.getsockname()[1])
+    usual, actual = _port_of(copy / "README.md"), _free_port()
     for path in (*copy.glob("*.jsx"), *copy.glob("*.mjs"), copy / "package.json"):
-        text = path.read_text(encoding="utf-8").replace(GATEWAY, gateway).replace(port, free_port)
+        text = path.read_text(encoding="utf-8").replace(GATEWAY, gateway).replace(usual, actual)
         path.write_text(text, encoding="utf-8")
     (copy / "node_modules").symlink_to(python.parents[1] / "node_modules")
-    with _started(copy, python, f"http://127.0.0.1:{free_port}/") as url:
+    with _started(copy, python, f"http://127.0.0.1:{actual}/") as url:
         yield url
 
 
-def commands_of(example: str) -> list[str]:
-    """Return the commands of an example's README, in order."""
-    readme = (EXAMPLES / example / "README.md").read_text(encoding="utf-8")
-    return [command.text for command in background_commands(readme)]
+def _free_port() -> str:
+    with bound_socket() as free:
+        return str(free.getsockname()[1])
 
 
 def _port_of(readme: Path) -> str:
@@ -79,9 +76,3 @@ def _started(folder: Path, python: Path, url: str) -> Generator[str]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=BOUND)
-
-
-def is_on_page(example: str) -> bool:
-    """Return True if the page about user interfaces names each command of an example."""
-    page = (ROOT / "docs" / "ui.md").read_text(encoding="utf-8")
-    return all(command in page for command in commands_of(example))

@@ -50,7 +50,6 @@ SERVERS: Final = {
     "ag-ui-langgraph": "ag_ui_langgraph_server.py",
     "ag-ui-pydantic": "ag_ui_pydantic_server.py",
     "aief": "aief_server.py",
-    "copilotkit": "copilotkit_server.py",
     "fasta2a": "fasta2a_server.py",
     "graphserve": "graphserve_server.py",
     "kagenti": "agentstack_server.py",
@@ -58,6 +57,7 @@ SERVERS: Final = {
     "nanoidp": "nanoidp_server.py",
     "oidc-provider": "oidc_provider_server.py",
     "strands": "strands_server.py",
+    "ui-copilotkit": "copilotkit_server.py",
 }
 
 BOUND: Final = 30.0
