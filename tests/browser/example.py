@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 from typing import Final
 
 import pytest
@@ -27,7 +27,7 @@ def served_page(example: str, folder: Path, gateway: str) -> Generator[str]:
     """Start the page of an example as its README says, and yield the URL of the page. It calls the gateway at the URL
     `gateway`. The packages are those of the peer that has the example's name."""
     python = peer_python(example)
-    copy = copytree(EXAMPLES / example, folder / example, ignore=lambda *_: ["node_modules"])
+    copy = copytree(EXAMPLES / example, folder / example, ignore=ignore_patterns("node_modules"))
     usual, actual = _port_of(copy / "README.md"), _free_port()
     for path in (*copy.glob("*.jsx"), *copy.glob("*.mjs"), copy / "package.json"):
         text = path.read_text(encoding="utf-8").replace(GATEWAY, gateway).replace(usual, actual)
