@@ -26,7 +26,7 @@ from babelgate.adapters.vercel_ui.server.follow import ReplyStream
 from babelgate.adapters.vercel_ui.server.history import ChatHistoryReader
 from babelgate.adapters.vercel_ui.server.options import StreamOptions
 from babelgate.adapters.vercel_ui.write.view import Restart
-from babelgate.canonical import Fault, FaultCode, FaultError, Hub, Task
+from babelgate.canonical import AgentInfo, Fault, FaultCode, FaultError, Hub, Task
 from babelgate.canonical.value import JsonObject, is_uuid
 
 __all__ = ("PATH", "answer_fault", "routes")
@@ -78,8 +78,8 @@ class Server(Handlers):
         invalid, not_found, not_awaiting, conflict."""
         who, agent = caller(request), self._agent(request)
         body = validate(w.ChatRequest, await read_json(request))
-        options = StreamOptions.of(request)
-        begun = await ChatPost(self._hub, who, agent, body, options.sdk).begin()
+        options = StreamOptions.of(request, agent)
+        begun = await ChatPost(self._hub, who, agent.name, body, options.sdk).begin()
         run, receipt = begun.run, begun.receipt
         task = await self._hub.reads.task(who.principal, run.task_id) if receipt is None else receipt.task
         stream = ReplyStream(
@@ -106,8 +106,8 @@ class Server(Handlers):
         stream of a new chat, too. Raises invalid, not_found.
         """
         who, agent = caller(request), self._agent(request)
-        options = StreamOptions.of(request)
-        found = await self._find_stream(who, agent, request.path_params["any_chat"])
+        options = StreamOptions.of(request, agent)
+        found = await self._find_stream(who, agent.name, request.path_params["any_chat"])
         if found is None:
             return Response(None, status_code=204)
         thread_id, first, last, restarts = found
@@ -165,11 +165,11 @@ class Server(Handlers):
         """Return the id and the messages of a chat as JSON. Raises invalid, not_found."""
         who, agent = caller(request), self._agent(request)
         chat_id: str = request.path_params["chat_id"]
-        thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
+        thread_id = await find_thread(self._hub, who.principal, agent.name, chat_id)
         if thread_id is None:
             raise _no_chat(chat_id)
         log = await read_log(self._hub, who.principal, thread_id)
-        options = StreamOptions.of(request)
+        options = StreamOptions.of(request, agent)
         messages: list[JsonObject] = []
         if log.head is not None:
             view = make_view(options, who.base_url, log.head, thread_id, log.restarts)
@@ -180,7 +180,7 @@ class Server(Handlers):
     async def stop_chat(self, request: AnyRequest) -> Response[Any]:
         """Cancel the newest task of a chat, active or waiting for an answer. The path names the chat, or a run of the
         task. An ended task is not changed. Raises not_found."""
-        who, agent = caller(request), self._agent(request)
+        who, agent = caller(request), self._agent(request).name
         chat_id: str = request.path_params["chat_id"]
         thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
         if thread_id is None:
@@ -197,14 +197,14 @@ class Server(Handlers):
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
         """Return the bytes of a file in a chat, by the hash in the path. Raises not_found."""
-        agent, chat_id = self._agent(request), request.path_params["chat_id"]
+        agent, chat_id = self._agent(request).name, request.path_params["chat_id"]
         if await find_thread(self._hub, caller(request).principal, agent, chat_id) is None:
             raise _no_chat(chat_id)
         return await answer_file(self._hub, request, request.path_params["blob"])
 
-    def _agent(self, request: AnyRequest) -> str:
-        """Return the name of the agent in the path of a request. Raises not_found if the caller has no such agent."""
-        return self._hub.agent(caller(request).principal, request.path_params["agent"]).name
+    def _agent(self, request: AnyRequest) -> AgentInfo:
+        """Return the agent in the path of a request. Raises not_found if the caller has no such agent."""
+        return self._hub.agent(caller(request).principal, request.path_params["agent"])
 
 
 def _headers(task: Task, run_id: str) -> Mapping[str, str]:

@@ -12,6 +12,8 @@ import pytest_asyncio
 from babelgate.canonical import Ask, Invocation, RunStatus, UseTool
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway import demo
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.settings.model import Settings
 from tests.adapters.vercel_ui.testing import chunks_of, text_of, user
 from tests.running import Running, running
 
@@ -247,6 +249,17 @@ async def test_approvals_are_answered_in_each_form(gateway: Running, sdk: int) -
         outcomes = [chunk["type"] for chunk in chunks if chunk["type"].startswith("tool-")]
         assert outcomes == ["tool-output-available", "tool-output-denied"]
     assert text_of(chunks) == "write: approved\nsend: not approved\n"
+
+
+@pytest.mark.parametrize(("headers", "has_approval"), [({}, False), ({"Babelgate-Sdk": "6"}, True)])
+async def test_a_request_overrides_the_sdk_of_the_agent(
+    tmp_path: Path, headers: dict[str, str], has_approval: bool
+) -> None:
+    agents = {"old": {"python": "babelgate.gateway.demo:approve", "ai_sdk": 5}}
+    registry = await connect(Settings.model_validate({"agents": agents}))
+    async with running(tmp_path, registered={each.info.name: each for each in registry.all()}) as gateway:
+        response = await gateway.http.post("/vercel-ui/old", json={"messages": [user("go")]}, headers=headers)
+    assert ("tool-approval-request" in response.text) == has_approval
 
 
 @pytest.mark.parametrize(

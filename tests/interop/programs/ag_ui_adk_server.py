@@ -1,7 +1,7 @@
 """An agent of google-adk behind ag-ui-adk, with questions as interrupts at `/demo` and as tool calls at `/plain`.
 
-It is a scripted model with a tool, a tool that needs a confirmation, and the tools of the caller. The input names what it
-does."""
+It is a scripted model with a tool, a tool that needs a confirmation, and the tools of the caller. The input names what
+it does."""
 
 import asyncio
 from collections.abc import AsyncGenerator
