@@ -12,8 +12,6 @@ import pytest_asyncio
 from babelgate.canonical import Ask, Invocation, RunStatus, UseTool
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway import demo
-from babelgate.gateway.agents.registry import connect
-from babelgate.gateway.settings.model import Settings
 from tests.adapters.vercel_ui.testing import chunks_of, text_of, user
 from tests.running import Running, running
 
@@ -256,8 +254,7 @@ async def test_a_request_overrides_the_sdk_of_the_agent(
     tmp_path: Path, headers: dict[str, str], has_approval: bool
 ) -> None:
     agents = {"old": {"python": "babelgate.gateway.demo:approve", "ai_sdk": 5}}
-    registry = await connect(Settings.model_validate({"agents": agents}))
-    async with running(tmp_path, registered={each.info.name: each for each in registry.all()}) as gateway:
+    async with running(tmp_path, configured=agents) as gateway:
         response = await gateway.http.post("/vercel-ui/old", json={"messages": [user("go")]}, headers=headers)
     assert ("tool-approval-request" in response.text) == has_approval
 
