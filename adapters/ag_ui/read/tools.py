@@ -123,16 +123,16 @@ class CallReader:
         calls = [call for call in self._calls.values() if not call.has_result]
         ids = [each for each in as_list(pending) if isinstance(each, str)]
         if pending is not None:
-            asked = [call for call in calls if call.call_id in ids]
+            pending_calls = [call for call in calls if call.call_id in ids]
         elif has_questions:
-            asked = [call for call in calls if call.name in self._declared]
+            pending_calls = [call for call in calls if call.name in self._declared]
         else:
-            asked = [call for call in calls if call.name in self._declared or not call.is_followed]
-            waiting = waiting | {_confirmed_id(call) for call in asked if call.name == ADK_CONFIRMATION}
+            pending_calls = [call for call in calls if call.name in self._declared or not call.is_followed]
+            waiting = waiting | {_confirmed_id(call) for call in pending_calls if call.name == ADK_CONFIRMATION}
         for call in calls:
             if call.call_id in waiting:
                 self._wait(call)
-            elif call not in asked:
+            elif call not in pending_calls:
                 self._start_own(call)
             elif call.name == ADK_CONFIRMATION:
                 self._wait(call)

@@ -153,11 +153,11 @@ def test_a_call_that_nobody_waits_for_is_no_question(rest: list[Wire]) -> None:
 
 
 def test_a_confirmation_call_of_adk_is_an_approval() -> None:
-    asked: Wire = {"originalFunctionCall": {"id": "c", "name": "weather", "args": {"city": "Rome"}}}
-    asked["toolConfirmation"] = {"hint": "May I?"}
+    arguments: Wire = {"originalFunctionCall": {"id": "c", "name": "weather", "args": {"city": "Rome"}}}
+    arguments["toolConfirmation"] = {"hint": "May I?"}
     confirm = [
         {"type": "TOOL_CALL_START", "toolCallId": "adk", "toolCallName": "adk_request_confirmation"},
-        {"type": "TOOL_CALL_ARGS", "toolCallId": "adk", "delta": json.dumps(asked)},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "adk", "delta": json.dumps(arguments)},
         {"type": "TOOL_CALL_END", "toolCallId": "adk"},
     ]
     found = read(*CALL, *confirm, FINISHED)

@@ -250,7 +250,7 @@ async def test_approvals_are_answered_in_each_form(gateway: Running, sdk: int) -
 
 
 @pytest.mark.parametrize("base", ["/vercel-ui/gated", "/agent/gated/vercel-ui"])
-async def test_a_chat_has_a_url_below_the_url_of_its_agent(gateway: Running, base: str) -> None:
+async def test_a_chat_has_a_url_below_its_agent(gateway: Running, base: str) -> None:
     chat, body = f"{base}/{uuid4().hex[:16]}", {"messages": [user("one")]}
     assert (await gateway.http.get(f"{chat}/stream")).status_code == 204
     sent = {**body, "id": chat.rpartition("/")[2]}
