@@ -21,7 +21,7 @@ function Question({ interrupt, onAnswer, onDecline }) {
   }
 
   return (
-    <form onSubmit={answer}>
+    <form className="question" onSubmit={answer}>
       <p>{interrupt.message}</p>
       {isApproval ? (
         <>

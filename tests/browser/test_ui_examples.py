@@ -33,13 +33,13 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
 
 
 @pytest.fixture(scope="module")
-def use_chat(gateway: Served, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+def use_chat(browser: Any, gateway: Served, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     with served_page("ui-use-chat", tmp_path_factory.mktemp("page"), gateway.url) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
-def copilotkit(gateway: Served, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+def copilotkit(browser: Any, gateway: Served, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     with served_page("ui-copilotkit", tmp_path_factory.mktemp("page"), gateway.url) as url:
         yield url
 
