@@ -66,6 +66,8 @@ class AgentInfo(Value):
     continuable: bool = False
     """True if a caller can send another message to an ACP run of this agent that is already terminal, as in the "agent
     run" of early ACP."""
+    ai_sdk: int | None = None
+    """Major version of the Vercel AI SDK in the pages that call this agent. None if it is not known."""
 
 
 async def no_past() -> Sequence[Record]:

@@ -7,9 +7,10 @@ from typing import Final
 from babelgate.adapters.ag_ui import wire as w
 from babelgate.adapters.ag_ui.codec.messages import encode_message, result_text
 from babelgate.adapters.ag_ui.codec.names import PROTOCOL, result_id
-from babelgate.adapters.ag_ui.codec.questions import called_part, encode_answer
+from babelgate.adapters.ag_ui.codec.questions import called_part, encode_answer, encode_confirmation, is_confirmation
 from babelgate.adapters.ag_ui.read.run_events import LEGACY
 from babelgate.adapters.ag_ui.write.transcript import ConversationReducer
+from babelgate.adapters.kit.json import json_text
 from babelgate.canonical import AnnotationPart, FilePart, Invocation, Message, ReasoningPart, Record
 from babelgate.canonical.event import InterruptAnswered, InterruptRaised, ToolStarted
 from babelgate.canonical.json import as_object, objects_in
@@ -46,6 +47,9 @@ def encode_run(call: Invocation, past: Sequence[Record], state: JsonObject) -> R
         question = questions.get(answer.interrupt_id)
         if question is not None and called_part(question) is not None:
             messages.append(_tool_message(answer))
+        elif question is not None and is_confirmation(question):
+            result = encode_confirmation(answer.value, declined=answer.action == "decline")
+            messages.append(_result_message(answer, json_text(result)))
         elif answer.interrupt_id.startswith(f"{LEGACY}-"):
             command["resume"] = answer.value
         else:
@@ -112,14 +116,15 @@ def _is_sent(message: Message) -> bool:
     return message.phase == "answer" and any(not isinstance(part, _UNSENT) for part in message.parts)
 
 
+def _result_message(answer: InterruptAnswered, content: str) -> JsonObject:
+    """Return the tool message whose call has the id of the answered question."""
+    call_id = answer.interrupt_id
+    return {"id": result_id(call_id), "role": "tool", "toolCallId": call_id, "content": content}
+
+
 def _tool_message(answer: InterruptAnswered) -> JsonObject:
     """Return the tool message with the result of a tool that the caller executed, or with the error `DECLINED`."""
-    message: JsonObject = {
-        "id": result_id(answer.interrupt_id),
-        "role": "tool",
-        "toolCallId": answer.interrupt_id,
-        "content": result_text(answer.value),
-    }
+    message = _result_message(answer, result_text(answer.value))
     return message if answer.action == "answer" else {**message, "content": DECLINED, "error": DECLINED}
 
 

@@ -16,6 +16,8 @@ SDKS: Final = (5, 6, 7)
 """Supported major versions of the page's AI SDK. An SDK does not name its version, so a query parameter or a header of
 the gateway does."""
 DEFAULT_SDK: Final = 6
+CITING_SDK: Final = 7
+"""First major version whose `text-end` has citations. It shows them from 7.0.138 on, and ignores them before."""
 
 STREAM_HEADER: Final = "x-vercel-ai-ui-message-stream"
 STREAM_VERSION: Final = "v1"

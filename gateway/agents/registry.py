@@ -529,7 +529,11 @@ def _detect_again(name: str, settings: AgentSettings, access: ServerAccess) -> D
 
 
 def _apply_settings(name: str, settings: AgentSettings, registered: RegisteredAgent) -> RegisteredAgent:
-    update = {"name": name, "continuable": settings.continuable or registered.info.continuable}
+    update = {
+        "name": name,
+        "continuable": settings.continuable or registered.info.continuable,
+        "ai_sdk": settings.ai_sdk or registered.info.ai_sdk,
+    }
     if settings.description is not None:
         update["description"] = settings.description
     return replace(

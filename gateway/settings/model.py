@@ -194,6 +194,9 @@ class AgentSettings(SettingsSection):
     """Prices of the agent, for budgets."""
     continuable: bool = False
     """True if a finished ACP run accepts another message, as in early versions of ACP."""
+    ai_sdk: Literal[5, 6, 7] | None = None
+    """Major version of the Vercel AI SDK in the pages that call this agent, for requests that name none. By default
+    6."""
     idempotent: bool = False
     """True if a run that a crash of the gateway interrupted may be started again."""
     replay: bool = True

@@ -114,10 +114,13 @@ class Tab:
         """Expect problems that the pattern finds."""
         self._expected.append(pattern)
 
+    def unexpected(self) -> list[str]:
+        """Return the problems that the test did not expect."""
+        return [each for each in self.problems if not any(re.search(one, each) for one in self._expected)]
+
     def check(self) -> None:
         """Assert that there was no problem that the test did not expect, and that no request left the gateway."""
-        unexpected = [each for each in self.problems if not any(re.search(one, each) for one in self._expected)]
-        assert not unexpected, "\n".join(unexpected)
+        assert not (found := self.unexpected()), "\n".join(found)
         local = re.compile(rf"\w+ (?:{re.escape(self.url)}/|data:|blob:)")
         assert [each for each in self.requests if not local.match(each)] == []
 

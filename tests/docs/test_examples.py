@@ -1,5 +1,6 @@
 """The examples work as their READMEs show: every command is run, and its output compared."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -24,6 +25,8 @@ AGENT_PORT: Final = "9000"
 """Port of an agent's own server, in the files of the examples."""
 PEERS: Final = {"google-adk": "adk", "pydantic-ai": "fasta2a"}
 """Examples that need packages which the environment of the tests does not have, and the peer that has them."""
+PAGES: Final = ("ui-copilotkit", "ui-use-chat")
+"""Examples with a page, which `tests/browser/test_ui_examples.py` starts."""
 SLOW: Final = {*PEERS, "check-in-ci"}
 LINES: Final = 60
 """Maximum number of lines of a README: one screen."""
@@ -124,7 +127,8 @@ def copied(example: str, folder: Path) -> Path:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    "example", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in NAMES]
+    "example",
+    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in NAMES if name not in PAGES],
 )
 def test_an_example_does_what_its_readme_shows(example: str, tmp_path: Path) -> None:
     folder = copied(example, tmp_path)
@@ -158,6 +162,18 @@ def test_the_tests_have_the_packages_that_an_example_installs(example: str, peer
     packages = installed_packages((EXAMPLES / example / "README.md").read_text(encoding="utf-8"))
     assert packages
     assert {name for name in packages if not re.search(rf"^{name}==", lock, re.MULTILINE)} == set()
+
+
+@pytest.mark.parametrize("example", PAGES)
+def test_the_tests_run_the_commands_and_packages_of_a_page(example: str) -> None:
+    readme = (EXAMPLES / example / "README.md").read_text(encoding="utf-8")
+    commands = [command.text for command in background_commands(readme)]
+    assert commands == ["npm install", "babelgate serve", "npm start"]
+    page = (ROOT / "docs" / "ui.md").read_text(encoding="utf-8")
+    assert [command.text for command in background_commands(page)] == commands
+    packages = json.loads((EXAMPLES / example / "package.json").read_text(encoding="utf-8"))
+    peer = json.loads((REQUIREMENTS / example / "package.json").read_text(encoding="utf-8"))
+    assert packages["dependencies"] | packages["devDependencies"] == peer["dependencies"]
 
 
 @pytest.mark.parametrize(("page", "folder"), [("README.md", "examples/"), ("examples/README.md", "")])

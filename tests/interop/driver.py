@@ -49,10 +49,12 @@ SERVERS: Final = {
     "a2a-0.3": "a2a_server_0_3.py",
     "a2a-grpc": "a2a_server_1_0.py",
     "a2a-signing": "a2a_signing_server.py",
+    "ag-ui-adk": "ag_ui_adk_server.py",
+    "ag-ui-agno": "ag_ui_agno_server.py",
     "ag-ui-langgraph": "ag_ui_langgraph_server.py",
     "ag-ui-pydantic": "ag_ui_pydantic_server.py",
+    "ag-ui-strands": "ag_ui_strands_server.py",
     "aief": "aief_server.py",
-    "copilotkit": "copilotkit_server.py",
     "fasta2a": "fasta2a_server.py",
     "graphserve": "graphserve_server.py",
     "kagenti": "agentstack_server.py",
@@ -60,6 +62,7 @@ SERVERS: Final = {
     "nanoidp": "nanoidp_server.py",
     "oidc-provider": "oidc_provider_server.py",
     "strands": "strands_server.py",
+    "ui-copilotkit": "copilotkit_server.py",
 }
 
 BOUND: Final = 30.0

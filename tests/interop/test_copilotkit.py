@@ -69,7 +69,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Plac
     players = Cast()
     async with (
         running(tmp_path_factory.mktemp("copilotkit"), players.agents()) as gateway,
-        start_server("copilotkit", base_url=gateway.url, agents=AGENTS) as server,
+        start_server("ui-copilotkit", base_url=gateway.url, agents=AGENTS) as server,
     ):
         yield Place(gateway, players, server.url)
 

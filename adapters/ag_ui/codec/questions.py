@@ -19,6 +19,12 @@ _UNDECLARED: Final = "babelgate:tool_call"
 """`reason` of the interrupt that asks for a call of a tool which the caller did not declare."""
 _ANY_TEXT: Final[JsonObject] = {"type": "string"}
 """Schema that is sent for a question without one: `input_required` needs a schema, from which clients make a form."""
+APPROVED: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}},
+    "required": ["approved"],
+}
+"""Schema of the answer to an approval (§ Interrupts of the specification)."""
 
 Question = InterruptRaised | Interrupt
 
@@ -27,6 +33,19 @@ def called_part(question: Question) -> ToolCallPart | None:
     """Return the tool call of a question that asks the caller to execute a tool, or None for any other question."""
     parts = (part for part in question.message.parts if isinstance(part, ToolCallPart) and part.side == "caller")
     return next(parts, None)
+
+
+def is_confirmation(question: Question) -> bool:
+    """Return True if the answer to a question is the result of a call of `adk_request_confirmation`."""
+    return as_object(question.extra.get(PROTOCOL)).get("confirmation") is True
+
+
+def encode_confirmation(value: Any, *, declined: bool) -> JsonObject:
+    """Return the answer to an approval as the result of `adk_request_confirmation`, as ag-ui-adk 0.11 does it for
+    interrupts."""
+    if declined:
+        return {"confirmed": False}
+    return {"confirmed": as_object(value).get("approved") is True, "payload": value}
 
 
 def is_tool_call(question: Question, tools: Container[str]) -> bool:
@@ -98,7 +117,9 @@ def decode_interrupt(value: JsonObject) -> InterruptRaised | None:
         return None
     marks = own_of(value)
     schema = value.get("responseSchema") if isinstance(value.get("responseSchema"), dict) else None
-    text = as_text(marks["text"]) if "text" in marks else as_text(value.get("message"))
+    # ag-ui-strands 1.0 has the text of a question in `metadata.reason`.
+    message = as_text(value.get("message")) or as_text(as_object(value.get("metadata")).get("reason"))
+    text = as_text(marks["text"]) if "text" in marks else message
     upstream = {name: member for name, member in value.items() if name not in ("id", "responseSchema")}
     metadata = {name: member for name, member in as_object(value.get("metadata")).items() if name != w.OWN}
     upstream["metadata"] = metadata
@@ -133,11 +154,12 @@ def _ask(value: JsonObject, marks: JsonObject, schema: JsonObject | None) -> Any
 
 def _value(value: JsonObject, marks: JsonObject) -> Any:
     """Return the data of a question. `marks` are the gateway's own members of the interrupt. ag-ui-langgraph 0.0.47
-    sends the data as `metadata.langgraph.raw`."""
+    sends the data as `metadata.langgraph.raw`, and ag-ui-strands 1.0 as `metadata.reason`."""
     if marks:
         return marks.get("value")
-    native = as_object(as_object(as_object(value.get("metadata")).get("langgraph")))
-    return native.get("raw")
+    metadata = as_object(value.get("metadata"))
+    reason = metadata.get("reason")
+    return as_object(metadata.get("langgraph")).get("raw") if reason is None or isinstance(reason, str) else reason
 
 
 def encode_answer(schema: JsonObject | None, value: Any, *, declined: bool) -> JsonObject:

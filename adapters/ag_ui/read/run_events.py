@@ -132,7 +132,9 @@ class EventReader:
         self._close()
         interrupts = [each for each in map(decode_interrupt, objects_in(outcome.get("interrupts"))) if each is not None]
         waiting = {as_text(each.get("toolCallId")) for each in objects_in(outcome.get("interrupts"))}
-        self._tools.close(outcome.get("pendingToolCallIds"), waiting)
+        # A cancelled run waits for nothing.
+        has_questions = bool(interrupts or self._asked) or outcome.get("type") == "cancelled"
+        self._tools.close(outcome.get("pendingToolCallIds"), waiting, has_questions=has_questions)
         self._save_state()
         # If both forms came, the outcome alone counts.
         for question in interrupts or self._asked.values():
@@ -191,6 +193,8 @@ class EventReader:
 
     def _text_content(self, event: JsonObject) -> None:
         self._messages.say(event)
+        if as_text(event.get("delta")):
+            self._tools.note_text()
 
     def _text_end(self, event: JsonObject) -> None:
         self._messages.end(event)
@@ -229,6 +233,8 @@ class EventReader:
         for each in messages:
             if each.get("role") in ("assistant", "reasoning") and not self._messages.has_message(each["id"]):
                 self._messages.add_whole(each)
+                if as_text(each.get("content")):
+                    self._tools.note_text()
 
     # Steps
 

@@ -1,16 +1,21 @@
 """Tool calls of another server → calls that the agent executes itself, and calls of the caller's tools."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from babelgate.adapters.ag_ui.codec.names import PROTOCOL, own_of
+from babelgate.adapters.ag_ui.codec.questions import APPROVED
 from babelgate.adapters.ag_ui.errors import decode_run_error
 from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.canonical import Event, Message, TextPart, ToolCallPart
 from babelgate.canonical.event import InterruptRaised, ToolEnded, ToolStarted
 from babelgate.canonical.json import as_list, as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
+
+ADK_CONFIRMATION: Final = "adk_request_confirmation"
+"""Name of the tool by which ag-ui-adk 0.11 requests a confirmation, unless it is configured to put it into the outcome
+of the run."""
 
 
 @dataclass(slots=True)
@@ -26,6 +31,8 @@ class _Call:
     has_result: bool = False
     is_resumed: bool = False
     """True if an earlier run has shown the call, and this run has only its result."""
+    is_followed: bool = False
+    """True if the agent has said something after the call. So nothing waits for the result of the call."""
 
 
 class CallReader:
@@ -100,29 +107,54 @@ class CallReader:
             return
         self._add(ToolEnded(call_id=call_id, name=call.name, output=_output(event.get("content"), marks)))
 
-    def close(self, pending: Json, waiting: Container[str] = ()) -> None:
+    def note_text(self) -> None:
+        """Note that the agent has said something after the calls that are complete."""
+        for call in self._calls.values():
+            call.is_followed = call.is_followed or call.is_complete
+
+    def close(self, pending: Json, waiting: Set[str] = frozenset(), *, has_questions: bool = False) -> None:
         """Handle the calls without a result when the run has ended. Calls that the caller must execute become
         questions: those in `pending`, or without such a list all calls of declared tools. `waiting` has the ids of
-        calls whose approval an interrupt requests."""
+        calls whose approval an interrupt requests.
+
+        Without a list and without a question (`has_questions`), the end of the run waits for the other calls, too, if
+        the agent has said nothing after them (§ Tools of the specification). Agno 3.1 ends so for a confirmation.
+        """
+        calls = [call for call in self._calls.values() if not call.has_result]
         ids = [each for each in as_list(pending) if isinstance(each, str)]
-        for call in self._calls.values():
-            is_waiting = call.call_id in ids if pending is not None else call.name in self._declared
-            if call.call_id in waiting and not call.has_result:
+        if pending is not None:
+            pending_calls = [call for call in calls if call.call_id in ids]
+        elif has_questions:
+            pending_calls = [call for call in calls if call.name in self._declared]
+        else:
+            pending_calls = [call for call in calls if call.name in self._declared or not call.is_followed]
+            waiting = waiting | {_confirmed_id(call) for call in pending_calls if call.name == ADK_CONFIRMATION}
+        for call in calls:
+            if call.call_id in waiting:
+                self._wait(call)
+            elif call not in pending_calls:
                 self._start_own(call)
-                self._add(ToolEnded(call_id=call.call_id, name=call.name, extra={PROTOCOL: {"waits": True}}))
-            elif not call.has_result and is_waiting:
+            elif call.name == ADK_CONFIRMATION:
+                self._wait(call)
+                self._add(_confirmation(call))
+            else:
                 self._add(_question(call))
-            elif not call.has_result:
-                self._start_own(call)
+
+    def _wait(self, call: _Call) -> None:
+        """Add the events of a call that an answer of the caller permits or rejects in the next run."""
+        self._start_own(call)
+        self._add(ToolEnded(call_id=call.call_id, name=call.name, extra={PROTOCOL: {"waits": True}}))
 
     def read_snapshot(self, messages: list[JsonObject]) -> None:
-        """Add the tool calls in the messages of a `MESSAGES_SNAPSHOT` that no earlier event has shown. Calls of the
+        """Add the tool calls and results in a `MESSAGES_SNAPSHOT` that no earlier event has shown. Calls of the
         agent's own tools are added only with a result."""
         results = {as_text(each.get("toolCallId")): each for each in messages if each.get("role") == "tool"}
         for message in messages:
             for call in objects_in(message.get("toolCalls")):
                 call_id, function = as_text(call.get("id")), as_object(call.get("function"))
                 is_pending = call_id not in results and as_text(function.get("name")) in self._declared
+                if call_id in self._calls and call_id in results:
+                    self.add_result({"toolCallId": call_id, "content": results[call_id].get("content")})
                 if not call_id or self.has_call(call_id) or not (call_id in results or is_pending):
                     continue
                 self.start(
@@ -131,6 +163,27 @@ class CallReader:
                 self.add_arguments({"toolCallId": call_id, "delta": function.get("arguments")})
                 if call_id in results:
                     self.add_result({"toolCallId": call_id, "content": results[call_id].get("content")})
+
+
+def _confirmed_id(call: _Call) -> str:
+    """Return the id of the call for which a call of `adk_request_confirmation` requests the confirmation."""
+    return as_text(as_object(as_object(parse_text(call.arguments or "{}")).get("originalFunctionCall")).get("id"))
+
+
+def _confirmation(call: _Call) -> InterruptRaised:
+    """Return the approval that a call of `adk_request_confirmation` requests. Its id is that of the call."""
+    arguments = as_object(parse_text(call.arguments or "{}"))
+    original = as_object(arguments.get("originalFunctionCall"))
+    hint = as_text(as_object(arguments.get("toolConfirmation")).get("hint"))
+    members = {"parent": call.parent} if call.parent else {}
+    return InterruptRaised(
+        interrupt_id=call.call_id,
+        ask="approval",
+        message=Message.of(hint or f"May I call {as_text(original.get('name')) or 'the tool'}?"),
+        value={"name": original.get("name"), "args": original.get("args")},
+        answer_schema=APPROVED,
+        extra={PROTOCOL: {**members, "confirmation": True}},
+    )
 
 
 def _question(call: _Call) -> InterruptRaised:

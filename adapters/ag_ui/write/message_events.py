@@ -64,6 +64,11 @@ class MessageWriter:
         if write is not None:
             write(self, event)
 
+    @property
+    def has_open_calls(self) -> bool:
+        """True if the run has shown a call without its result."""
+        return not all(self._calls.values())
+
     def text_maker(self, event: PartDelta) -> Callable[[str], JsonObject] | None:
         """Return a function that returns the AG-UI event for one text of a passage. A passage is a series of text
         deltas of one part. Return None if its deltas must be written one by one."""

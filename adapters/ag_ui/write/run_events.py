@@ -143,7 +143,9 @@ class RunEventWriter:
         marks: JsonObject = {"usage": usage} if usage and not _is_whole(usage) else {}
         more: JsonObject = {"usage": encode_usage(usage) or None, "metadata": {w.OWN: marks} if marks else None}
         if event.status is RunStatus.SUCCESS:
-            self._finish(result=event.output, outcome=self._outcome({"type": "success"}), **more)
+            # Without the list, clients wait for each call without a result (§ Tools of the specification).
+            none_pending: JsonObject = {"pendingToolCallIds": []} if self._messages.has_open_calls else {}
+            self._finish(result=event.output, outcome=self._outcome({"type": "success", **none_pending}), **more)
         elif event.status is RunStatus.PAUSED:
             self._pause(more)
         elif event.status is RunStatus.CANCELLED and event.reason in _ENDED_EARLY:

@@ -26,7 +26,7 @@ from babelgate.adapters.vercel_ui.server.follow import ReplyStream
 from babelgate.adapters.vercel_ui.server.history import ChatHistoryReader
 from babelgate.adapters.vercel_ui.server.options import StreamOptions
 from babelgate.adapters.vercel_ui.write.view import Restart
-from babelgate.canonical import Fault, FaultCode, FaultError, Hub, Task
+from babelgate.canonical import AgentInfo, Fault, FaultCode, FaultError, Hub, Task
 from babelgate.canonical.value import JsonObject, is_uuid
 
 __all__ = ("PATH", "answer_fault", "routes")
@@ -37,18 +37,19 @@ _HEARTBEAT: Final = 15.0
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    """Return the HTTP routes below `/vercel-ui`."""
+    """Return the HTTP routes below `/vercel-ui`. Each route of a chat also exists without the agent, for base URLs such
+    as `/agent/echo`. There, the first part of the path is the chat."""
     server = Server(hub)
-    chat = "/{agent:str}/{chat_id:str}"
+    agent, chat = "/{agent:str}", "/{agent:str}/{chat_id:str}"
     return [
         Router(
             PATH,
             route_handlers=[
-                post("/{agent:str}", status_code=200)(server.send_messages),
-                get(chat)(server.get_chat),
+                post(["/", agent], status_code=200)(server.send_messages),
+                get([agent, chat])(server.get_chat),
                 # An unknown chat is no error here, so its parameter has another name.
-                get("/{agent:str}/{any_chat:str}/stream")(server.resume_stream),
-                post(f"{chat}/stop", status_code=200)(server.stop_chat),
+                get([f"{agent}/stream", "/{agent:str}/{any_chat:str}/stream"])(server.resume_stream),
+                post([f"{agent}/stop", f"{chat}/stop"], status_code=200)(server.stop_chat),
                 get(f"{chat}/files/{{blob:str}}")(server.get_file),
             ],
         )
@@ -78,8 +79,8 @@ class Server(Handlers):
         invalid, not_found, not_awaiting, conflict."""
         who, agent = caller(request), self._agent(request)
         body = validate(w.ChatRequest, await read_json(request))
-        options = StreamOptions.of(request)
-        begun = await ChatPost(self._hub, who, agent, body, options.sdk).begin()
+        options = StreamOptions.of(request, agent)
+        begun = await ChatPost(self._hub, who, agent.name, body, options.sdk).begin()
         run, receipt = begun.run, begun.receipt
         task = await self._hub.reads.task(who.principal, run.task_id) if receipt is None else receipt.task
         stream = ReplyStream(
@@ -105,9 +106,12 @@ class Server(Handlers):
         The status is 204 if the chat is unknown or has no active run, because a page with `resume: true` asks for the
         stream of a new chat, too. Raises invalid, not_found.
         """
-        who, agent = caller(request), self._agent(request)
-        options = StreamOptions.of(request)
-        found = await self._find_stream(who, agent, request.path_params["any_chat"])
+        who = caller(request)
+        if "any_chat" not in request.path_params and not who.has_single_agent:
+            return await self._answer_chat(request, self._agent(request), "stream")  # a chat of that name
+        agent, chat_id = self._agent_and_chat(request, "any_chat")
+        options = StreamOptions.of(request, agent)
+        found = await self._find_stream(who, agent.name, chat_id)
         if found is None:
             return Response(None, status_code=204)
         thread_id, first, last, restarts = found
@@ -163,13 +167,16 @@ class Server(Handlers):
 
     async def get_chat(self, request: AnyRequest) -> Response[Any]:
         """Return the id and the messages of a chat as JSON. Raises invalid, not_found."""
-        who, agent = caller(request), self._agent(request)
-        chat_id: str = request.path_params["chat_id"]
-        thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
+        agent, chat_id = self._agent_and_chat(request)
+        return await self._answer_chat(request, agent, chat_id)
+
+    async def _answer_chat(self, request: AnyRequest, agent: AgentInfo, chat_id: str) -> Response[Any]:
+        who = caller(request)
+        thread_id = await find_thread(self._hub, who.principal, agent.name, chat_id)
         if thread_id is None:
             raise _no_chat(chat_id)
         log = await read_log(self._hub, who.principal, thread_id)
-        options = StreamOptions.of(request)
+        options = StreamOptions.of(request, agent)
         messages: list[JsonObject] = []
         if log.head is not None:
             view = make_view(options, who.base_url, log.head, thread_id, log.restarts)
@@ -180,8 +187,9 @@ class Server(Handlers):
     async def stop_chat(self, request: AnyRequest) -> Response[Any]:
         """Cancel the newest task of a chat, active or waiting for an answer. The path names the chat, or a run of the
         task. An ended task is not changed. Raises not_found."""
-        who, agent = caller(request), self._agent(request)
-        chat_id: str = request.path_params["chat_id"]
+        who = caller(request)
+        info, chat_id = self._agent_and_chat(request)
+        agent = info.name
         thread_id = await find_thread(self._hub, who.principal, agent, chat_id)
         if thread_id is None:
             _, run = await self._find_run(who, agent, chat_id)
@@ -197,14 +205,26 @@ class Server(Handlers):
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
         """Return the bytes of a file in a chat, by the hash in the path. Raises not_found."""
-        agent, chat_id = self._agent(request), request.path_params["chat_id"]
+        agent, chat_id = self._agent(request).name, request.path_params["chat_id"]
         if await find_thread(self._hub, caller(request).principal, agent, chat_id) is None:
             raise _no_chat(chat_id)
         return await answer_file(self._hub, request, request.path_params["blob"])
 
-    def _agent(self, request: AnyRequest) -> str:
-        """Return the name of the agent in the path of a request. Raises not_found if the caller has no such agent."""
-        return self._hub.agent(caller(request).principal, request.path_params["agent"]).name
+    def _agent(self, request: AnyRequest) -> AgentInfo:
+        """Return the agent in the path of a request, or the default agent. Raises not_found if the caller has no such
+        agent."""
+        who, name = caller(request), request.path_params.get("agent")
+        return self._hub.agent(who.principal, who.need_agent() if name is None else name)
+
+    def _agent_and_chat(self, request: AnyRequest, parameter: str = "chat_id") -> tuple[AgentInfo, str]:
+        """Return the agent and the chat id in the path of a request. If the path has one name, it is the chat of the
+        single agent in the base URL. Raises not_found if there is no such agent."""
+        who, chat_id = caller(request), request.path_params.get(parameter)
+        if chat_id is not None:
+            return self._agent(request), chat_id
+        if not who.has_single_agent:
+            raise FaultError(FaultCode.NOT_FOUND, "The path names no chat: it is /vercel-ui/{agent}/{chat}.")
+        return self._hub.agent(who.principal, who.need_agent()), request.path_params["agent"]
 
 
 def _headers(task: Task, run_id: str) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from litestar.connection import ASGIConnection
 
 from babelgate.adapters.kit.integer import read_integer
 from babelgate.adapters.vercel_ui import wire as w
-from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical import AgentInfo, FaultCode, FaultError
 
 _SDK: Final = "Babelgate-Sdk"
 """Request header with the major version of the page's SDK, for example `6`. The query parameter `sdk` in the URL of a
@@ -28,23 +28,24 @@ class StreamOptions(msgspec.Struct, frozen=True):
     """True if a disconnect of the client cancels the run (`on_disconnect=cancel`)."""
 
     @classmethod
-    def of(cls, connection: ASGIConnection[Any, Any, Any, Any]) -> "StreamOptions":
-        """Return the options of a request. Raises invalid for an option with an unknown value."""
+    def of(cls, connection: ASGIConnection[Any, Any, Any, Any], agent: AgentInfo) -> "StreamOptions":
+        """Return the options of a request for the agent. The version of the SDK is that of the query, else that of the
+        header, else that of the agent. Raises invalid for an option with an unknown value."""
         query: dict[str, str] = dict(connection.query_params) if connection.scope["query_string"] else {}
         choice = query.get("on_disconnect", "continue")
         if choice not in ("cancel", "continue"):
             raise FaultError(FaultCode.INVALID, f"on_disconnect: expected cancel or continue, got {choice[:20]!r}")
         return cls(
-            sdk=_sdk(query.get("sdk") or connection.headers.get(_SDK)),
+            sdk=_sdk(query.get("sdk") or connection.headers.get(_SDK), agent.ai_sdk or w.DEFAULT_SDK),
             steps=query.get("steps", "") in _TRUE,
             skip=_start_index(query.get("startIndex", "0")),
             cancels=choice == "cancel",
         )
 
 
-def _sdk(text: str | None) -> int:
+def _sdk(text: str | None, default: int) -> int:
     if text is None:
-        return w.DEFAULT_SDK
+        return default
     found = next((sdk for sdk in w.SDKS if str(sdk) == text), None)
     if found is None:
         raise FaultError(FaultCode.INVALID, f"sdk: expected 5, 6 or 7, got {text[:20]!r}")

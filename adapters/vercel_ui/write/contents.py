@@ -49,6 +49,8 @@ _DYNAMIC: Final[JsonObject] = {"dynamic": True, "providerExecuted": True}
 calls itself."""
 _MAX_FALLBACK: Final = 64 * 1024
 """Maximum length of the text that shows an answer's data if the answer has no text, in characters. Chosen."""
+_SOURCE_MEMBERS: Final = frozenset({"url", "title", "mediaType"})
+"""Members of a source chunk that the source of a citation has, too."""
 _OPEN_TYPES: Final[Mapping[type[Part], str]] = {TextPart: "text", RefusalPart: "text", ReasoningPart: "reasoning"}
 
 
@@ -61,6 +63,8 @@ class _OpenMessage:
     metadata: JsonObject
     """Metadata of the message until a chunk has carried it in its provider metadata, and then empty."""
     parts: int = 0
+    has_text: bool = False
+    """True if the message has a part with text."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,8 @@ class _OpenPart:
     """Kind of the part's chunks: `text` or `reasoning`, or `progress` for a text that is sent as one data part at its
     end."""
     progress: list[str] = field(default_factory=list[str])
+    citations: list[JsonObject] | None = None
+    """Citations of the text for its `text-end`; None if they cannot be sent there."""
 
 
 class Contents:
@@ -99,6 +105,8 @@ class Contents:
         """Ids of the run's messages for which chunks were sent; None stands for chunks outside of messages, such as
         tool calls."""
         self._has_text = False
+        self._ended: _OpenPart | None = None
+        """Text that has ended, and whose `text-end` waits for the citations behind it."""
         self._fallback: list[tuple[str, str]] = []
         """Data for pages that show no data parts: pairs of the data part's type and the data as text. They are sent if
         the run has no text."""
@@ -113,21 +121,24 @@ class Contents:
 
     def write(self, event: Any) -> list[w.Chunk]:
         """Return the chunks of one content event."""
-        return list(self._WRITES[type(event)](self, event))
+        is_citation = isinstance(event, PartAdded) and isinstance(event.part, AnnotationPart)
+        chunks = [] if is_citation else self._release()
+        return [*chunks, *self._WRITES[type(event)](self, event)]
 
     def find_text(self, event: PartDelta) -> tuple[str, str] | None:
         """Return the chunk type and the part id for a delta and the ones after it, for example `text-delta` and `m1.0`.
         Return None if the part sends no chunk for a delta."""
         opened = self._open.get((event.message_id or "", event.index or 0))
-        if opened is None or opened.kind == "progress":
+        if opened is None or opened.kind == "progress" or self._ended is not None:
             return None
         return f"{opened.kind}-delta", opened.part_id
 
     def close(self) -> list[w.Chunk]:
         """End all open parts, and return the chunks that end them."""
-        chunks = [chunk for opened in self._open.values() for chunk in self._end_part(opened)]
+        chunks = self._release()
+        chunks += [chunk for opened in self._open.values() for chunk in self._end_part(opened)]
         self._open.clear()
-        return chunks
+        return [*chunks, *self._release()]
 
     def end(self, event: RunEnded) -> list[w.Chunk]:
         """Return the last chunks of a run: the ends of open parts, the structured output, and the data as text if the
@@ -195,6 +206,10 @@ class Contents:
         if opened.kind == "progress":
             opened.progress.append(text)
         elif text or event.open:
+            if kind == "text":
+                # The places of citations count from the first text, so only that one can have them.
+                opened.citations = None if message.has_text or self._view.sdk < w.CITING_SDK else []
+                message.has_text = True
             self._sent.add(message_id)
             self._has_text = self._has_text or kind == "text"
             mark = _provider(self._with_metadata(message, {"refusal": True} if is_refusal else {}))
@@ -223,16 +238,28 @@ class Contents:
             yield from self._end_part(opened)
 
     def _end_part(self, opened: _OpenPart) -> Iterator[w.Chunk]:
-        if opened.kind != "progress":
+        if opened.citations is not None:
+            yield from self._release()
+            self._ended = opened
+        elif opened.kind != "progress":
             yield {"type": f"{opened.kind}-end", "id": opened.part_id}
         elif text := "".join(opened.progress):
             self._sent.add(opened.message_id)
             yield {"type": "data-progress", "id": opened.part_id, "data": {"text": text}}
 
+    def _release(self) -> list[w.Chunk]:
+        """Return the `text-end` that has waited for citations, or nothing if none waits."""
+        ended, self._ended = self._ended, None
+        if ended is None:
+            return []
+        citations: JsonObject = {"citations": ended.citations} if ended.citations else {}
+        return [{"type": "text-end", "id": ended.part_id, **citations}]
+
     def _message_ended(self, event: MessageEnded) -> Iterator[w.Chunk]:
         message_id = event.message_id or ""
         for key in [key for key in self._open if key[0] == message_id]:
             yield from self._end_part(self._open.pop(key))
+        yield from self._release()
         self._messages.pop(message_id, None)
         for name, count in event.usage.items():
             if isinstance(count, int):
@@ -261,6 +288,7 @@ class Contents:
             case FilePart():
                 yield self._file(part, self._with_metadata(message, {"id": part_id}))
             case AnnotationPart():
+                self._cite(message_id, part, part_id)
                 yield self._source(part, part_id)
             case ToolCallPart(side="agent"):
                 arguments = parse_text(part.arguments) if part.arguments else {}
@@ -276,6 +304,21 @@ class Contents:
             members = {**members, "name": part.name}
         url, media_type = self._view.file_url(part), media_type_of(part)
         return {"type": "file", "url": url, "mediaType": media_type, **_provider(members)}
+
+    def _cite(self, message_id: str, part: AnnotationPart, part_id: str) -> None:
+        """Add a citation to the text that has ended last, if that is the first text of its message."""
+        ended = self._ended
+        if ended is None or ended.citations is None or ended.message_id != message_id:
+            return
+        members = {name: value for name, value in self._source(part, part_id).items() if name in _SOURCE_MEMBERS}
+        kind = "document" if part.url is None else "url"
+        places = {"startIndex": part.start, "endIndex": part.end}
+        ended.citations.append(
+            {
+                "source": {"type": "source", "sourceType": kind, "id": part_id, **members},
+                **{name: at for name, at in places.items() if at is not None},
+            }
+        )
 
     @staticmethod
     def _source(part: AnnotationPart, part_id: str) -> w.Chunk:

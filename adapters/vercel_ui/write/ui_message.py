@@ -59,7 +59,10 @@ class UiMessageBuilder:
         self._pieces[chunk["id"]].append(chunk["delta"])
 
     def _end_text(self, chunk: w.Chunk) -> None:
-        self._texts.pop(chunk["id"])["text"] = "".join(self._pieces.pop(chunk["id"]))
+        part = self._texts.pop(chunk["id"])
+        part["text"] = "".join(self._pieces.pop(chunk["id"]))
+        if "citations" in chunk:
+            part["citations"] = chunk["citations"]
 
     def _call(self, chunk: w.Chunk) -> None:
         name, part = chunk["toolName"], dict(chunk)

@@ -113,6 +113,7 @@ def test_results_of_tools_are_read(content: Any, output: Any) -> None:
         ({"weather"}, None),
         ({"weather"}, {"type": "success"}),
         (set[str](), {"type": "success", "pendingToolCallIds": ["c"]}),
+        (set[str](), None),  # Agno 3.1: its own tool needs a confirmation
     ],
 )
 def test_calls_without_results_are_questions(tools: set[str], outcome: Any) -> None:
@@ -120,6 +121,57 @@ def test_calls_without_results_are_questions(tools: set[str], outcome: Any) -> N
     part = question.message.parts[-1]
     assert isinstance(part, ToolCallPart)
     assert (question.interrupt_id, part.name, part.arguments) == ("c", "weather", '{"city":"Rome"}')
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        [*TEXT, FINISHED],
+        [{"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "m", "role": "assistant", "content": "Hi"}]}, FINISHED],
+        [
+            {
+                "type": "MESSAGES_SNAPSHOT",
+                "messages": [
+                    {
+                        "id": "a",
+                        "role": "assistant",
+                        "toolCalls": [{"id": "c", "type": "function", "function": {"name": "weather"}}],
+                    },
+                    {"id": "r", "role": "tool", "toolCallId": "c", "content": "rain"},
+                ],
+            },
+            FINISHED,
+        ],
+        [{**FINISHED, "outcome": {"type": "success", "pendingToolCallIds": []}}],
+        [{**FINISHED, "outcome": {"type": "cancelled"}}],
+    ],
+    ids=["text", "text in a snapshot", "result in a snapshot", "empty list", "cancelled"],
+)
+def test_a_call_that_nobody_waits_for_is_no_question(rest: list[Wire]) -> None:
+    found = read(*CALL, *rest)
+    assert of_kind(InterruptRaised, found) == [] and len(of_kind(ToolStarted, found)) == 1
+
+
+def test_a_confirmation_call_of_adk_is_an_approval() -> None:
+    arguments: Wire = {"originalFunctionCall": {"id": "c", "name": "weather", "args": {"city": "Rome"}}}
+    arguments["toolConfirmation"] = {"hint": "May I?"}
+    confirm = [
+        {"type": "TOOL_CALL_START", "toolCallId": "adk", "toolCallName": "adk_request_confirmation"},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "adk", "delta": json.dumps(arguments)},
+        {"type": "TOOL_CALL_END", "toolCallId": "adk"},
+    ]
+    found = read(*CALL, *confirm, FINISHED)
+    (question,) = of_kind(InterruptRaised, found)
+    assert (question.interrupt_id, question.ask, question.message.text) == ("adk", "approval", "May I?")
+    assert question.value == {"name": "weather", "args": {"city": "Rome"}}
+    assert [each.call_id for each in of_kind(ToolEnded, found)] == ["c", "adk"]
+
+
+def test_a_question_of_strands_has_its_text_in_the_metadata() -> None:
+    interrupt = {"id": "i", "reason": "approval", "metadata": {"reason": "Wipe sda?"}}
+    outcome = {"type": "interrupt", "interrupts": [interrupt, {**interrupt, "id": "j", "metadata": {"reason": [1]}}]}
+    found = of_kind(InterruptRaised, read({**FINISHED, "outcome": outcome}))
+    assert [(each.message.text, each.value) for each in found] == [("Wipe sda?", None), ("", [1])]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
-"""Restarted runs: their streams take back the messages that are void."""
+"""Runs whose streams take something back: messages that a restart makes void, and calls that stay without a result."""
 
 from typing import Any, Final
 
+from babelgate.adapters.ag_ui.read.run_events import EventReader
 from babelgate.adapters.ag_ui.write.run_events import RunEventWriter
 from babelgate.adapters.ag_ui.write.transcript import ConversationReducer
 from babelgate.canonical import Message, Record
-from babelgate.canonical.event import Event, PartAdded, RunStarted, ToolEnded, ToolStarted
+from babelgate.canonical.event import Event, InterruptRaised, PartAdded, RunStarted, ToolEnded, ToolStarted
 from tests.adapters.log import RUN, Log, streamed
 
 HELLO: Final = Message.of("Hello", "user").replace(message_id="u")
@@ -47,3 +48,12 @@ def test_the_messages_of_a_thread_have_no_void_ones() -> None:
         ("assistant", "One"),
         ("assistant", "Three"),
     ]
+
+
+def test_a_call_without_a_result_is_not_pending() -> None:
+    writer, reader = RunEventWriter(RUN, "thread"), EventReader("run")
+    records = log_of(ToolStarted(call_id="c", name="count"))
+    events = [event for record in records for event in writer.write(record)]
+    assert events[-1]["outcome"] == {"type": "success", "pendingToolCallIds": []}
+    found = [each for event in events for each in reader.read(event)]
+    assert not any(isinstance(each, InterruptRaised) for each in found)

@@ -249,6 +249,44 @@ async def test_approvals_are_answered_in_each_form(gateway: Running, sdk: int) -
     assert text_of(chunks) == "write: approved\nsend: not approved\n"
 
 
+@pytest.mark.parametrize("base", ["/vercel-ui/gated", "/agent/gated/vercel-ui"])
+async def test_a_chat_has_a_url_below_its_agent(gateway: Running, base: str) -> None:
+    chat, body = f"{base}/{uuid4().hex[:16]}", {"messages": [user("one")]}
+    assert (await gateway.http.get(f"{chat}/stream")).status_code == 204
+    sent = {**body, "id": chat.rpartition("/")[2]}
+    async with gateway.http.stream("POST", base, json=sent) as response:
+        assert response.status_code == 200
+        async with gateway.http.stream("GET", f"{chat}/stream") as resumed:
+            assert resumed.status_code == 200
+            assert (await gateway.http.post(f"{chat}/stop")).json() == {"success": True}
+            assert await resumed.aread() == await response.aread()
+    messages = (await gateway.http.get(chat)).json()["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/vercel-ui/echo", 404),
+        ("GET", "/vercel-ui/echo/stream", 404),  # a chat of that name
+        ("POST", "/vercel-ui/echo/stop", 404),
+        ("GET", "/agent/missing/vercel-ui/chat", 404),
+    ],
+)
+async def test_a_path_without_a_chat_needs_one_agent(gateway: Running, method: str, path: str, status: int) -> None:
+    assert (await gateway.http.request(method, path, json={})).status_code == status
+
+
+@pytest.mark.parametrize(("headers", "has_approval"), [({}, False), ({"Babelgate-Sdk": "6"}, True)])
+async def test_a_request_overrides_the_sdk_of_the_agent(
+    tmp_path: Path, headers: dict[str, str], has_approval: bool
+) -> None:
+    agents = {"old": {"python": "babelgate.gateway.demo:approve", "ai_sdk": 5}}
+    async with running(tmp_path, configured=agents) as gateway:
+        response = await gateway.http.post("/vercel-ui/old", json={"messages": [user("go")]}, headers=headers)
+    assert ("tool-approval-request" in response.text) == has_approval
+
+
 @pytest.mark.parametrize(
     ("is_approved", "word", "outcome"),
     [(True, "approve", "tool-output-available"), (False, "reject", "tool-output-denied")],

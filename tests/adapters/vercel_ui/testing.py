@@ -61,17 +61,17 @@ async def _echo(http: httpx.AsyncClient, words: str) -> str:
     return text_of(chunks_of(response.text))
 
 
+_BODY: Final[JsonObject] = {
+    "id": "routes",
+    "messages": [user("hello", metadata={"a": 1})],
+    "trigger": "submit-message",
+    "metadata": {"a": 1},
+    "tools": {"weather": {"description": "Of a city.", "parameters": {"type": "object"}}},
+}
+
 KNOWLEDGE: Final = Knowledge(
     check_error=_check_error,
-    valid={
-        "POST /vercel-ui/{agent}": {
-            "id": "routes",
-            "messages": [user("hello", metadata={"a": 1})],
-            "trigger": "submit-message",
-            "metadata": {"a": 1},
-            "tools": {"weather": {"description": "Of a city.", "parameters": {"type": "object"}}},
-        },
-    },
+    valid={f"POST {path}": _BODY for path in ("/vercel-ui", "/vercel-ui/{agent}")},
     make=_make,
     look=_look,
     echo=_echo,

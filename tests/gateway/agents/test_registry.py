@@ -134,9 +134,10 @@ async def test_modules_of_the_working_directory_can_be_agents(tmp_path: Path, mo
 
 async def test_the_settings_of_an_agent_are_applied() -> None:
     python = "babelgate.gateway.demo:echo"
-    options = {"concurrency": 3, "timeout": 7, "idempotent": True, "replay": False, "continuable": True}
+    options = {"concurrency": 3, "timeout": 7, "idempotent": True, "replay": False, "continuable": True, "ai_sdk": 7}
     found = (await connect(settings(mine={"python": python, "description": "Mine.", **options}))).get("mine")
     assert (found.info.name, found.info.description, found.info.continuable) == ("mine", "Mine.", True)
+    assert found.info.ai_sdk == 7
     assert (found.concurrency, found.idempotent, found.replay) == (3, True, False)
     assert found.timeout == Timeout(total=7)
 
