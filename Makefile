@@ -1,6 +1,6 @@
 # serve: set up and start the gateway.
 # test: a sample of the tests, for every day. whole-test: every test. slow-test: those of them that are marked slow.
-# check: what a change must pass, which is lint (beside the preparation of the tests) and whole-test with a third of the pairs. quick: the tests that open no connection.
+# check: what a change must pass, which is lint (beside the preparation of the tests) and whole-test with a third of two suites. quick: the tests that open no connection.
 # crash-test: kill gateways, ROUNDS times or for MINUTES. cluster-test: the same with three on one PostgreSQL.
 # mutate-test: send REQUESTS that chance has changed.
 # fix, accept, docs, lock: rewrite what can be.
@@ -33,10 +33,10 @@ test: .venv/dev.stamp
 whole-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
 	@$(PYTEST) -m "not slow" $(THIN) -n $(PROCESSES) --dist loadfile
-	@$(MAKE) --no-print-directory slow-test
+	@$(MAKE) --no-print-directory slow-test THIN='$(THIN)'
 slow-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
-	@$(PYTEST) -m slow -n $(SLOW_PROCESSES) --dist loadfile
+	@$(PYTEST) -m slow $(THIN) -n $(SLOW_PROCESSES) --dist loadfile
 quick: .venv/dev.stamp
 	@$(PYTEST) -q --quick -n $(QUICK_PROCESSES) --dist loadfile
 crash-test: .venv/dev.stamp
@@ -47,7 +47,7 @@ mutate-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.mutate --requests $(REQUESTS) --seed $(SEED)
 check: .venv/dev.stamp
 	@$(MAKE) --no-print-directory -j 2 lint prepared
-	@$(MAKE) --no-print-directory whole-test THIN=--thin
+	@$(MAKE) --no-print-directory whole-test THIN='--thin today'
 # The other programs of the tests, and the test modules compiled: each process would compile them all.
 prepared: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers

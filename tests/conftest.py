@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 import pytest
 
 from tests.order import Durations, LongestFirst, listed
-from tests.sample import Sample, Thinning, today
+from tests.sample import Sample, Thinning, share_of_today, today
 from tests.skip import SkipLock
 from tests.tier import TIERS, can_be_slow, tier_of
 from tests.violations import ViolationScore
@@ -51,7 +51,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="the tier `unit` alone, with few examples of each property")
     parser.addoption("--sample", metavar="SEED", help="some cases of the tests that have many; `today` changes daily")
-    parser.addoption("--thin", action="store_true", help="of tests/pairs, one case in three")
+    parser.addoption("--thin", metavar="SHARE", help="of tests/pairs and the violations, a third: 0, 1, 2, or `today`")
     parser.addoption("--accept", action="store_true", help="rewrite the goldens; read the diff before you commit it")
     parser.addoption("--time", action="store_true", help="write tests/durations.json, by which files are ordered")
     parser.addoption(
@@ -174,7 +174,9 @@ def pytest_configure(config: pytest.Config) -> None:
             config.option.sample = today()
         config.pluginmanager.register(Sample(config.option.sample), "sample")
     if config.option.thin:
-        config.pluginmanager.register(Thinning(), "thinning")
+        if config.option.thin == "today":
+            config.option.thin = share_of_today()
+        config.pluginmanager.register(Thinning(config.option.thin), "thinning")
     hands_out = config.getoption("dist", "no") != "no" and config.getoption("tx", None)
     if hasattr(config, "workerinput") or not hands_out:
         from tests.ready import make_ready  # which takes a second

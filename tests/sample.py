@@ -1,4 +1,4 @@
-"""Selections of the tests: a sample with `pytest --sample SEED`, and one in three of the pairs with `--thin`.
+"""Selections of the tests: a sample with `pytest --sample SEED`, and a third of two suites with `--thin SHARE`.
 
 Most of the time goes to tests with a case for every protocol, route, owner, kind of agent and database. In a sample
 each of them runs some cases, which the seed selects: another day, other cases.
@@ -9,9 +9,13 @@ each of them runs some cases, which the seed selects: another day, other cases.
 - One in `PEERS` of the modules that run other people's clients and servers is selected.
 - A test of the tier `unit`, and one with few cases, runs completely.
 
-`make check` runs every test, but of the suite of pairs only one case in `PAIRS`. The number of pairs grows with the
-square of the number of protocols, and a fault of a protocol shows with each of its partners. The cases are always the
-same ones. Each test still meets every caller and every kind of agents that it has.
+`make check` runs every test, but of two suites only one case in `THIRDS`:
+
+- The pairs of protocols (`tests/pairs`). Their number grows with the square of the number of protocols, and a fault of a
+  protocol shows with each of its partners. Each test still meets every caller and every kind of agents that it has.
+- The violations of scripted servers, which test the judge (`tests/conformance/mutation.py`).
+
+Each day has another third, so that three days have all.
 """
 
 import datetime
@@ -29,14 +33,24 @@ FEW: Final = 2
 SHARE: Final = 8
 MOST: Final = 12
 PEERS: Final = 3
-PAIRS: Final = 3
-"""One of so many cases of each test of the suite of pairs is selected by `--thin`."""
+THIRDS: Final = 3
+"""One of so many cases of the two suites is selected by `--thin`."""
 _EITHER: Final = ("postgres", "_asyncio_loop_factory")
 """Axes of which one value is enough."""
 
 
 def today() -> str:
     return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def share_of_today() -> str:
+    """Return the number of the third that runs today: 0, 1 or 2."""
+    return str(datetime.datetime.now(datetime.UTC).date().toordinal() % THIRDS)
+
+
+def is_in_share(name: str, share: str) -> bool:
+    """Return True if the case with this name is in the third with the number `share`."""
+    return crc32(name.encode()) % THIRDS == int(share)
 
 
 def sampled(items: Sequence[pytest.Item], seed: str) -> Sequence[pytest.Item]:
@@ -55,23 +69,23 @@ def sampled(items: Sequence[pytest.Item], seed: str) -> Sequence[pytest.Item]:
     return [item for item in items if item.nodeid in chosen]
 
 
-def thinned(items: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
-    """Return the items without most cases of the suite of pairs. Skipped cases stay, because the list of skips is
-    checked against them."""
+def thinned(items: Sequence[pytest.Item], share: str) -> Sequence[pytest.Item]:
+    """Return the items without most cases of the suite of pairs. `share` is the number of the third that stays. Skipped
+    cases stay, because the list of skips is checked against them."""
     tests = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         if item.nodeid.startswith("tests/pairs/") and item.get_closest_marker("skip") is None:
             tests[item.nodeid.partition("[")[0]].append(item)
-    left_out = {item.nodeid for cases in tests.values() for item in _surplus(cases)}
+    left_out = {item.nodeid for cases in tests.values() for item in _surplus(cases, int(share))}
     return [item for item in items if item.nodeid not in left_out]
 
 
-def _surplus(cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
+def _surplus(cases: Sequence[pytest.Item], share: int) -> Sequence[pytest.Item]:
     """Return the cases of one test that are left out. They lie on all but one of the diagonals of its axes, as in a
-    Latin square; which one is taken differs between tests."""
+    Latin square. Which diagonal stays depends on `share` and on the test."""
     axes = [_axes(case) for case in cases]
     order = {name: list(dict.fromkeys(each.get(name) for each in axes)) for name in axes[0]}
-    first = crc32(cases[0].nodeid.partition("[")[0].encode())
+    first = crc32(cases[0].nodeid.partition("[")[0].encode()) + share
     covered = set[Hashable]()
     surplus: list[pytest.Item] = []
     for case, each in sorted(zip(cases, axes, strict=True), key=lambda pair: _diagonal(pair[1], order, first) != 0):
@@ -84,7 +98,7 @@ def _surplus(cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
 
 def _diagonal(axes: Mapping[str, Hashable], order: Mapping[str, Sequence[Hashable]], first: int) -> int:
     """Return the number of the diagonal on which a case lies; 0 is selected."""
-    return (first + sum(values.index(axes.get(name)) for name, values in order.items())) % PAIRS
+    return (first + sum(values.index(axes.get(name)) for name, values in order.items())) % THIRDS
 
 
 def _module(item: pytest.Item) -> str:
@@ -134,12 +148,15 @@ def _label(value: Any, index: int) -> Hashable:
 class Thinning:
     """Plugin that leaves out the cases that `thinned` does."""
 
+    def __init__(self, share: str) -> None:
+        self._share = share
+
     def pytest_report_header(self) -> str:
-        return f"pairs: one in {PAIRS} (every one: make whole-test)"
+        return f"pairs and violations: a third (the same again: --thin {self._share}; all of them: make whole-test)"
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        _keep(config, items, thinned(items))
+        _keep(config, items, thinned(items, self._share))
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], chosen: Sequence[pytest.Item]) -> None:

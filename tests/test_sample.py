@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from tests.sample import MOST, PAIRS, PEERS, SHARE, sampled, thinned
+from tests.sample import MOST, PEERS, SHARE, THIRDS, is_in_share, sampled, thinned
 
 
 def items(test: str, *marks: str, **axes: Iterable[Any]) -> list[Any]:
@@ -65,18 +65,26 @@ def test_one_in_several_modules_of_peers_is_chosen() -> None:
 
 def test_a_third_of_the_pairs_has_every_value() -> None:
     pairs = items("tests/pairs/t.py::test", house="abcdefghi", caller=range(12))
-    chosen: Any = thinned(pairs)
-    assert len(chosen) == len(pairs) / PAIRS
+    chosen: Any = thinned(pairs, "1")
+    assert len(chosen) == len(pairs) / THIRDS
     for axis, count in (("house", 9), ("caller", 12)):
         assert len({each.callspec.params[axis] for each in chosen}) == count
 
 
 def test_a_lonely_pair_is_never_left_out() -> None:
-    lonely = [items(f"tests/pairs/t{at}.py::test", house="a", caller=[1])[0] for at in range(PAIRS)]
-    assert thinned(lonely) == lonely
+    lonely = [items(f"tests/pairs/t{at}.py::test", house="a", caller=[1])[0] for at in range(THIRDS)]
+    assert thinned(lonely, "0") == lonely
 
 
 def test_only_pairs_that_run_are_left_out() -> None:
     others = items("tests/t.py::test", house="abc", caller=range(12))
     skipped = items("tests/pairs/t.py::test", "skip", house="abc", caller=range(12))
-    assert thinned([*others, *skipped]) == [*others, *skipped]
+    assert thinned([*others, *skipped], "0") == [*others, *skipped]
+
+
+def test_three_shares_have_everything_once() -> None:
+    pairs = items("tests/pairs/t.py::test", house="abcdefghi", caller=range(12))
+    shares = [names(thinned(pairs, str(share))) for share in range(THIRDS)]
+    assert set().union(*shares) == names(pairs)
+    assert sum(map(len, shares)) == len(pairs)
+    assert all(sum(is_in_share(name, str(share)) for share in range(THIRDS)) == 1 for name in map(str, range(50)))
