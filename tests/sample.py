@@ -11,8 +11,8 @@ each of them runs some cases, which the seed selects: another day, other cases.
 
 `make check` runs every test, but of two suites only one case in `THIRDS`:
 
-- The pairs of protocols (`tests/pairs`). Their number grows with the square of the number of protocols, and a fault of a
-  protocol shows with each of its partners. Each test still meets every caller and every kind of agents that it has.
+- The pairs of protocols (`tests/pairs`). Their number grows with the square of the number of protocols, and a fault of
+  a protocol shows with each of its partners. Each test still meets every caller and every kind of agents that it has.
 - The violations of scripted servers, which test the judge (`tests/conformance/mutation.py`).
 
 Each day has another third, so that three days have all.

@@ -259,7 +259,7 @@ def _check_rows(connection: Connection, pk: int, owner: str, thread_id: str, rec
     thread = connection.execute(select(_THREAD).where(_THREAD.c.pk == pk)).mappings().one()
     assert decode_row(Thread, thread["body"]) == fold.thread
     members = connection.execute(select(_MEMBER.c.key).where(_MEMBER.c.thread_pk == pk)).scalars()
-    assert set(members) == keys_of(fold.thread)
+    assert fold.thread is not None and set(members) == keys_of(fold.thread)
     assert (thread["status"], thread["updated_at"]) == (_status(fold), records[-1].at)
     rows = connection.execute(select(_TASK).where(_TASK.c.thread_pk == pk)).mappings()
     tasks = {row["task_id"]: (row, decode_row(Task, row["body"])) for row in rows}
