@@ -122,6 +122,7 @@ class ClientPeer:
             await self._refuse(message.id, _TOO_MANY, INTERNAL)
         else:
             self._active[message.id] = tasks.create_task(self._answer(answer, method, params, message.id))
+            await asyncio.sleep(0)  # the request begins before the next message, which may cancel it
 
     def _take_answer(self, message: w.Envelope) -> None:
         future = self._asked.get(str(message.id))

@@ -92,11 +92,13 @@ class Turns:
     async def prompt(self, params: w.Prompt) -> JsonObject:
         """Submit a prompt, send the updates of its turn, and return the result of `session/prompt` when the turn ends.
         Raises invalid, not_found, conflict."""
-        thread = await self._sessions.find(params.session_id)
-        turn = self._reserve(params.session_id)
+        turn = self._reserve(params.session_id)  # before anything is awaited: a cancel may follow at once
         try:
+            thread = await self._sessions.find(params.session_id)
             message = decode_prompt(params.prompt)
             start = await finish(self._begin(thread.thread_id, params, message), self._leave)
+            if turn.is_cancelled:
+                await self._sessions.cancel(params.session_id)
             return await turn.run(start)
         finally:
             del self._active[params.session_id]

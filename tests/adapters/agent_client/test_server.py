@@ -265,6 +265,13 @@ async def test_cancel_ends_the_turn_with_a_result(gateway: Running, how: str) ->
         assert (await editor.call("session/resume", sessionId=session_id, cwd="/")) == {}
 
 
+async def test_cancel_right_after_a_prompt_cancels_it(gateway: Running) -> None:
+    async with session(gateway, "gated") as (editor, session_id):
+        prompt = await editor.start_prompt(session_id, "x")
+        await editor.send(method="session/cancel", params={"sessionId": session_id})
+        assert (await editor.wait(prompt))["stopReason"] == "cancelled"
+
+
 async def test_cancel_withdraws_an_open_permission_request(gateway: Running) -> None:
     async with session(gateway, "mail") as (editor, session_id):
         prompt = await editor.start_prompt(session_id, "x")
