@@ -77,6 +77,7 @@ class SocketLink:
         return cls(http, socket)
 
     async def send(self, text: str) -> None:
+        """Send one text frame. Raises LinkLost."""
         try:
             await self._socket.send_str(text)
         except (aiohttp.ClientError, ConnectionError) as error:
@@ -118,6 +119,7 @@ class ProcessLink:
         return cls(process)
 
     async def send(self, text: str) -> None:
+        """Write one line. Raises LinkLost if the process has ended."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{text}\n".encode())
@@ -133,19 +135,18 @@ class ProcessLink:
             return None
         return line.decode("utf-8", errors="replace").rstrip("\r\n") if line else None
 
-    async def close_input(self, bound: float) -> bool:
-        """Close the standard input of the process. Return True if the process ends within `bound` seconds."""
+    async def end_input(self, bound: float) -> None:
+        """Close the standard input of the process. Raises TimeoutError unless the process ends within `bound`
+        seconds."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        try:
-            async with asyncio.timeout(bound):
-                await self._process.wait()
-        except TimeoutError:
-            return False
-        return True
+        async with asyncio.timeout(bound):
+            await self._process.wait()
 
     async def aclose(self) -> None:
-        if not await self.close_input(_END):
+        try:
+            await self.end_input(_END)
+        except TimeoutError:
             self._process.kill()
             await self._process.wait()
         self._errors.cancel()

@@ -14,7 +14,7 @@ from babelgate.conformance.protocols.agent_client.target import (
     play_connection,
     result_of,
 )
-from babelgate.conformance.verdict import check
+from babelgate.conformance.verdict import Failed, check
 from babelgate.conformance.wire.exchange import as_object, dig
 from babelgate.conformance.wire.links import ProcessLink
 
@@ -40,8 +40,10 @@ async def process_ends_with_its_input(ctx: Ctx) -> None:
     async with ctx.target.connect() as peer:
         exchange = await ctx.target.initialize(peer)
         assert isinstance(peer.link, ProcessLink)
-        is_ended = await peer.link.close_input(ctx.wire.timeout)
-        check(is_ended, "a process that ends when its standard input is closed", "it still runs", exchange)
+        try:
+            await peer.link.end_input(ctx.wire.timeout)
+        except TimeoutError:
+            raise Failed("a process that ends with its standard input", "it still runs", exchange) from None
 
 
 @probes.add

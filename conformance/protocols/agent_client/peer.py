@@ -15,7 +15,7 @@ Reply = Callable[[str, Any], Any]
 does not exist."""
 UNKNOWN_METHOD: Final = -32601
 _ANSWERED: Final = 200
-"""Status of an exchange that has an answer. JSON-RPC has none; 200 stands for it in reports."""
+"""Status of an exchange that has an answer. JSON-RPC has none; reports show 200."""
 
 
 @dataclass(slots=True)

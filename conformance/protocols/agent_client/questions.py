@@ -24,15 +24,15 @@ _OFFERED: Final = ("session/request_permission",)
 
 @probes.add
 async def nothing_is_requested_that_was_not_offered(ctx: Ctx) -> None:
-    seen: list[AgentRequest] = []
+    requests: list[AgentRequest] = []
     exchange: Exchange | None = None
     for behaviour in ("plain", "question", "tools", "files"):
         try:
             session, exchange = await ctx.once(play_turn, behaviour)
         except (NotObserved, NotApplicable):
             continue
-        seen += session.peer.requests
-    wrong = [each.method for each in seen if each.method not in _OFFERED and not each.method.startswith("_")]
+        requests += session.peer.requests
+    wrong = [each.method for each in requests if each.method not in _OFFERED and not each.method.startswith("_")]
     check(not wrong, "no method of fs, terminal or elicitation", wrong, exchange)
 
 

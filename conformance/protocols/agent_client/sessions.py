@@ -71,8 +71,8 @@ async def load_replays_the_conversation(ctx: Ctx) -> None:
     session = await ctx.once(play_stored)
     exchange = await _load(session)
     result_of(exchange)
-    said = spoken_text(exchange, "user_message_chunk")
-    check(session.text in said, f"the prompt {session.text!r}", said, exchange)
+    replayed = spoken_text(exchange, "user_message_chunk")
+    check(session.text in replayed, f"the prompt {session.text!r}", replayed, exchange)
     check(bool(updates_of(exchange, "agent_message_chunk")), "the agent's answer", exchange.json, exchange)
 
 
