@@ -44,7 +44,7 @@ from babelgate.canonical import (
 from babelgate.canonical.event import RunCreated
 from babelgate.canonical.fault import ANSWER_SCHEMA
 from babelgate.canonical.hub import RunFilter
-from babelgate.canonical.thread import Interrupt
+from babelgate.canonical.thread import Interrupt, Thread
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _RESERVED: Final = frozenset({w.OWN, "traceparent", "tracestate", "baggage"})
@@ -96,7 +96,7 @@ class Turns:
         try:
             thread = await self._sessions.find(params.session_id)
             message = decode_prompt(params.prompt)
-            start = await finish(self._begin(thread.thread_id, params, message), self._leave)
+            start = await finish(self._begin(thread, params, message), self._leave)
             if turn.is_cancelled:
                 await self._sessions.cancel(params.session_id)
             return await turn.run(start)
@@ -128,7 +128,7 @@ class Turns:
         if self._cancels:
             task_canceller(self._hub, self._who.principal, start.task.task_id)()
 
-    async def _begin(self, thread_id: str, params: w.Prompt, message: Message) -> TurnStart:
+    async def _begin(self, thread: Thread, params: w.Prompt, message: Message) -> TurnStart:
         """Submit a prompt as the answer to open questions of the session, or otherwise as a new input. Raises invalid,
         conflict, not_awaiting."""
         marks = params.gateway_members
@@ -140,8 +140,10 @@ class Turns:
         if not message.parts and not answers:
             raise invalid("prompt", "expected at least one block")
         messages = await resolve_own_files(self._hub, self._who, (message,) if message.parts else ())
+        thread_id = thread.thread_id
         run_input = RunInput(
             messages=messages,
+            config=self._sessions.config_of(thread),
             metadata={name: value for name, value in (params.meta or {}).items() if name not in _RESERVED},
             headers=self._who.headers,
             extra={PROTOCOL: {"prompt": key or ""}},
@@ -369,12 +371,13 @@ class _Turn:
         values = {name: reply.value for name, reply in replies.items() if not reply.is_decline}
         declined: dict[str, Json] = {name: None for name, reply in replies.items() if reply.is_decline}
         words = [_words(each, replies[each.interrupt_id]) for each in questions if each.interrupt_id in replies]
-        run_input = RunInput(messages=(Message.of("\n".join(words), "user"),), headers=self._who.headers)
+        config = self._sessions.config_of(await self._sessions.find(self._session_id))
+        run_input = RunInput(messages=(Message.of("\n".join(words), "user"),), headers=self._who.headers, config=config)
         accepted = _answers(task, values, run_input)
         if declined:
             if values:
                 await self._hub.check_answers(principal, accepted)
-            quiet = RunInput(headers=self._who.headers) if values else run_input
+            quiet = RunInput(headers=self._who.headers, config=config) if values else run_input
             decline = Answers(task_id=task.task_id, values=declined, action="decline", input=quiet, protocol=PROTOCOL)
             await self._hub.answer(principal, decline)
         if values:
