@@ -19,7 +19,9 @@ from typing import Any, Final, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
@@ -53,6 +55,8 @@ _HIGH_WATER: Final = 32 * 1024
 
 Chosen: asyncio's default is 64 KiB, and a chunk of the response is added to it.
 """
+_MAX_HELD: Final = 32 * 1024
+"""Maximum number of characters in the frames that a WebSocket holds until the next turn of the event loop. Chosen."""
 _MAX_FRAGMENTS: Final = 4096
 """Maximum number of fragments per WebSocket message. Chosen: empty fragments do not count towards the size of the
 message."""
@@ -582,6 +586,36 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._limits = table.limits
         self._table = table
         self._sending: _SendWatch | None = None
+        self._flush: asyncio.Handle | None = None
+        """Scheduled write of the frames that the connection holds; None if it holds none."""
+        self._held = 0
+        """Number of characters in these frames."""
+
+    async def send(self, message: Any) -> None:
+        """Send an ASGI message. The frames of one turn of the event loop are written at once, because a write for each
+        token takes as long as all other work for it. Raises ClientDisconnected."""
+        text: str | None = message.get("text") if message["type"] == "websocket.send" else None
+        is_open = self.handshake_complete and not (self.disconnected or self.close_sent or self.initial_response)
+        if text is None or not is_open or not self.writable.is_set():
+            await super().send(message)
+            return
+        try:
+            self.conn.send_text(text.encode())
+        except InvalidState:
+            raise ClientDisconnected from None
+        self._held += len(text)
+        if self._held > _MAX_HELD:
+            self._write_frames()
+        elif self._flush is None:
+            self._flush = self.loop.call_soon(self._write_frames)
+
+    def _write_frames(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+        self._flush, self._held = None, 0
+        output = self.conn.data_to_send()
+        if output and not self.transport.is_closing():
+            self.transport.write(b"".join(output))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 from uuid import uuid4
@@ -167,6 +167,13 @@ class ClientPeer:
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification to the client. Raises Disconnected."""
         await self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def send_texts(self, texts: Sequence[bytes]) -> None:
+        """Send messages that are already encoded. Raises Disconnected."""
+        async with self._sending:
+            with detect_disconnect():
+                for text in texts:
+                    await self._socket.send({"type": "websocket.send", "bytes": None, "text": text.decode()})
 
     async def request(self, method: str, params: JsonObject) -> JsonObject | None:
         """Send a request to the client, and return its result, or None if the client answers with an error. If the

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.carries import VERSION
-from babelgate.adapters.agent_client.codec.content import PROTOCOL, decode_prompt, invalid
+from babelgate.adapters.agent_client.codec.content import PROTOCOL, decode_prompt, invalid, text_block
 from babelgate.adapters.agent_client.codec.questions import (
     QuestionReply,
     can_be_asked,
@@ -26,6 +26,7 @@ from babelgate.adapters.agent_client.write.turn import TurnWriter, prompt_key
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.server.disconnect import finish, task_canceller
+from babelgate.adapters.kit.server.encoding import TextTemplate, is_large
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.websocket import RESTART, Disconnected
 from babelgate.canonical import (
@@ -41,7 +42,7 @@ from babelgate.canonical import (
     Submission,
     Task,
 )
-from babelgate.canonical.event import RunCreated
+from babelgate.canonical.event import PartDelta, RunCreated
 from babelgate.canonical.fault import ANSWER_SCHEMA
 from babelgate.canonical.hub import RunFilter
 from babelgate.canonical.thread import Interrupt, Thread
@@ -264,6 +265,8 @@ class _Turn:
         self._cancels = cancels
         self.is_cancelled = False
         """True if the client has cancelled the turn. Answers of the user that arrive later are not submitted."""
+        self._templates: dict[tuple[str | None, int | None], TextTemplate | None] = {}
+        """Templates of the updates for the texts of a part, by message id and index; None after the first text."""
         self._refused: set[str] = set()
         """Ids of questions that the client was asked without an answer. They stay open, and are not asked again in this
         turn."""
@@ -320,15 +323,50 @@ class _Turn:
     async def _write(self, batch: Sequence[Record], writer: TurnWriter, skip: int) -> int:
         """Send the updates for records to the client, without the first `skip` updates. Return how many of the next
         updates are still to be left out."""
+        chunks: list[bytes] = []
         for record in batch:
+            event = record.event
+            template = self._templates.get((event.message_id, event.index)) if type(event) is PartDelta else None
+            if type(event) is PartDelta and event.text and template is not None:
+                chunks.append(template.encode(event.text))
+                continue
+            if chunks:
+                await self._peer.send_texts(chunks)
+                chunks = []
             for update in writer.write(record):
                 if skip:
                     skip -= 1
                     continue
-                await self._peer.notify(w.UPDATE, {"sessionId": self._session_id, "update": update})
+                await self._peer.notify(w.UPDATE, self._notification(update))
+                if type(event) is PartDelta:
+                    self._add_template(event, update)
+            if type(event) is not PartDelta:
+                self._templates.clear()
             if writer.has_ended:
                 break
+        if chunks:
+            await self._peer.send_texts(chunks)
         return skip
+
+    def _notification(self, update: w.Update) -> JsonObject:
+        return {"sessionId": self._session_id, "update": update}
+
+    def _add_template(self, event: PartDelta, update: w.Update) -> None:
+        """Store a template for the next texts of a part. It is valid until a record that is not a text. The first
+        update of a message has members of its own (`_meta`), so the second one is taken."""
+        key = (event.message_id, event.index)
+        if key not in self._templates:
+            self._templates[key] = None
+            return
+        if is_large(update):
+            return
+        self._templates[key] = TextTemplate(
+            lambda text: {
+                "jsonrpc": "2.0",
+                "method": w.UPDATE,
+                "params": self._notification({**update, "content": text_block(text)}),
+            }
+        )
 
     async def _ask(self, task_id: str) -> bool:
         """Ask the client the open questions of a task, and submit the answers. Return False if the client answered
