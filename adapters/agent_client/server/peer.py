@@ -20,7 +20,7 @@ from babelgate.adapters.agent_client.errors import (
 )
 from babelgate.adapters.kit.json import most_values, parse, validate
 from babelgate.adapters.kit.server.encoding import as_bytes, encode
-from babelgate.adapters.kit.server.websocket import Disconnected, detect_disconnect
+from babelgate.adapters.kit.server.websocket import Disconnected, detect_disconnect, send_texts
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 
@@ -172,8 +172,7 @@ class ClientPeer:
         """Send messages that are already encoded. Raises Disconnected."""
         async with self._sending:
             with detect_disconnect():
-                for text in texts:
-                    await self._socket.send({"type": "websocket.send", "bytes": None, "text": text.decode()})
+                await send_texts(self._socket, texts)
 
     async def request(self, method: str, params: JsonObject) -> JsonObject | None:
         """Send a request to the client, and return its result, or None if the client answers with an error. If the
