@@ -172,7 +172,10 @@ class Turns:
         question that takes text. Return None if the text answers no question. Raises not_awaiting for `values` without
         an open question."""
         principal = self._who.principal
-        task = await self._sessions.open_task(thread_id)
+        view = await self._hub.reads.thread_view(principal, thread_id)
+        # Most threads have no open task, and the status of a thread is a quarter of the work of a search.
+        is_open = view.status in ("busy", "interrupted")
+        task = await self._sessions.open_task(thread_id) if is_open else None
         questions: Sequence[Interrupt] = ()
         if task is not None and task.is_waiting:
             questions = await self._hub.reads.open_interrupts(principal, task.task_id)
