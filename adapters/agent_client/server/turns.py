@@ -356,7 +356,7 @@ class _Turn:
 
     def _add_template(self, event: PartDelta, update: w.Update) -> None:
         """Store a template for the next texts of a part. It is valid until a record that is not a text. The first
-        update of a message has members of its own (`_meta`), so the second one is taken."""
+        update of a message may have additional members (`_meta`), so the second one is taken."""
         key = (event.message_id, event.index)
         if key not in self._templates:
             self._templates[key] = None
