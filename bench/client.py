@@ -15,6 +15,7 @@ class KeepAliveConnection:
         self.waited = 0.0
         """Seconds from the last request to the first bytes of the response body, if that came in chunks."""
         self._sent_at = 0.0
+        self._is_socket = False
 
     @classmethod
     async def open(cls, port: int, host: str = "127.0.0.1") -> Self:
@@ -43,6 +44,40 @@ class KeepAliveConnection:
             raise SystemExit(f"{path}: not a stream")
         async for piece in self._chunks():
             yield piece
+
+    # WebSocket (RFC 6455): text frames that are not fragmented, as the gateway sends them
+
+    async def upgrade(self, path: str) -> bool:
+        """Turn the connection into a WebSocket. Return False if it is one already. Exits if the server refuses."""
+        if self._is_socket:
+            return False
+        head = (
+            f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        )
+        self._writer.write(head.encode())
+        answer = await self._reader.readuntil(b"\r\n\r\n")
+        if not answer.startswith(b"HTTP/1.1 101"):
+            raise SystemExit(f"{path}: {answer.decode()}")
+        self._is_socket = True
+        return True
+
+    def send_text(self, text: bytes) -> None:
+        """Send a text frame. Its masking key is zero, so that masking costs nothing."""
+        size = len(text)
+        length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
+        self._sent_at = time.perf_counter()
+        self._writer.write(b"\x81" + length + b"\0\0\0\0" + text)
+
+    async def receive_text(self) -> bytes:
+        """Return the content of the next frame. Exits if it is not a text frame."""
+        first, size = await self._reader.readexactly(2)
+        if size > 125:
+            size = int.from_bytes(await self._reader.readexactly(2 if size == 126 else 8), "big")
+        content = await self._reader.readexactly(size)
+        if first != 0x81:
+            raise SystemExit(f"a frame of another kind: {first:#x} {content!r}")
+        return content
 
     async def read_until(self, path: str, body: bytes, headers: str, wanted: bytes) -> None:
         """Read a stream until a piece contains `wanted`. The connection cannot be used afterwards."""

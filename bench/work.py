@@ -142,6 +142,31 @@ def ag_ui(agent: str = "echo", text: str = "Hello") -> Job:
     return posted(f"/ag-ui/{agent}", body, b"RUN_FINISHED")
 
 
+def agent_client(agent: str = "echo", text: str = "Hello") -> Job:
+    """Return a job of a prompt in a new session, over a WebSocket that stays open."""
+    path, wanted = f"/agent-client/{agent}", b"token199" if text == TOKENS else b"Hello"
+
+    async def job(connection: KeepAliveConnection, number: int) -> None:
+        if await connection.upgrade(path):
+            await call(connection, "initialize", {"protocolVersion": 1})
+        created = await call(connection, "session/new", {"cwd": "/", "mcpServers": []})
+        session_id = json.loads(created[-1])["result"]["sessionId"]
+        prompt = [{"type": "text", "text": text}]
+        messages = await call(connection, "session/prompt", {"sessionId": session_id, "prompt": prompt})
+        _expect(b"".join(messages), wanted, path)
+        _expect(messages[-1], b"end_turn", path)
+
+    async def call(connection: KeepAliveConnection, method: str, params: Any) -> list[bytes]:
+        """Return the messages up to the answer of a request."""
+        connection.send_text(encode({"jsonrpc": "2.0", "id": 0, "method": method, "params": params}))
+        messages = [await connection.receive_text()]
+        while b'"method"' in messages[-1]:
+            messages.append(await connection.receive_text())
+        return messages
+
+    return job
+
+
 def raw_stream() -> Job:
     body = acp_run("echo")
     return posted("/", lambda _: body, b"token199")
@@ -166,11 +191,13 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "Minimal runtime": runtime(),
     "AG-UI": ag_ui(),
     "A2A short stream": posted("/a2a/echo", a2a_message("SendStreamingMessage"), b"TASK_STATE_COMPLETED", A2A),
+    "Agent Client Protocol": agent_client(),
     "A2A stream": a2a_stream(),
     "ACP stream": acp_stream(),
     "LangGraph stream": langgraph_stream(),
     "Vercel AI SDK stream": vercel_ui("stream", TOKENS),
     "OpenAI chat stream": openai_chat("stream", TOKENS, stream=True),
     "AG-UI stream": ag_ui("stream", TOKENS),
+    "Agent Client Prot. stream": agent_client("stream", TOKENS),
 }
 """Jobs for the gateway's demo agents, by name: one for each kind of request. Streams have 200 tokens."""

@@ -17,7 +17,9 @@ from babelgate.canonical.hub import Answers, Receipt, StateUpdate, Submission, T
 from babelgate.canonical.message import FilePart
 from babelgate.canonical.thread import Artifact, Run, Task, Thread
 from babelgate.canonical.value import Json, JsonObject
+from babelgate.gateway.agents.call_data import Attached
 from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.agents.stored_data import StoredData
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.observe import GatewayObserver
 from babelgate.gateway.runs.budgets import Budgets
@@ -44,7 +46,6 @@ from babelgate.gateway.storage.administered import AdministeredState
 from babelgate.gateway.storage.auditor import Auditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.change_feed import ChangeFeed
-from babelgate.gateway.storage.checkpoints import Attached
 from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.overview import Overview
@@ -285,7 +286,7 @@ class GatewayHub:
         """Give the agents that store their state in the gateway's database access to it, before their first run."""
         for agent in registry.all_agents():
             if isinstance(agent, Attached):
-                agent.attach(self._parts.journal, self._parts.store)
+                agent.attach(StoredData(self._parts.journal, self._parts.store))
 
     def show_config(self, digest: str) -> None:
         """Publish the digest of this node's configuration to the other nodes of the cluster, which report

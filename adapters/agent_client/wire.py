@@ -68,10 +68,29 @@ class Elicitations(Wire):
     url: JsonObject | None = None
 
 
+class OptionKinds(Wire):
+    """Kinds of options that a client can show besides selections."""
+
+    boolean: JsonObject | None = None
+
+
+class SessionCapabilities(Wire):
+    """Capabilities of a client that concern sessions."""
+
+    config_options: OptionKinds | None = Field(default=None, alias="configOptions")
+
+
 class ClientCapabilities(Wire):
     """Capabilities of a client that the gateway uses."""
 
     elicitation: Elicitations | None = None
+    session: SessionCapabilities | None = None
+
+    @property
+    def has_booleans(self) -> bool:
+        """True if the client shows options that are booleans."""
+        kinds = None if self.session is None else self.session.config_options
+        return kinds is not None and kinds.boolean is not None
 
 
 class Initialize(Wire):
@@ -93,6 +112,13 @@ class SessionParams(Wire):
     """Params of a method that names a session."""
 
     session_id: str = Field(alias="sessionId")
+
+
+class SetOption(SessionParams):
+    """Params of `session/set_config_option`."""
+
+    config_id: str = Field(alias="configId")
+    value: Json
 
 
 class Attach(SessionParams):

@@ -57,8 +57,8 @@ class AcrossVerdict:
     record: PlayRecord
     findings: Sequence[Finding]
     pairs: Mapping[tuple[str, str], Cell]
-    """Comparison of the results of two protocols, each with its own runs. Each pair of protocols is stored twice: as (a,
-    b) and as (b, a)."""
+    """Comparison of the results of two protocols, each with its own runs. Each pair of protocols is stored twice: as
+    (a, b) and as (b, a)."""
     shared: Mapping[tuple[str, str], Cell]
     """Number of differences in runs that were created through the first protocol of the key and read through the
     second."""

@@ -7,7 +7,7 @@ a message is not one of the protocol: for example an intentionally invalid reque
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -87,6 +87,8 @@ class Wire:
         Authorization header."""
         self.schemas = schemas
         self.exchanges: list[Exchange] = []
+        self.closers: list[Callable[[], Awaitable[None]]] = []
+        """Functions that close the connections of protocols without HTTP requests. They are called at the end."""
         # A proxy of the environment would be judged instead of the agent. A redirect is a response like any other.
         self._http = _Client(
             trust_env=False,
@@ -98,6 +100,7 @@ class Wire:
         )
 
     async def aclose(self) -> None:
+        await asyncio.gather(*(close() for close in self.closers))
         await self._http.aclose()
 
     async def __aenter__(self) -> "Wire":
@@ -180,9 +183,7 @@ class Wire:
             content = json.dumps(body, ensure_ascii=False).encode()
             if not any(name.lower() == "content-type" for name in request_headers):
                 request_headers["Content-Type"] = "application/json"
-        exchange = Exchange(len(self.exchanges) + 1, method, url, list(request_headers.items()), content or b"")
-        self.exchanges.append(exchange)
-        EXCHANGES.get([]).append(exchange)
+        exchange = self.begin(method, url, content or b"", request_headers)
         if sends is not None:
             self._hold(exchange, sends, body, is_from_check=True)
         started = asyncio.get_running_loop().time()
@@ -211,6 +212,20 @@ class Wire:
                         await response.aclose()
         finally:
             exchange.seconds = asyncio.get_running_loop().time() - started
+
+    def begin(self, method: str, url: str, content: bytes, headers: Mapping[str, str] | None = None) -> Exchange:
+        """Record a request that is about to be sent, and return its exchange."""
+        exchange = Exchange(len(self.exchanges) + 1, method, url, list((headers or {}).items()), content)
+        self.exchanges.append(exchange)
+        EXCHANGES.get([]).append(exchange)
+        return exchange
+
+    def headers_for(self, url: str, other: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the headers of the user for a connection that is not an HTTP request. `other` replaces them. A foreign
+        origin receives none."""
+        if origin_of(url) not in self._origins:
+            return {}
+        return {**self.credentials.get(origin_of(url), {}), **(self.headers if other is None else other)}
 
     def hold(self, exchange: Exchange, schema: str, value: Any, *, is_from_check: bool = False) -> None:
         """Validate a message that is not the body of a response or an event, such as a push notification, and record

@@ -3,10 +3,10 @@
 
 A caller of the API must not gain more than the operator has allowed. So such an agent is behind a URL in one of
 `admin.agent_networks`, and its secrets are references to those in `admin.agent_secrets`. It gets tokens only from
-`admin.agent_providers`, because the token endpoint of a provider receives the tokens of callers. For TLS it names only files in
-`admin.agent_tls_files`: another file may be a key with which the gateway could show another identity. A header cannot
-refer to these files, so no private key can be sent. The name of a Python module is refused, because importing the
-module would execute its code.
+`admin.agent_providers`, because the token endpoint of a provider receives the tokens of callers. For TLS it names only
+files in `admin.agent_tls_files`: another file may be a key with which the gateway could show another identity. A header
+cannot refer to these files, so no private key can be sent. The name of a Python module is refused, because importing
+the module would execute its code.
 """
 
 import asyncio

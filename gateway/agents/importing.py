@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import logging
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any, Final
 from uuid import UUID, uuid5
 
 from babelgate._renamed import describe_import_error
+from babelgate.canonical.agent import Agent, AgentInfo
+from babelgate.gateway.agents.langgraph.signature import can_make_graphs
+from babelgate.gateway.agents.python.agent import wrap
 
 log = logging.getLogger("babelgate.registry")
 
@@ -23,6 +27,42 @@ class TargetError(Exception):
 
     def __init__(self, reason: str) -> None:
         super().__init__(" ".join(reason.split())[:500])
+
+
+async def import_agent(target: str, name: str, *, is_graph: bool, replay: bool) -> tuple[AgentInfo, Agent]:
+    """Return the description of the agent that a target means, and the agent.
+
+    `is_graph` is True if the target must be a graph, or a function that creates graphs. Otherwise the object decides.
+    `replay` is True if a lost paused generator may run again from its beginning.
+
+    Raises TargetError if the agent cannot be imported, or the object is no agent.
+    """
+    module, found = import_target(target)
+    try:
+        if is_graph or _is_graph(found) or can_make_graphs(found):
+            return await _graph(found, name, inspect.getdoc(module) or "")
+        return wrap(found, name, replay=replay)
+    except TypeError as error:
+        raise TargetError(f"{target}: {error}") from None
+
+
+def _is_graph(target: object) -> bool:
+    """Return True if an object is an instance of a class of LangGraph, or of a subclass of one."""
+    return any(base.__module__.partition(".")[0] == "langgraph" for base in type(target).__mro__)
+
+
+async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agent]:
+    try:
+        from babelgate.gateway.agents.langgraph.agent import (  # requires LangGraph, which is an optional dependency
+            wrap_factory,
+            wrap_graph,
+        )
+    except ImportError as error:
+        raise TypeError(f"{error}: graphs need what babelgate[langgraph] installs") from error
+    about = about.split("\n\n")[0]
+    if callable(target) and not _is_graph(target):
+        return await wrap_factory(target, name, about)
+    return wrap_graph(target, name, about)
 
 
 def import_target(target: str) -> tuple[ModuleType, Any]:

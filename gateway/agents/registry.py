@@ -6,7 +6,6 @@ it can be called meanwhile.
 """
 
 import asyncio
-import inspect
 import logging
 import sys
 import time
@@ -29,10 +28,10 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.card_checks import CardChecks
 from babelgate.gateway.agents.detection import ANYWHERE, Detected, Detector, Reach, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
-from babelgate.gateway.agents.importing import TargetError, import_target
-from babelgate.gateway.agents.langgraph.signature import can_make_graphs
+from babelgate.gateway.agents.importing import TargetError, import_agent
 from babelgate.gateway.agents.networks import open_client
 from babelgate.gateway.agents.processes.agent import ProcessAgent
+from babelgate.gateway.agents.processes.graph import GraphProcess
 from babelgate.gateway.agents.processes.process import Unstartable
 from babelgate.gateway.agents.processes.programs import ProgramProcesses, ProgramSpec, rules_of
 from babelgate.gateway.agents.processes.server import ManagedServer, ManagedServers
@@ -600,28 +599,28 @@ async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     assert settings.target is not None
     if settings.process:
         return await _start_agent(name, settings, settings.target)
+    is_graph = settings.graph is not None
     try:
-        module, target = import_target(settings.target)
+        return RegisteredAgent(*await import_agent(settings.target, name, is_graph=is_graph, replay=settings.replay))
     except TargetError as error:
         raise _Broken(str(error)) from None
-    try:
-        if settings.graph is not None or _is_graph(target) or can_make_graphs(target):
-            info, agent = await _graph(target, name, inspect.getdoc(module) or "")
-        else:
-            info, agent = wrap(target, name, replay=settings.replay)
-    except TypeError as error:
-        raise _Broken(f"{settings.target}: {error}") from None
-    return RegisteredAgent(info, agent)
 
 
 async def _start_agent(name: str, settings: AgentSettings, target: str) -> RegisteredAgent:
-    """Return an agent in Python that runs in a separate process."""
-    patience, memory = settings.start_timeout, settings.memory
-    agent = ProcessAgent(target, name, replay=settings.replay, patience=patience, memory=memory)
+    """Return an agent in Python, or a graph, that runs in a separate process."""
+    process = ProcessAgent(
+        target,
+        name,
+        is_graph=settings.graph is not None,
+        replay=settings.replay,
+        patience=settings.start_timeout,
+        memory=settings.memory,
+    )
     try:
-        return RegisteredAgent(await agent.open(), agent)
+        info = await process.open()
     except Unstartable as error:
         raise _Broken(str(error)) from None
+    return RegisteredAgent(info, GraphProcess(process) if process.is_graph else process)
 
 
 def _program(name: str, settings: AgentSettings) -> RegisteredAgent:
@@ -634,25 +633,6 @@ def _program(name: str, settings: AgentSettings) -> RegisteredAgent:
         raise _Broken(f"protocol: agents of {upstream.title} are not started as programs")
     agent = upstream.program(name, ProgramProcesses(name, spec), rules_of(settings))
     return RegisteredAgent(upstream.assume(name), agent)
-
-
-def _is_graph(target: object) -> bool:
-    """Return True if an object is an instance of a class of LangGraph, or of a subclass of one."""
-    return any(base.__module__.partition(".")[0] == "langgraph" for base in type(target).__mro__)
-
-
-async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agent]:
-    try:
-        from babelgate.gateway.agents.langgraph.agent import (  # requires LangGraph, which is an optional dependency
-            wrap_factory,
-            wrap_graph,
-        )
-    except ImportError as error:
-        raise TypeError(f"{error}: graphs need what babelgate[langgraph] installs") from error
-    about = about.split("\n\n")[0]
-    if callable(target) and not _is_graph(target):
-        return await wrap_factory(target, name, about)
-    return wrap_graph(target, name, about)
 
 
 # Behind a URL

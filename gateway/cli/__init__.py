@@ -287,6 +287,12 @@ def validate(file: Path | None, config: Path | None, schema: bool) -> None:
     is_flag=True,
     help="Compare the protocols at the URLs: run the same scenarios through each, instead of checking conformance.",
 )
+@click.option(
+    "--command",
+    default="",
+    metavar="COMMAND",
+    help="Check the agent that COMMAND starts, over stdio, by the Agent Client Protocol. Replaces the URL.",
+)
 @click.option("--protocol", default="", metavar="NAME", help="Check only this protocol.")
 @click.option("--version", "revision", default="", metavar="VERSION", help="Check only this version of --protocol.")
 @click.option(
@@ -348,6 +354,7 @@ def validate(file: Path | None, config: Path | None, schema: bool) -> None:
 def check(
     urls: Sequence[str],
     across: bool,
+    command: str,
     protocol: str,
     revision: str,
     only: Sequence[str],
@@ -388,10 +395,7 @@ def check(
     if is_list:
         show_requirements(selection)
         return 0
-    if not urls:
-        raise click.UsageError("give the URL of an agent, or --list")
-    if len(urls) > 1 and not across:
-        raise click.UsageError("give one URL, or --across to compare several")
+    urls = _agents_to_check(urls, command, across=across)
     written = {form: path for form, path in {**reports, "json": json_path}.items() if path is not None}
     trigger_texts = (*texts, f"question={ask}") if ask is not None else texts
     options = CheckOptions(
@@ -410,6 +414,18 @@ def check(
         progress,
     )
     return compare(urls, options) if across else judge(urls[0], options)
+
+
+def _agents_to_check(urls: Sequence[str], command: str, *, across: bool) -> Sequence[str]:
+    """Return the URLs of `babelgate check`, or the address of its `--command`. Raises UsageError unless there is one,
+    or several with `--across`."""
+    if command and (urls or across):
+        raise click.UsageError("--command replaces the URL, and cannot be compared (--across)")
+    if not urls and not command:
+        raise click.UsageError("give the URL of an agent, --command, or --list")
+    if len(urls) > 1 and not across:
+        raise click.UsageError("give one URL, or --across to compare several")
+    return (f"stdio:{command}",) if command else urls
 
 
 @babelgate.command(epilog=examples.BENCH)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,8 @@ from babelgate.gateway.files import write_atomically
 _STYLES = {"✓": "green", "✗": "red", "!": "yellow", "?": "yellow", "–": "dim", "⚠": "magenta"}
 
 
+_EDITOR_SCHEMES: Final = ("ws://", "wss://", "stdio:")
+"""Beginnings of addresses at which only the Agent Client Protocol can be spoken."""
 NOT_SHOWN: Final = 3
 """Exit code for the outcome `no violation found`."""
 
@@ -62,12 +64,16 @@ class CheckOptions:
 def check(url: str, options: CheckOptions) -> int:
     """Check the agent at a URL, write the reports, and return the exit code. Raises CliError for wrong usage, and if no
     requirement could be judged."""
-    _check_url(url)
+    selection = options.selection
+    if url.startswith(_EDITOR_SCHEMES):
+        selection = replace(selection, protocol=selection.protocol or "agent-client")
+    else:
+        _check_url(url)
     try:
         probe_options = _probe_options(options)
         baseline = read_baseline(options.baseline) if options.baseline else None
         with _Steps() if options.progress == "json" else _Watching() as watching:
-            report = asyncio.run(examine(url, options.selection, probe_options, baseline=baseline, observer=watching))
+            report = asyncio.run(examine(url, selection, probe_options, baseline=baseline, observer=watching))
     except (SelectionError, TriggerError, BaselineError) as error:
         raise CliError(str(error), code=USAGE) from None
     except Unanswered as error:

@@ -19,11 +19,15 @@ from typing import Any, Final, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
+from websockets.protocol import State
 
 from babelgate.adapters.kit.server.sse import DISCONNECT_KEY
+from babelgate.adapters.kit.server.websocket import TEXTS
 from babelgate.gateway.exchange import SCOPE_KEY
 from babelgate.gateway.http.client_certificate import CERTIFICATE_KEY, ClientCertificate, read_client_certificate
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
@@ -54,6 +58,8 @@ _HIGH_WATER: Final = 32 * 1024
 
 Chosen: asyncio's default is 64 KiB, and a chunk of the response is added to it.
 """
+_MAX_HELD: Final = 32 * 1024
+"""Maximum number of characters in the frames that a WebSocket holds until the next turn of the event loop. Chosen."""
 _MAX_FRAGMENTS: Final = 4096
 """Maximum number of fragments per WebSocket message. Chosen: empty fragments do not count towards the size of the
 message."""
@@ -603,6 +609,58 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._limits = table.limits
         self._table = table
         self._sending: _SendWatch | None = None
+        self._flush: asyncio.Handle | None = None
+        """Scheduled write of the frames that the connection holds; None if it holds none."""
+        self._held = 0
+        """Number of characters in these frames."""
+
+    async def send(self, message: Any) -> None:
+        """Send an ASGI message. The frames of one turn of the event loop are written at once, because a write for each
+        token takes as long as all other work for it. Raises ClientDisconnected."""
+        texts: Sequence[bytes] | None = message.get(TEXTS)
+        text: str | None = message.get("text") if message["type"] == "websocket.send" else None
+        if texts is not None:
+            await self.writable.wait()
+        is_open = self.handshake_complete and not (self.disconnected or self.close_sent or self.initial_response)
+        if texts is None and (text is None or not is_open or not self.writable.is_set()):
+            await super().send(message)
+            return
+        if not is_open:
+            raise ClientDisconnected
+        try:
+            self._hold([(text or "").encode()] if texts is None else texts)
+        except InvalidState:
+            raise ClientDisconnected from None
+        if self._held > _MAX_HELD:
+            self._write_frames()
+        elif self._flush is None:
+            self._flush = self.loop.call_soon(self._write_frames)
+
+    def _hold(self, texts: Sequence[bytes]) -> None:
+        """Add one text frame for each text. Raises InvalidState if the connection is closing."""
+        self._held += sum(map(len, texts))
+        if self.conn.extensions or self.conn.state is not State.OPEN:
+            for text in texts:
+                self.conn.send_text(text)
+            return
+        # RFC 6455, 5.2: the last fragment of a text, not masked. Measured: a fifth of the time of `send_text`.
+        for text in texts:
+            size = len(text)
+            if size < 126:
+                head = bytes((0x81, size))
+            elif size < 0x10000:
+                head = b"\x81\x7e" + size.to_bytes(2, "big")
+            else:
+                head = b"\x81\x7f" + size.to_bytes(8, "big")
+            self.conn.writes.append(head + text)
+
+    def _write_frames(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+        self._flush, self._held = None, 0
+        output = self.conn.data_to_send()
+        if output and not self.transport.is_closing():
+            self.transport.write(b"".join(output))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -612,6 +670,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         certificate = read_client_certificate(self.transport)
+        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            self.scope["extensions"][TEXTS] = {}  # type: ignore[index]
         if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS and certificate is not None:
             self.scope[CERTIFICATE_KEY] = certificate  # type: ignore[typeddict-unknown-key]
 

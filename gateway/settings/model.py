@@ -150,8 +150,8 @@ class AgentSettings(SettingsSection):
     urls: tuple[AgentUrl, ...] = ()
     """URLs of several servers of the same agent. A thread stays with the server on which it began."""
     process: bool = False
-    """True to run an agent of `python` in a separate process. If that crashes or blocks, only the agent's runs fail,
-    and the process is started again."""
+    """True to run an agent of `python` or `graph` in a separate process. If that crashes or blocks, only the agent's
+    runs fail, and the process is started again."""
     command: tuple[str, ...] = ()
     """Command that starts the agent's server at `url`, as a list of the program and its arguments. The gateway starts
     it, waits until it answers, starts it again when it ends, and stops it when the gateway itself stops. With
@@ -264,8 +264,8 @@ class AgentSettings(SettingsSection):
             raise ValueError("coding is for agents with a command and no url")
         if sys.platform == "win32" and (self.process or self.command):
             raise ValueError("process and command need Linux or macOS")
-        if self.process and self.python is None:
-            raise ValueError("process is for agents with python: module:name")
+        if self.process and self.target is None:
+            raise ValueError("process is for agents with python: module:name or graph: module:name")
         if self.command and self.url is None and not self.is_program:
             raise ValueError("command needs url: the address at which the server that it starts answers")
         for name in ("env", "cwd"):

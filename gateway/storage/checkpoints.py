@@ -5,16 +5,14 @@ deleted when the run is removed. Their content is opaque here: `babelgate.gatewa
 and decodes it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, literal, select, update
 
-from babelgate.gateway.storage.items import ItemStore
-from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.stored_checkpoint import ChannelValue, PendingWrite, StoredCheckpoint
 from babelgate.gateway.storage.tables import CheckpointRow, CheckpointValueRow, CheckpointWriteRow
 
 _CHECKPOINT: Final = table_of(CheckpointRow)
@@ -43,62 +41,6 @@ _CHAIN: Final = select(
     )
 )
 """Query for the stored value of a channel. If that is a difference, the rows after it are the values it is based on."""
-
-
-@runtime_checkable
-class Attached(Protocol):
-    """Agent that stores data in the gateway's database.
-
-    This is a Protocol although it has one implementation: the hub and storage must not import the LangGraph agents.
-    """
-
-    def attach(self, journal: Journal, store: ItemStore) -> None:
-        """Pass the journal and the key-value store to the agent. The hub calls this at startup."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingWrite:
-    task_id: str
-    idx: int
-    """Index of the write in its task. Writes with a negative index are replaced by a later write of that index; of all
-    others, the first is kept."""
-    task_path: str
-    channel: str
-    form: str
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelValue:
-    """Value of one channel of a graph, whole or as a difference, stored with the checkpoint that changed the
-    channel."""
-
-    channel: str
-    checkpoint_id: str
-    base_id: str | None
-    """Id of the checkpoint to whose value of this channel the body is a difference. None if the body is the whole
-    value."""
-    form: str
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredCheckpoint:
-    ns: str
-    checkpoint_id: str
-    parent_id: str | None
-    run_id: str | None
-    form: str
-    body: bytes
-    channels: Mapping[str, str] | None = None
-    """Id of the checkpoint that last changed a channel and has its value, by channel. None if all values are in the
-    body."""
-    values: Sequence[ChannelValue] = ()
-    """Values of the channels. A checkpoint to be written has only the changed ones. One that was read has all, and each
-    difference is followed by the values that it is based on."""
-    writes: Sequence[PendingWrite] = ()
-    """Pending writes, in the order in which the next step applies them."""
 
 
 def find(

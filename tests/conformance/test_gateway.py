@@ -118,6 +118,15 @@ async def test_demo_agents_conform_to_ag_ui(tmp_path: Path, accept: bool) -> Non
 
 
 @pytest.mark.timeout(120)
+async def test_demo_agents_conform_to_the_agent_client_protocol(tmp_path: Path, accept: bool) -> None:
+    report = await judged(tmp_path, "agent-client", OWNED, "/agent-client/echo", keys=KEYS)
+    assert [each.set.name for each in report.sets] == ["agent-client-v1"]
+    assert report.sets[0].capabilities >= {"load", "resume", "list", "close", "delete", "second-caller"}
+    assert wrong(report) == []
+    assert_recorded("babelgate", report, accept)
+
+
+@pytest.mark.timeout(120)
 async def test_demo_agents_conform_to_mcp_of_both_versions(tmp_path: Path, accept: bool) -> None:
     report = await judged(tmp_path, "mcp", UNOWNED, "/mcp")
     assert [each.set.name for each in report.sets] == ["mcp-2025-11-25", "mcp-2026-07-28"]

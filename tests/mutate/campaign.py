@@ -33,6 +33,7 @@ _PATHS: Final = (
     "/v1/models",
     "/ag-ui",
     "/vercel-ui/echo",
+    "/agent-client/echo",
 )
 
 

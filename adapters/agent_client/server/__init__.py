@@ -87,7 +87,7 @@ class Server(Handlers):
     async def get_session(self, request: AnyRequest) -> Response[Any]:
         """Return the id of a session and the updates with which `session/load` repeats it, as JSON. Raises
         not_found."""
-        sessions = Sessions(self._hub, caller(request), self._agent(request).name)
+        sessions = Sessions(self._hub, caller(request), self._agent(request))
         thread = await sessions.find(request.path_params["session_id"])
         return json_response({"sessionId": thread.thread_id, "updates": await sessions.updates(thread.thread_id)})
 

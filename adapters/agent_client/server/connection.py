@@ -26,7 +26,7 @@ class AgentConnection:
         self._info = info
         self._peer = peer
         self._version = version
-        self._sessions = Sessions(hub, who, info.name)
+        self._sessions = Sessions(hub, who, info)
         self._turns = Turns(hub, who, info.name, peer, self._sessions, cancels=cancels)
         self._prompts: dict[Id, str] = {}
         """Session id of each active prompt, by the JSON-RPC id of its request."""
@@ -54,7 +54,9 @@ class AgentConnection:
 
     async def _initialize(self, params: JsonObject, request_id: Id) -> JsonObject:
         capabilities = validate(w.Initialize, params).client_capabilities
-        self._turns.elicitation = None if capabilities is None else capabilities.elicitation
+        if capabilities is not None:
+            self._turns.elicitation = capabilities.elicitation
+            self._sessions.has_booleans = capabilities.has_booleans
         return encode_initialized(self._info, self._version)
 
     async def _new_session(self, params: JsonObject, request_id: Id) -> JsonObject:
@@ -66,11 +68,14 @@ class AgentConnection:
         thread = await self._sessions.find(session_id)
         for update in await self._sessions.updates(thread.thread_id):
             await self._peer.notify(w.UPDATE, {"sessionId": session_id, "update": update})
-        return {}
+        return self._sessions.describe_options(thread)
 
     async def _resume_session(self, params: JsonObject, request_id: Id) -> JsonObject:
-        await self._sessions.find(validate(w.SessionParams, params).session_id)
-        return {}
+        thread = await self._sessions.find(validate(w.SessionParams, params).session_id)
+        return self._sessions.describe_options(thread)
+
+    async def _set_option(self, params: JsonObject, request_id: Id) -> JsonObject:
+        return await self._sessions.set_option(validate(w.SetOption, params))
 
     async def _list_sessions(self, params: JsonObject, request_id: Id) -> JsonObject:
         return await self._sessions.list(validate(w.ListSessions, params))
@@ -108,5 +113,6 @@ class AgentConnection:
         "session/close": _close_session,
         "session/delete": _delete_session,
         "session/prompt": _prompt,
+        "session/set_config_option": _set_option,
         w.ATTACH: _attach,
     }

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 from uuid import uuid4
@@ -20,7 +20,7 @@ from babelgate.adapters.agent_client.errors import (
 )
 from babelgate.adapters.kit.json import most_values, parse, validate
 from babelgate.adapters.kit.server.encoding import as_bytes, encode
-from babelgate.adapters.kit.server.websocket import Disconnected, detect_disconnect
+from babelgate.adapters.kit.server.websocket import Disconnected, detect_disconnect, send_texts
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 
@@ -122,6 +122,7 @@ class ClientPeer:
             await self._refuse(message.id, _TOO_MANY, INTERNAL)
         else:
             self._active[message.id] = tasks.create_task(self._answer(answer, method, params, message.id))
+            await asyncio.sleep(0)  # the request begins before the next message, which may cancel it
 
     def _take_answer(self, message: w.Envelope) -> None:
         future = self._asked.get(str(message.id))
@@ -166,6 +167,12 @@ class ClientPeer:
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification to the client. Raises Disconnected."""
         await self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def send_texts(self, texts: Sequence[bytes]) -> None:
+        """Send messages that are already encoded. Raises Disconnected."""
+        async with self._sending:
+            with detect_disconnect():
+                await send_texts(self._socket, texts)
 
     async def request(self, method: str, params: JsonObject) -> JsonObject | None:
         """Send a request to the client, and return its result, or None if the client answers with an error. If the

@@ -1,34 +1,42 @@
 """Sessions of the protocol: threads of the caller. The id of a session is that of its thread."""
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Final
+from typing import Final, cast
 from uuid import UUID
 
 from babelgate.adapters.agent_client import wire as w
+from babelgate.adapters.agent_client.codec.choices import SessionOption, check_choice, current_values, session_options
 from babelgate.adapters.agent_client.codec.content import PROTOCOL, invalid
 from babelgate.adapters.agent_client.write.session import session_updates
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.time import encode_time
-from babelgate.canonical import FaultCode, FaultError, Hub, Record, Scope, StateHistory, Task
+from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub, Record, Scope, StateHistory, Task
 from babelgate.canonical.hub import RunFilter, TaskFilter, ThreadChange, ThreadFilter
+from babelgate.canonical.json import as_object
 from babelgate.canonical.state import TERMINAL, TaskState
 from babelgate.canonical.thread import Thread, ThreadView
-from babelgate.canonical.value import JsonObject, is_uuid
+from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _PAGE: Final = 20
 """Maximum number of sessions in one result of `session/list`. Chosen: each one takes a read for its title."""
 _OPEN: Final = frozenset(TaskState) - TERMINAL
+_OPTIONS: Final = "options"
+"""Member of the thread's data that has the chosen values of options."""
 _NO_SERVERS: Final = "the gateway passes no MCP servers of the client to agents"
 
 
 class Sessions:
     """Sessions of one caller with one agent."""
 
-    def __init__(self, hub: Hub, who: Caller, agent: str) -> None:
+    def __init__(self, hub: Hub, who: Caller, info: AgentInfo) -> None:
         self._hub = hub
         self._who = who
-        self._agent = agent
+        self._info = info
+        self._agent = info.name
+        self.has_booleans = False
+        """True if the client shows options that are booleans."""
 
     def url_of(self, blob: str) -> str:
         """Return the gateway's URL of a stored file, by its hash."""
@@ -55,7 +63,35 @@ class Sessions:
         result: JsonObject = {"sessionId": thread.thread_id}
         if params.mcp_servers:
             result["_meta"] = {w.OWN: {"loss": {"mcp-servers": _NO_SERVERS}}}
-        return result
+        return {**result, **self.describe_options(thread)}
+
+    # Options
+
+    @property
+    def _options(self) -> Sequence[SessionOption]:
+        return session_options(self._info, has_booleans=self.has_booleans)
+
+    def describe_options(self, thread: Thread) -> JsonObject:
+        """Return the options of a session as a member of a result, with their current values. Return no member if the
+        agent has none."""
+        chosen = _choices_of(thread)
+        options: list[JsonObject] = [each.encode(chosen) for each in self._options]
+        return {"configOptions": cast("Json", options)} if options else {}
+
+    async def set_option(self, params: w.SetOption) -> JsonObject:
+        """Store the value of an option, and return the result of `session/set_config_option`. Raises invalid,
+        not_found."""
+        thread = await self.find(params.session_id)
+        check_choice(self._options, params.config_id, params.value)
+        marks = as_object(thread.extra.get(PROTOCOL))
+        chosen: JsonObject = {**_choices_of(thread), params.config_id: params.value}
+        change = ThreadChange(extra={PROTOCOL: {**marks, _OPTIONS: chosen}})
+        return self.describe_options(await self._hub.change_thread(self._who.principal, thread.thread_id, change))
+
+    def config_of(self, thread: Thread) -> JsonObject:
+        """Return the configuration of the agent for the runs of a session, from the values of its options."""
+        values = current_values(session_options(self._info, has_booleans=True), _choices_of(thread))
+        return {"configurable": values} if values else {}
 
     async def updates(self, thread_id: str) -> list[w.Update]:
         """Return the updates with which `session/load` repeats the conversation of a thread. Raises not_found."""
@@ -132,6 +168,11 @@ class Sessions:
         where = TaskFilter(agent=self._agent, thread_id=thread_id, states=_OPEN)
         page = await self._hub.reads.tasks(self._who.principal, where, limit=1)
         return next(iter(await page.tasks.all()), None)
+
+
+def _choices_of(thread: Thread) -> JsonObject:
+    """Return the values that the user has chosen in a session, by option id."""
+    return as_object(as_object(thread.extra.get(PROTOCOL)).get(_OPTIONS))
 
 
 def _decode_cursor(cursor: str | None) -> int:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from babelgate.adapters.agent_client import wire as w
 from babelgate.adapters.agent_client.carries import VERSION
-from babelgate.adapters.agent_client.codec.content import PROTOCOL, decode_prompt, invalid
+from babelgate.adapters.agent_client.codec.content import PROTOCOL, decode_prompt, invalid, text_block
 from babelgate.adapters.agent_client.codec.questions import (
     QuestionReply,
     can_be_asked,
@@ -26,6 +26,7 @@ from babelgate.adapters.agent_client.write.turn import TurnWriter, prompt_key
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.server.disconnect import finish, task_canceller
+from babelgate.adapters.kit.server.encoding import TextTemplate, is_large
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.websocket import RESTART, Disconnected
 from babelgate.canonical import (
@@ -41,10 +42,10 @@ from babelgate.canonical import (
     Submission,
     Task,
 )
-from babelgate.canonical.event import RunCreated
+from babelgate.canonical.event import PartDelta, RunCreated
 from babelgate.canonical.fault import ANSWER_SCHEMA
 from babelgate.canonical.hub import RunFilter
-from babelgate.canonical.thread import Interrupt
+from babelgate.canonical.thread import Interrupt, Thread
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _RESERVED: Final = frozenset({w.OWN, "traceparent", "tracestate", "baggage"})
@@ -92,11 +93,13 @@ class Turns:
     async def prompt(self, params: w.Prompt) -> JsonObject:
         """Submit a prompt, send the updates of its turn, and return the result of `session/prompt` when the turn ends.
         Raises invalid, not_found, conflict."""
-        thread = await self._sessions.find(params.session_id)
-        turn = self._reserve(params.session_id)
+        turn = self._reserve(params.session_id)  # before anything is awaited: a cancel may follow at once
         try:
+            thread = await self._sessions.find(params.session_id)
             message = decode_prompt(params.prompt)
-            start = await finish(self._begin(thread.thread_id, params, message), self._leave)
+            start = await finish(self._begin(thread, params, message), self._leave)
+            if turn.is_cancelled:
+                await self._sessions.cancel(params.session_id)
             return await turn.run(start)
         finally:
             del self._active[params.session_id]
@@ -126,7 +129,7 @@ class Turns:
         if self._cancels:
             task_canceller(self._hub, self._who.principal, start.task.task_id)()
 
-    async def _begin(self, thread_id: str, params: w.Prompt, message: Message) -> TurnStart:
+    async def _begin(self, thread: Thread, params: w.Prompt, message: Message) -> TurnStart:
         """Submit a prompt as the answer to open questions of the session, or otherwise as a new input. Raises invalid,
         conflict, not_awaiting."""
         marks = params.gateway_members
@@ -138,8 +141,10 @@ class Turns:
         if not message.parts and not answers:
             raise invalid("prompt", "expected at least one block")
         messages = await resolve_own_files(self._hub, self._who, (message,) if message.parts else ())
+        thread_id = thread.thread_id
         run_input = RunInput(
             messages=messages,
+            config=self._sessions.config_of(thread),
             metadata={name: value for name, value in (params.meta or {}).items() if name not in _RESERVED},
             headers=self._who.headers,
             extra={PROTOCOL: {"prompt": key or ""}},
@@ -167,7 +172,10 @@ class Turns:
         question that takes text. Return None if the text answers no question. Raises not_awaiting for `values` without
         an open question."""
         principal = self._who.principal
-        task = await self._sessions.open_task(thread_id)
+        view = await self._hub.reads.thread_view(principal, thread_id)
+        # Most threads have no open task, and the status of a thread is a quarter of the work of a search.
+        is_open = view.status in ("busy", "interrupted")
+        task = await self._sessions.open_task(thread_id) if is_open else None
         questions: Sequence[Interrupt] = ()
         if task is not None and task.is_waiting:
             questions = await self._hub.reads.open_interrupts(principal, task.task_id)
@@ -260,6 +268,8 @@ class _Turn:
         self._cancels = cancels
         self.is_cancelled = False
         """True if the client has cancelled the turn. Answers of the user that arrive later are not submitted."""
+        self._templates: dict[tuple[str | None, int | None], TextTemplate | None] = {}
+        """Templates of the updates for the texts of a part, by message id and index; None after the first text."""
         self._refused: set[str] = set()
         """Ids of questions that the client was asked without an answer. They stay open, and are not asked again in this
         turn."""
@@ -316,15 +326,50 @@ class _Turn:
     async def _write(self, batch: Sequence[Record], writer: TurnWriter, skip: int) -> int:
         """Send the updates for records to the client, without the first `skip` updates. Return how many of the next
         updates are still to be left out."""
+        chunks: list[bytes] = []
         for record in batch:
+            event = record.event
+            template = self._templates.get((event.message_id, event.index)) if type(event) is PartDelta else None
+            if type(event) is PartDelta and event.text and template is not None:
+                chunks.append(template.encode(event.text))
+                continue
+            if chunks:
+                await self._peer.send_texts(chunks)
+                chunks = []
             for update in writer.write(record):
                 if skip:
                     skip -= 1
                     continue
-                await self._peer.notify(w.UPDATE, {"sessionId": self._session_id, "update": update})
+                await self._peer.notify(w.UPDATE, self._notification(update))
+                if type(event) is PartDelta:
+                    self._add_template(event, update)
+            if type(event) is not PartDelta:
+                self._templates.clear()
             if writer.has_ended:
                 break
+        if chunks:
+            await self._peer.send_texts(chunks)
         return skip
+
+    def _notification(self, update: w.Update) -> JsonObject:
+        return {"sessionId": self._session_id, "update": update}
+
+    def _add_template(self, event: PartDelta, update: w.Update) -> None:
+        """Store a template for the next texts of a part. It is valid until a record that is not a text. The first
+        update of a message may have additional members (`_meta`), so the second one is taken."""
+        key = (event.message_id, event.index)
+        if key not in self._templates:
+            self._templates[key] = None
+            return
+        if is_large(update):
+            return
+        self._templates[key] = TextTemplate(
+            lambda text: {
+                "jsonrpc": "2.0",
+                "method": w.UPDATE,
+                "params": self._notification({**update, "content": text_block(text)}),
+            }
+        )
 
     async def _ask(self, task_id: str) -> bool:
         """Ask the client the open questions of a task, and submit the answers. Return False if the client answered
@@ -367,12 +412,13 @@ class _Turn:
         values = {name: reply.value for name, reply in replies.items() if not reply.is_decline}
         declined: dict[str, Json] = {name: None for name, reply in replies.items() if reply.is_decline}
         words = [_words(each, replies[each.interrupt_id]) for each in questions if each.interrupt_id in replies]
-        run_input = RunInput(messages=(Message.of("\n".join(words), "user"),), headers=self._who.headers)
+        config = self._sessions.config_of(await self._sessions.find(self._session_id))
+        run_input = RunInput(messages=(Message.of("\n".join(words), "user"),), headers=self._who.headers, config=config)
         accepted = _answers(task, values, run_input)
         if declined:
             if values:
                 await self._hub.check_answers(principal, accepted)
-            quiet = RunInput(headers=self._who.headers) if values else run_input
+            quiet = RunInput(headers=self._who.headers, config=config) if values else run_input
             decline = Answers(task_id=task.task_id, values=declined, action="decline", input=quiet, protocol=PROTOCOL)
             await self._hub.answer(principal, decline)
         if values:

@@ -1,9 +1,10 @@
-"""WebSockets: close codes, and detection of a disconnected caller."""
+"""WebSockets: close codes, several messages at once, and detection of a disconnected caller."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, cast
 
+from litestar import WebSocket
 from litestar.exceptions import WebSocketDisconnect
 
 POLICY: Final = 1008
@@ -13,6 +14,10 @@ FAILED: Final = 1011
 RESTART: Final = 1012
 """Close code for a restart (IANA registry of WebSocket close codes). A server that shuts down sends it to idle sockets
 (uvicorn 0.54)."""
+
+TEXTS: Final = "babelgate.texts"
+"""Member of an ASGI message `websocket.send` with the contents of several text frames, as UTF-8. The gateway's own
+server has the ASGI extension of this name."""
 
 
 class Disconnected(Exception):
@@ -27,3 +32,14 @@ def detect_disconnect() -> Generator[None]:
         yield
     except (WebSocketDisconnect, OSError, RuntimeError) as error:
         raise Disconnected from error
+
+
+async def send_texts(socket: WebSocket[Any, Any, Any], texts: Sequence[bytes]) -> None:
+    """Send one text frame for each text. The gateway's own server receives all texts in one ASGI message, which takes
+    half of the time."""
+    scope = cast("Mapping[str, Any]", socket.scope)
+    if TEXTS in (scope.get("extensions") or {}):
+        await socket.send(cast("Any", {"type": "websocket.send", TEXTS: texts}))
+        return
+    for text in texts:
+        await socket.send_data(text.decode())

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -33,6 +34,7 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
+from babelgate.gateway.agents.call_data import GraphData
 from babelgate.gateway.agents.langgraph.checkpointer import Saver
 from babelgate.gateway.agents.langgraph.factory import (
     Access,
@@ -57,10 +59,7 @@ from babelgate.gateway.agents.langgraph.inputs import (
 from babelgate.gateway.agents.langgraph.jsonable import ROOT, plain, plain_object, plain_text
 from babelgate.gateway.agents.langgraph.store import Items
 from babelgate.gateway.agents.python.signature import readable
-from babelgate.gateway.storage import checkpoints
-from babelgate.gateway.storage.checkpoints import StoredCheckpoint
-from babelgate.gateway.storage.items import ItemStore
-from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.stored_checkpoint import StoredCheckpoint
 
 log = logging.getLogger("babelgate.agent")
 
@@ -94,7 +93,7 @@ async def wrap_factory(function: Any, name: str, about: str = "") -> tuple[Agent
         TypeError: The function has unknown parameters, or returns no graph. The message is for the agent's author.
     """
     factory = Factory(function, name)
-    access = GraphAccess(access="assistants.read", store=Items(None, None))
+    access = GraphAccess(access="assistants.read", store=Items(None))
     try:
         async with asyncio.timeout(_INSPECTION_TIMEOUT), factory.make_graph(access) as graph:
             agent = Graph(factory, name, about, graph)
@@ -141,8 +140,8 @@ class Graph:
         first run.
         """
         self._maker = maker
-        self._journal: Journal | None = None
-        self._store: ItemStore | None = None
+        self._data: GraphData | None = None
+        """Access to the gateway's database; None until `attach` or `with_data`."""
         schemas: Mapping[str, JsonObject] = {} if graph is None else _schemas(graph)
         self._last = None if graph is None else _inspect_graph(graph, schemas)
         takes_all = self._last is None or self._last.shape.has_messages
@@ -158,8 +157,14 @@ class Graph:
             stateful=True,
         )
 
-    def attach(self, journal: Journal, store: ItemStore) -> None:
-        self._journal, self._store = journal, store
+    def attach(self, data: GraphData) -> None:
+        self._data = data
+
+    def with_data(self, data: GraphData) -> "Graph":
+        """Return a copy of the agent that stores its checkpoints and items by `data`."""
+        graph = copy(self)
+        graph._data = data
+        return graph
 
     @asynccontextmanager
     async def _make_graph(self, occasion: GraphAccess) -> AsyncGenerator[_Inspected]:
@@ -169,7 +174,7 @@ class Graph:
             yield self._last
 
     def _graph_access(self, access: Access, call: Invocation, config: JsonObject) -> GraphAccess:
-        store = Items(self._store, call.owner)
+        store = Items(None if self._data is None else self._data.items(call))
         return GraphAccess(access=access, store=store, config=config, context=configurable_of(call), owner=call.owner)
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
@@ -241,10 +246,13 @@ class Graph:
         for event in (*stream_reader.reader.questions(), *self._end(inspected, stream_reader.reader)):
             yield event
 
-    def _saver(self, call: Invocation) -> Saver:
-        if self._journal is None:
+    def _need_data(self) -> GraphData:
+        if self._data is None:
             raise FaultError(FaultCode.INTERNAL, f"The graph {self.info.name} has no database: no hub was started")
-        return Saver(self._journal, call)
+        return self._data
+
+    def _saver(self, call: Invocation) -> Saver:
+        return Saver(self._need_data().checkpoints(call), call)
 
     async def _base(self, call: Invocation) -> StoredCheckpoint | None:
         """Return the checkpoint that the call starts from: the one that its input names, or else the thread's newest
@@ -252,14 +260,8 @@ class Graph:
 
         Return None if the graph has stored no such checkpoint.
         """
-        assert self._journal is not None
-        return await self._journal.query(
-            checkpoints.find,
-            call.owner,
-            call.thread_id,
-            ns="",
-            checkpoint_id=None if call.cause == "answer" else call.input.checkpoint,
-        )
+        checkpoint_id = None if call.cause == "answer" else call.input.checkpoint
+        return await self._need_data().checkpoints(call).find("", checkpoint_id)
 
     def _input(
         self,
@@ -344,7 +346,7 @@ class Graph:
     # Interface of agents that are graphs (`babelgate.canonical.agent.Introspectable`)
 
     def _make_for_reading(self) -> Any:
-        return self._make_graph(GraphAccess(access="assistants.read", store=Items(None, None)))
+        return self._make_graph(GraphAccess(access="assistants.read", store=Items(None)))
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
         """Return the nodes and edges of the graph, or None if it cannot be drawn. `depth` is the number of subgraph

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from babelgate.gateway.storage.checkpoints import ChannelValue
+from babelgate.gateway.storage.stored_checkpoint import ChannelValue
 
 _LIST: Final = "list"
 _OBJECT: Final = "object"

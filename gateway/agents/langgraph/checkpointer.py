@@ -18,13 +18,10 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from babelgate.canonical import FaultCode, FaultError, Invocation
+from babelgate.canonical import Invocation
+from babelgate.gateway.agents.call_data import CallCheckpoints
 from babelgate.gateway.agents.langgraph.channel_values import KeptValue, decode_value, encode_value
-from babelgate.gateway.storage import checkpoints as checkpoint
-from babelgate.gateway.storage.checkpoints import ChannelValue, PendingWrite, StoredCheckpoint
-from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.queries import thread_key
-from babelgate.gateway.storage.transaction import Transaction, need_idle_thread
+from babelgate.gateway.storage.stored_checkpoint import ChannelValue, PendingWrite, StoredCheckpoint
 
 T = TypeVar("T")
 
@@ -38,17 +35,12 @@ _NO_LIMIT: Final = 2**31
 class Saver(BaseCheckpointSaver[int]):
     """Checkpoint saver of one call, which reads and writes the checkpoints of the call's thread."""
 
-    def __init__(self, journal: Journal, call: Invocation) -> None:
+    def __init__(self, checkpoints: CallCheckpoints, call: Invocation) -> None:
         super().__init__()
         self.loaded: set[tuple[str, str]] = set()
         """Namespace and id of the checkpoints that the graph has loaded."""
-        self._journal = journal
+        self._checkpoints = checkpoints
         self._call = call
-        self._pk: int | None = None
-        """Key of the call's thread, from the first read on.
-
-        It prevents an abandoned call from writing to a new thread with the same id.
-        """
         self._cache: dict[tuple[str, str | None], Mapping[str, KeptValue]] = {}
         """Descriptions of the channel values of recent checkpoints, by namespace and checkpoint id."""
         self._loop = asyncio.get_running_loop()
@@ -57,11 +49,7 @@ class Saver(BaseCheckpointSaver[int]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread_id, ns, checkpoint_id = _place(config)
-        if self._pk is None:
-            self._pk = await self._journal.query(thread_key, self._call.owner, self._call.thread_id)
-        stored = await self._journal.query(
-            checkpoint.find, self._call.owner, self._call.thread_id, self._ns(thread_id, ns), checkpoint_id
-        )
+        stored = await self._checkpoints.find(self._ns(thread_id, ns), checkpoint_id)
         if stored is None:
             return None
         self.loaded.add((ns, stored.checkpoint_id))
@@ -87,10 +75,7 @@ class Saver(BaseCheckpointSaver[int]):
         last = None if before is None else _place(before)[2]
         remaining = _NO_LIMIT if limit is None else limit
         while remaining > 0:
-            page = await self._journal.query(
-                checkpoint.page,
-                self._call.owner,
-                self._call.thread_id,
+            page = await self._checkpoints.page(
                 self._ns(thread_id, ns) if named or thread_id != self._call.thread_id else None,
                 checkpoint_id=checkpoint_id,
                 before=last,
@@ -176,7 +161,7 @@ class Saver(BaseCheckpointSaver[int]):
             channels={name: value.checkpoint_id for name, value in values.items()},
             values=new,
         )
-        await self._journal.write_patiently(_put, self._call, self._pk, stored)
+        await self._checkpoints.put(stored)
         self._add_to_cache(ns_, checkpoint_id, values)
         return _config(thread_id, ns, checkpoint_id)
 
@@ -191,8 +176,7 @@ class Saver(BaseCheckpointSaver[int]):
             rows.append(
                 PendingWrite(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body)
             )
-        place = (self._ns(thread_id, ns), checkpoint_id or "")
-        await self._journal.write_patiently(_put_writes, self._call, self._pk, place, rows)
+        await self._checkpoints.put_writes(self._ns(thread_id, ns), checkpoint_id or "", rows)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Raise NotImplementedError: the checkpoints of a thread are deleted with the thread."""
@@ -268,32 +252,3 @@ def _place(config: RunnableConfig) -> tuple[str, str, str | None]:
 
 def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
-
-
-def _put(tx: Transaction, call: Invocation, pk: int | None, stored: StoredCheckpoint) -> None:
-    _check(tx, call, pk)
-    checkpoint.put(tx.connection, call.owner, call.thread_id, stored)
-
-
-def _put_writes(
-    tx: Transaction, call: Invocation, pk: int | None, place: tuple[str, str], writes: Sequence[PendingWrite]
-) -> None:
-    _check(tx, call, pk)
-    ns, checkpoint_id = place
-    run_id = call.run_id or None
-    checkpoint.put_writes(tx.connection, call.owner, call.thread_id, ns, checkpoint_id, writes, run_id)
-
-
-def _check(tx: Transaction, call: Invocation, pk: int | None) -> None:
-    """Check that a call may still write checkpoints. Raises conflict if the call was abandoned, or if the thread is a
-    new one with the same id.
-
-    `pk` is the key of the thread that the call has read; None if it has read none.
-    """
-    if not call.run_id:
-        need_idle_thread(tx, call.owner, call.thread_id)
-        return
-    state = tx.need_thread(call.owner, call.thread_id)
-    run = state.runs.get(call.run_id)
-    if run is None or run.attempt != call.attempt or pk not in (None, state.pk):
-        raise FaultError(FaultCode.CONFLICT, f"Run {call.run_id} is no longer attempt {call.attempt}")

@@ -24,9 +24,9 @@ from langgraph.store.base import (
 
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical import store as canonical
+from babelgate.gateway.agents.call_data import CallItems
 from babelgate.gateway.agents.langgraph.checkpointer import wait_in_thread
 from babelgate.gateway.agents.langgraph.jsonable import plain_object
-from babelgate.gateway.storage.items import ItemStore
 
 
 class Items(BaseStore):
@@ -34,11 +34,10 @@ class Items(BaseStore):
 
     supports_ttl = True
 
-    def __init__(self, store: ItemStore | None, owner: str | None) -> None:
-        """Create the store of an owner. Without a store and an owner, each operation fails: such an object is for
-        graphs that are only inspected."""
-        self._store = store
-        self._owner = owner
+    def __init__(self, items: CallItems | None) -> None:
+        """Create the store of a call. Without `items`, each operation fails: such an object is for graphs that are only
+        inspected."""
+        self._items = items
         self._loop = asyncio.get_running_loop()
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -52,36 +51,36 @@ class Items(BaseStore):
 
         Raises ValueError for an invalid namespace, key or filter, like LangGraph's own stores.
         """
-        if self._store is None or self._owner is None:
+        if self._items is None:
             raise RuntimeError("The store is available only during a run of the graph")
         try:
             match op:
                 case GetOp():
-                    return await self._get(self._store, self._owner, op)
+                    return await self._get(self._items, op)
                 case PutOp():
-                    await self._put(self._store, self._owner, op)
+                    await self._put(self._items, op)
                     return None
                 case SearchOp():
-                    return await self._search(self._store, self._owner, op)
+                    return await self._search(self._items, op)
                 case ListNamespacesOp():
-                    return list(await self._store.namespaces(self._owner, _namespaces(op)))
+                    return list(await self._items.namespaces(_namespaces(op)))
         except FaultError as error:
             if error.fault.code is FaultCode.INVALID:
                 raise ValueError(error.fault.message) from error
             raise
 
-    async def _get(self, store: ItemStore, owner: str, op: GetOp) -> Item | None:
-        item = await store.get(owner, op.namespace, op.key, refresh=op.refresh_ttl)
+    async def _get(self, items: CallItems, op: GetOp) -> Item | None:
+        item = await items.get(op.namespace, op.key, refresh=op.refresh_ttl)
         return None if item is None else Item(**_members(item))
 
-    async def _put(self, store: ItemStore, owner: str, op: PutOp) -> None:
+    async def _put(self, items: CallItems, op: PutOp) -> None:
         if op.value is None:
-            await store.delete(owner, op.namespace, op.key)
+            await items.delete(op.namespace, op.key)
         else:
             ttl = None if op.ttl is None else max(1, round(op.ttl * 60))  # LangGraph uses minutes, the gateway seconds
-            await store.put(owner, op.namespace, op.key, plain_object(op.value), ttl)
+            await items.put(op.namespace, op.key, plain_object(op.value), ttl)
 
-    async def _search(self, store: ItemStore, owner: str, op: SearchOp) -> list[SearchItem]:
+    async def _search(self, items: CallItems, op: SearchOp) -> list[SearchItem]:
         query = canonical.ItemQuery(
             prefix=op.namespace_prefix,
             filter=op.filter or {},
@@ -90,7 +89,7 @@ class Items(BaseStore):
             offset=op.offset,
             refresh=op.refresh_ttl,
         )
-        return [SearchItem(**_members(item)) async for item in await store.search(owner, query)]
+        return [SearchItem(**_members(item)) for item in await items.search(query)]
 
 
 def _members(item: canonical.Item) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Agent in Python that runs in a separate process (`process: true`).
+"""Agent in Python, or graph, that runs in a separate process (`process: true`).
 
 If it blocks its event loop or crashes, only its own runs fail. The process is then started again.
 """
@@ -9,8 +9,8 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,13 +18,16 @@ from typing import Final
 from babelgate.canonical.agent import AgentInfo, Invocation
 from babelgate.canonical.event import Event
 from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.gateway.agents.call_data import GraphData
+from babelgate.gateway.agents.processes.call_replies import CallReplies
 from babelgate.gateway.agents.processes.frames import (
     FROM_PROCESS,
     CallData,
-    DataReply,
     DataRequest,
     EventFrame,
+    FirstFrame,
     Forget,
+    GraphDescribed,
     Ping,
     Pong,
     ProcessReady,
@@ -59,13 +62,13 @@ class AgentProcess:
     def __init__(
         self,
         child: Child,
-        info: AgentInfo,
+        ready: ProcessReady,
         folder: Path,
         control: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
         """Create the handle of a process that has sent `ProcessReady`. `folder` contains the socket at which the
         process accepts runs; `stop` removes it."""
-        self.info = info
+        self.ready = ready
         self._child = child
         self._folder = folder
         self._reader, self._writer = control
@@ -95,7 +98,7 @@ class AgentProcess:
             async with asyncio.timeout(patience):
                 frame = await read_frame(control[0], FROM_PROCESS)
             if isinstance(frame, ProcessReady):
-                return cls(child, frame.info, folder, control)
+                return cls(child, frame, folder, control)
             if isinstance(frame, ProcessUnusable):
                 raise Unstartable(frame.reason)
             raise OSError(f"its process {await child.wait()} before the agent was imported")
@@ -167,22 +170,28 @@ class AgentProcess:
 
 
 class ProcessAgent:
-    """Agent in Python in a separate process, which is started again when it ends."""
+    """Agent in a separate process, which is started again when it ends."""
 
-    def __init__(self, target: str, name: str, *, replay: bool, patience: float, memory: int | None) -> None:
+    def __init__(
+        self, target: str, name: str, *, replay: bool, patience: float, memory: int | None, is_graph: bool = False
+    ) -> None:
         """Create the agent; `open` starts its process.
 
-        `target` is its import path. `replay` is the agent's setting: True if a lost paused generator may run again from
-        its beginning. The process has `patience` seconds to import the agent. `memory` limits its address space in
-        bytes; None is no limit.
+        `target` is its import path. `is_graph` is True if the target must be a graph. `replay` is the agent's setting:
+        True if a lost paused generator may run again from its beginning. The process has `patience` seconds to import
+        the agent. `memory` limits its address space in bytes; None is no limit.
         """
         self.name = name
         self._patience = patience
         level = logging.getLevelName(logging.getLogger("babelgate").getEffectiveLevel())
-        setup = Setup(target, name, replay, tuple(sys.path), level)
+        setup = Setup(target, name, is_graph, replay, tuple(sys.path), level)
         self._supervisor = Supervisor(f"process of agent={name}", partial(AgentProcess.start, setup, patience, memory))
         self._checks: dict[int, asyncio.Task[None]] = {}
         """Running checks whether a process is blocked, by the `id()` of its `AgentProcess`."""
+        self.is_graph = False
+        """True if the agent is a graph, which stores its state in the gateway. Known after `open`."""
+        self.data: GraphData | None = None
+        """Access to the gateway's database for the calls of a graph."""
 
     async def open(self) -> AgentInfo:
         """Start the process, and return the description of the agent. Raises Unstartable with the reason."""
@@ -192,7 +201,8 @@ class ProcessAgent:
         if not isinstance(process, AgentProcess):
             await self.aclose()
             raise Unstartable(self._supervisor.problem or "its process could not be started")
-        return process.info
+        self.is_graph = process.ready.is_graph
+        return process.ready.info
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         """Yield the events of a run.
@@ -200,18 +210,33 @@ class ProcessAgent:
         Raises the fault of the agent, agent_failed if the process ends during the run, and agent_unreachable if it
         cannot be started in time.
         """
+        async with aclosing(self.exchange(StartRun(CallData.of(call)), call)) as frames:
+            async for frame in frames:
+                if isinstance(frame, EventFrame):
+                    yield frame.event
+
+    async def exchange(
+        self, first: FirstFrame, call: Invocation | None = None
+    ) -> AsyncGenerator[EventFrame | GraphDescribed]:
+        """Open a connection with the frame `first`, and yield the answers. Answer the requests of the process for data
+        of `call`.
+
+        Raises the fault of the agent, agent_failed if the process ends meanwhile, and agent_unreachable if it cannot be
+        started in time.
+        """
         process, reader, writer = await self._connect()
+        replies = None if call is None else CallReplies(call, self.data)
         try:
-            writer.write(encode_frame(StartRun(CallData.of(call))))
+            writer.write(encode_frame(first))
             while True:
                 try:
                     frame = await read_frame(reader, FROM_PROCESS)
                 except ConnectionError:
                     frame = None
-                if isinstance(frame, EventFrame):
-                    yield frame.event
-                elif isinstance(frame, DataRequest):
-                    writer.write(encode_frame(await _reply(call, frame)))
+                if isinstance(frame, EventFrame | GraphDescribed):
+                    yield frame
+                elif isinstance(frame, DataRequest) and replies is not None:
+                    writer.write(encode_frame(await replies.answer(frame)))
                 elif isinstance(frame, RunFinished):
                     if frame.fault is not None:
                         raise FaultError.of(frame.fault)
@@ -276,15 +301,3 @@ class ProcessAgent:
     async def _check(self, process: AgentProcess) -> None:
         if await process.kill_blocked():
             log.warning("process of agent=%s killed: it blocked its event loop after a run was cancelled", self.name)
-
-
-async def _reply(call: Invocation, request: DataRequest) -> DataReply:
-    """Return the records or the message that the process requests. If the gateway cannot read them, the reply holds the
-    fault."""
-    try:
-        if request.asks == "past":
-            return DataReply(request.number, records=tuple(await call.past()))
-        assert request.message is not None
-        return DataReply(request.number, message=await call.with_files(request.message))
-    except FaultError as error:
-        return DataReply(request.number, fault=error.fault)

@@ -1,4 +1,4 @@
-"""Process of one agent in Python: `python -m babelgate.gateway.agents.processes.child CONTROL LISTENER`.
+"""Process of one agent in Python or one graph: `python -m babelgate.gateway.agents.processes.child CONTROL LISTENER`.
 
 The gateway starts the process. The arguments are the file descriptors of the control connection and of the listening
 socket for runs. The process ends when the gateway closes the control connection. Only the agent writes to stdout.
@@ -15,18 +15,23 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, NoReturn, cast
 
-from babelgate.canonical.agent import Agent, AgentInfo
-from babelgate.canonical.event import Event, Record
+from babelgate.canonical.agent import Agent, Introspectable, Invocation, Stateful
+from babelgate.canonical.event import Event
 from babelgate.canonical.fault import FaultCode, FaultError
-from babelgate.canonical.message import Message
-from babelgate.gateway.agents.importing import TargetError, import_target
+from babelgate.gateway.agents.call_data import Graphlike
+from babelgate.gateway.agents.importing import TargetError, import_agent
 from babelgate.gateway.agents.processes.frames import (
     TO_PROCESS,
+    Ask,
+    CallData,
     DataReply,
     DataRequest,
+    DescribeGraph,
     EventFrame,
+    FirstFrame,
     Forget,
     FromProcess,
+    GraphDescribed,
     Ping,
     Pong,
     ProcessReady,
@@ -34,11 +39,12 @@ from babelgate.gateway.agents.processes.frames import (
     RunFinished,
     Setup,
     StartRun,
+    UpdateState,
     encode_frame,
     read_frame,
 )
+from babelgate.gateway.agents.processes.gateway_data import GatewayData
 from babelgate.gateway.agents.processes.launcher import end_with_parent
-from babelgate.gateway.agents.python.agent import wrap
 
 log = logging.getLogger("babelgate.agent")
 
@@ -67,14 +73,14 @@ async def _serve(control: socket.socket, listener: socket.socket) -> None:
     _set_up_logging(setup.log_level)
     sys.path[:] = setup.path
     try:
-        info, agent = _import(setup)
+        info, agent = await import_agent(setup.target, setup.name, is_graph=setup.is_graph, replay=setup.replay)
     except TargetError as error:
         await _send(writer, ProcessUnusable(str(error)))
         return
     runs = _Runs(agent)
     server = await asyncio.start_unix_server(runs.handle, sock=listener, limit=_BUFFER)
     async with server:
-        await _send(writer, ProcessReady(info))
+        await _send(writer, ProcessReady(info, isinstance(agent, Graphlike)))
         while (frame := await read_frame(reader, TO_PROCESS)) is not None:
             if isinstance(frame, Ping):
                 await _send(writer, Pong())
@@ -83,15 +89,6 @@ async def _serve(control: socket.socket, listener: socket.socket) -> None:
         _end_later()
         server.close()
         await runs.aclose()
-
-
-def _import(setup: Setup) -> tuple[AgentInfo, Agent]:
-    """Import the agent. Raises TargetError if it cannot be imported or is no agent."""
-    _, target = import_target(setup.target)
-    try:
-        return wrap(target, setup.name, replay=setup.replay)
-    except TypeError as error:
-        raise TargetError(f"{setup.target}: {error}") from None
 
 
 def _end_later() -> None:
@@ -127,7 +124,7 @@ class _Runs:
         self._active.add(task)
         try:
             frame = await read_frame(reader, TO_PROCESS)
-            if isinstance(frame, StartRun):
+            if isinstance(frame, StartRun | UpdateState | DescribeGraph):
                 await _Run(self._agent, reader, writer).execute(frame)
         except (ConnectionError, asyncio.CancelledError):
             pass  # the gateway has closed the connection: the run is cancelled
@@ -148,7 +145,8 @@ class _Run:
     """One run of the agent, and its connection to the gateway."""
 
     def __init__(self, agent: Agent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._agent = agent
+        self._data = GatewayData(self._ask)
+        self._agent = agent.with_data(self._data) if isinstance(agent, Graphlike) else agent
         self._reader = reader
         self._writer = writer
         self._replies: dict[int, asyncio.Future[DataReply]] = {}
@@ -156,10 +154,10 @@ class _Run:
         self._asked = 0
         """Number of requests that were sent to the gateway in this run."""
 
-    async def execute(self, start: StartRun) -> None:
-        """Run the agent. Send its events to the gateway, and then `RunFinished`. Stop if the gateway closes the
-        connection."""
-        running = asyncio.ensure_future(self._send_events(start))
+    async def execute(self, first: FirstFrame) -> None:
+        """Execute the request that a connection begins with. Send the answers to the gateway, and then `RunFinished`.
+        Stop if the gateway closes the connection."""
+        running = asyncio.ensure_future(self._send_answers(first))
         reading = asyncio.ensure_future(self._read_replies())
         try:
             await asyncio.wait((running, reading), return_when=asyncio.FIRST_COMPLETED)
@@ -168,50 +166,61 @@ class _Run:
                 task.cancel()
             await asyncio.gather(running, reading, return_exceptions=True)
 
-    async def _send_events(self, start: StartRun) -> None:
-        call = start.call.invocation(past=self._ask_past, with_files=self._ask_files)
+    async def _send_answers(self, first: FirstFrame) -> None:
         fault = None
         try:
-            events = cast("AsyncGenerator[Event]", self._agent.run(call))
-            async with aclosing(events):
-                async for event in events:
-                    self._writer.write(encode_frame(EventFrame(event)))
-                    await self._writer.drain()
+            if isinstance(first, StartRun):
+                await self._send_events(self._invocation(first.call))
+            else:
+                await _send(self._writer, await self._answer(first))
         except FaultError as error:
             fault = error.fault
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:
-            log.warning("agent failed agent=%s", call.agent, exc_info=error)
+            log.warning("agent failed", exc_info=error)
             text = f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
             fault = FaultError(FaultCode.AGENT_FAILED, text).fault
         await _send(self._writer, RunFinished(fault))
+
+    async def _send_events(self, call: Invocation) -> None:
+        events = cast("AsyncGenerator[Event]", self._agent.run(call))
+        async with aclosing(events):
+            async for event in events:
+                self._writer.write(encode_frame(EventFrame(event)))
+                await self._writer.drain()
+
+    async def _answer(self, request: UpdateState | DescribeGraph) -> EventFrame | GraphDescribed:
+        """Return the answer of a graph to a request. Raises the fault of the graph."""
+        agent = self._agent
+        if isinstance(request, UpdateState):
+            assert isinstance(agent, Stateful)
+            call, removed_ids = self._invocation(request.call), request.removed_ids
+            return EventFrame(await agent.update_state(call, removed_ids=removed_ids, as_node=request.as_node))
+        assert isinstance(agent, Introspectable)
+        if request.depth is not None:
+            return GraphDescribed(await agent.draw(request.depth))
+        return GraphDescribed(await agent.subgraphs(request.namespace, request.recurse))
+
+    def _invocation(self, call: CallData) -> Invocation:
+        data = self._data
+        return call.invocation(past=data.past, with_files=data.with_files, states=data.states)
 
     async def _read_replies(self) -> None:
         while (frame := await read_frame(self._reader, TO_PROCESS)) is not None:
             if isinstance(frame, DataReply) and (reply := self._replies.pop(frame.number, None)) is not None:
                 reply.set_result(frame)
 
-    async def _ask(self, request: DataRequest) -> DataReply:
+    async def _ask(self, ask: Ask) -> DataReply:
         """Send a request for data to the gateway, and return the reply. Raises the fault that the reply holds."""
+        self._asked += 1
+        request = DataRequest(self._asked, ask)
         future = self._replies[request.number] = asyncio.get_running_loop().create_future()
         await _send(self._writer, request)
         reply = await future
         if reply.fault is not None:
             raise FaultError.of(reply.fault)
         return reply
-
-    def _next_number(self) -> int:
-        self._asked += 1
-        return self._asked
-
-    async def _ask_past(self) -> Sequence[Record]:
-        reply = await self._ask(DataRequest(self._next_number(), "past"))
-        return reply.records or ()
-
-    async def _ask_files(self, message: Message) -> Message:
-        reply = await self._ask(DataRequest(self._next_number(), "files", message))
-        return message if reply.message is None else reply.message
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""Frames between the gateway and the process of an agent in Python: JSON after its length in bytes.
+"""Frames between the gateway and the process of an agent: JSON after its length in bytes.
 
 A connection carries one run. The gateway sends `StartRun`. The process sends each event in an `EventFrame`, and then
-`RunFinished`. In between, it may send a `DataRequest` for data that the gateway reads on demand, and the gateway sends
-a `DataReply`. A closed connection cancels the run.
+`RunFinished`. In between, it may send a `DataRequest` for data that the gateway reads or stores on demand, and the
+gateway sends a `DataReply`. A closed connection cancels the run.
+
+For a graph, a connection can carry a change of its state (`UpdateState`) or its description (`DescribeGraph`) instead
+of a run.
 
 One more connection, the control connection, is open as long as the process runs. It carries `Setup` and its answer,
 `Ping`, `Pong` and `Forget`.
@@ -10,7 +13,7 @@ One more connection, the control connection, is open as long as the process runs
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,7 +22,9 @@ from babelgate.canonical.event import Cause, Event, InterruptAnswered, Record
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.message import Message
 from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.store import Item, ItemQuery, NamespaceQuery
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.storage.stored_checkpoint import PendingWrite, StoredCheckpoint
 
 _PREFIX: Final = 4
 """Size of the big-endian number before each frame, in bytes. The number is the length of the frame in bytes."""
@@ -88,6 +93,8 @@ class Setup(_Frame, tag="setup"):
     target: str
     """Import path such as `module:name` or `./file.py:name`."""
     name: str
+    is_graph: bool
+    """True if the target must be a graph, or a function that creates graphs."""
     replay: bool
     path: Sequence[str]
     """Folders and archives in which modules are searched (`sys.path` of the gateway)."""
@@ -98,6 +105,8 @@ class ProcessReady(_Frame, tag="ready"):
     """Answer to `Setup`: the agent is imported, and the process accepts runs."""
 
     info: AgentInfo
+    is_graph: bool = False
+    """True if the agent is a graph, which stores its state in the gateway."""
 
 
 class ProcessUnusable(_Frame, tag="unusable"):
@@ -127,6 +136,26 @@ class StartRun(_Frame, tag="start"):
     call: CallData
 
 
+class UpdateState(_Frame, tag="update_state"):
+    """First frame of a connection, from the gateway: the change of a graph's state. The process answers with the
+    `StateSaved` in an `EventFrame`, and then `RunFinished`."""
+
+    call: CallData
+    removed_ids: tuple[str, ...] = ()
+    as_node: str | None = None
+
+
+class DescribeGraph(_Frame, tag="describe"):
+    """First frame of a connection, from the gateway: the request for a drawing of the graph or for the schemas of its
+    subgraphs. The process answers with `GraphDescribed`, and then `RunFinished`."""
+
+    depth: int | bool | None = None
+    """Number of subgraph levels to draw, or True for all. None requests the schemas of the subgraphs."""
+    namespace: str | None = None
+    """Namespace of the only subgraph to describe; None describes all."""
+    recurse: bool = False
+
+
 class EventFrame(_Frame, tag="event"):
     """One event of the run."""
 
@@ -139,27 +168,127 @@ class RunFinished(_Frame, tag="finished"):
     fault: Fault | None = None
 
 
+class GraphDescribed(_Frame, tag="described"):
+    """Answer to `DescribeGraph`. `description` is None if the graph cannot be described."""
+
+    description: JsonObject | None = None
+
+
+class AskPast(_Frame, tag="past"):
+    """Request for the records of the task (`Invocation.past`)."""
+
+
+class AskFiles(_Frame, tag="files"):
+    """Request for the files of a message (`Invocation.with_files`)."""
+
+    message: Message
+
+
+class AskStates(_Frame, tag="states"):
+    """Request for the states of the thread that a graph may continue from (`Invocation.states`)."""
+
+
+class FindCheckpoints(_Frame, tag="find_checkpoints"):
+    """Request for checkpoints of the call's thread, the newest first. Each of `ns`, `checkpoint_id` and `before` is a
+    condition unless it is None."""
+
+    ns: str | None
+    checkpoint_id: str | None
+    before: str | None = None
+    limit: int = 1
+
+
+class PutCheckpoint(_Frame, tag="put_checkpoint"):
+    """Request to store a checkpoint."""
+
+    checkpoint: StoredCheckpoint
+
+
+class PutWrites(_Frame, tag="put_writes"):
+    """Request to store pending writes of a checkpoint."""
+
+    ns: str
+    checkpoint_id: str
+    writes: tuple[PendingWrite, ...]
+
+
+class GetItem(_Frame, tag="get_item"):
+    """Request for one item of the caller's store."""
+
+    namespace: tuple[str, ...]
+    key: str
+    refresh: bool
+
+
+class PutItem(_Frame, tag="put_item"):
+    """Request to store an item, or to delete it if `value` is None. `ttl` is its time to live in seconds; None means
+    unlimited."""
+
+    namespace: tuple[str, ...]
+    key: str
+    value: JsonObject | None = None
+    ttl: int | None = None
+
+
+class SearchItems(_Frame, tag="search_items"):
+    """Request for items of the caller's store that match a query."""
+
+    query: ItemQuery
+
+
+class ListNamespaces(_Frame, tag="list_namespaces"):
+    """Request for namespaces of the caller's store that match a query."""
+
+    query: NamespaceQuery
+
+
+Ask = (
+    AskPast
+    | AskFiles
+    | AskStates
+    | FindCheckpoints
+    | PutCheckpoint
+    | PutWrites
+    | GetItem
+    | PutItem
+    | SearchItems
+    | ListNamespaces
+)
+
+
 class DataRequest(_Frame, tag="request"):
-    """Request of the process for the records of the task (`Invocation.past`), or for the files of a message
-    (`Invocation.with_files`)."""
+    """Request of the process for an operation on the gateway's data."""
 
     number: int
     """Number of the request within its run. The reply has the same number."""
-    asks: Literal["past", "files"]
-    message: Message | None = None
+    ask: Ask
+
+
+class KnownStates(_Frame, tag="known_states"):
+    """States of a thread, as far as a graph in a process needs them."""
+
+    head_id: str | None
+    """Checkpoint id of the thread's newest state; None if the thread has none."""
+    values: dict[str, JsonObject]
+    """Values of some states, by checkpoint id."""
 
 
 class DataReply(_Frame, tag="reply"):
-    """Answer to a `DataRequest`. Either `records`, `message` or `fault` is set."""
+    """Answer to a `DataRequest`. At most one of the other members is set."""
 
     number: int
-    records: tuple[Record, ...] | None = None
+    records: tuple[Record, ...] = ()
     message: Message | None = None
+    states: KnownStates | None = None
+    checkpoints: tuple[StoredCheckpoint, ...] = ()
+    items: tuple[Item, ...] = ()
+    namespaces: tuple[tuple[str, ...], ...] = ()
     fault: Fault | None = None
 
 
-ToProcess = Setup | Ping | Forget | StartRun | DataReply
-FromProcess = ProcessReady | ProcessUnusable | Pong | EventFrame | RunFinished | DataRequest
+FirstFrame = StartRun | UpdateState | DescribeGraph
+ToProcess = Setup | Ping | Forget | FirstFrame | DataReply
+FromProcess = ProcessReady | ProcessUnusable | Pong | EventFrame | GraphDescribed | RunFinished | DataRequest
 _ENCODER: Final = msgspec.json.Encoder()
 TO_PROCESS: Final[msgspec.json.Decoder[ToProcess]] = msgspec.json.Decoder(ToProcess)
 FROM_PROCESS: Final[msgspec.json.Decoder[FromProcess]] = msgspec.json.Decoder(FromProcess)

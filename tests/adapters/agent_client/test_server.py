@@ -44,6 +44,16 @@ async def gated(text: str) -> AsyncGenerator[str]:
     yield " second"
 
 
+SIZES: Final = (1, 0, 2, 20, 125, 126, 40_000, 65_535, 65_536, 100_000, 3)
+"""Lengths of texts around the limits of the three forms of a WebSocket frame (RFC 6455, 5.2)."""
+
+
+async def sizes(text: str) -> AsyncGenerator[str]:
+    """Yield texts of different sizes, without a pause."""
+    for number, size in enumerate(SIZES):
+        yield "äbcdefghijk"[number] * size
+
+
 async def mail(text: str) -> AsyncGenerator[Ask | ToolCall | str, Any]:
     """Use a tool, ask for an approval, and answer."""
     yield ToolCall("look_up", {"name": text}, output="x@example.com")
@@ -59,7 +69,7 @@ async def colors(text: str) -> AsyncGenerator[list[Ask] | str, Any]:
 
 AGENTS: Final[dict[str, object]] = {
     **{name: getattr(demo, name) for name in ("echo", "stream", "ask", "fail", "json", "files", "approve")},
-    **{each.__name__: each for each in (recall, inspect, gated, mail, colors)},
+    **{each.__name__: each for each in (recall, inspect, gated, sizes, mail, colors)},
 }
 
 
@@ -263,6 +273,21 @@ async def test_cancel_ends_the_turn_with_a_result(gateway: Running, how: str) ->
             await editor.send(method=how, params={"sessionId": session_id, "requestId": prompt})
         assert (await editor.wait(prompt))["stopReason"] == "cancelled"
         assert (await editor.call("session/resume", sessionId=session_id, cwd="/")) == {}
+
+
+async def test_texts_of_all_sizes_arrive_whole_and_in_order(gateway: Running) -> None:
+    async with session(gateway, "sizes") as (editor, session_id):
+        await editor.prompt(session_id, "x")
+        chunks = [each["content"]["text"] for each in editor.updates if "content" in each]
+        expected = ["äbcdefghijk"[number] * size for number, size in enumerate(SIZES) if size]
+        assert chunks == expected
+
+
+async def test_cancel_right_after_a_prompt_cancels_it(gateway: Running) -> None:
+    async with session(gateway, "gated") as (editor, session_id):
+        prompt = await editor.start_prompt(session_id, "x")
+        await editor.send(method="session/cancel", params={"sessionId": session_id})
+        assert (await editor.wait(prompt))["stopReason"] == "cancelled"
 
 
 async def test_cancel_withdraws_an_open_permission_request(gateway: Running) -> None:

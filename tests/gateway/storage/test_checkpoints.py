@@ -8,8 +8,6 @@ import pytest
 from sqlalchemy import Connection
 
 from babelgate.gateway.storage.checkpoints import (
-    PendingWrite,
-    StoredCheckpoint,
     copy_thread,
     find,
     forget_run,
@@ -18,6 +16,7 @@ from babelgate.gateway.storage.checkpoints import (
     put_writes,
 )
 from babelgate.gateway.storage.database import migrate, open_database
+from babelgate.gateway.storage.stored_checkpoint import PendingWrite, StoredCheckpoint
 
 EACH_DATABASE: Final = True
 

@@ -7,7 +7,7 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from babelgate.gateway.agents.langgraph.channel_values import KeptValue, decode_value, encode_value
-from babelgate.gateway.storage.checkpoints import ChannelValue
+from babelgate.gateway.storage.stored_checkpoint import ChannelValue
 
 SERDE = JsonPlusSerializer()
 

@@ -13,6 +13,7 @@ from babelgate.canonical import FaultCode, FaultError, Invocation
 from babelgate.canonical.hub import Submission, ThreadChange
 from babelgate.gateway.agents.langgraph.agent import wrap_graph
 from babelgate.gateway.agents.langgraph.checkpointer import Saver
+from babelgate.gateway.agents.stored_data import StoredCheckpoints
 from babelgate.gateway.storage import checkpoints
 from tests.gateway.graphs import Listed, builder, writes
 from tests.gateway.hubs import within
@@ -34,7 +35,7 @@ def call(run_id: str = "") -> Invocation:
 async def saver(caller: Caller, run_id: str = "") -> Saver:
     hub = caller.gateway.hub
     await hub.create_thread("default", ThreadChange(), thread_id=THREAD, if_exists="return")
-    return Saver(hub.journal, call(run_id))
+    return Saver(StoredCheckpoints(hub.journal, call(run_id)), call(run_id))
 
 
 def new(checkpoint_id: str) -> Any:
@@ -96,7 +97,7 @@ async def test_an_abandoned_call_cannot_write(tmp_path: Path) -> None:
         with pytest.raises(FaultError):
             await call_saver.aput_writes(config("1"), [("c", 1)], "task")
         await caller.gateway.hub.delete_thread("default", THREAD)
-        erased = Saver(caller.gateway.hub.journal, call())
+        erased = Saver(StoredCheckpoints(caller.gateway.hub.journal, call()), call())
         with pytest.raises(FaultError) as raised:
             await save_chain(erased, 1)
         assert raised.value.fault.code is FaultCode.NOT_FOUND
@@ -110,7 +111,7 @@ async def test_a_call_cannot_write_to_a_recreated_thread(tmp_path: Path) -> None
         hub = caller.gateway.hub
         await hub.submit("default", waiting)
         mine = replace(call(run_id), owner="default", attempt=0)
-        call_saver = Saver(hub.journal, mine)
+        call_saver = Saver(StoredCheckpoints(hub.journal, mine), mine)
         assert await call_saver.aget_tuple(config()) is None
         await save_chain(call_saver, 1)
         await hub.delete_thread("default", THREAD)
