@@ -237,7 +237,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/langchain/server/join.py": "tests/adapters/langchain/server/test_stream.py",
     "adapters/langchain/server/wait.py": "tests/adapters/langchain/server/test_runs.py",
     "adapters/mcp/wire.py": "tests/adapters/mcp/server/test_calls.py",
-    "adapters/mcp/write.py": "tests/adapters/mcp/test_golden.py",
+    "adapters/mcp/write/result.py": "tests/adapters/mcp/test_golden.py",
     "adapters/mcp/errors.py": "tests/adapters/mcp/server/test_calls.py",
     "adapters/mcp/codec/tasks.py": "tests/adapters/mcp/server/test_calls.py",
     "adapters/mcp/codec/arguments.py": "tests/adapters/mcp/server/test_calls.py",

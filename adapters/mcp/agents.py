@@ -1,11 +1,13 @@
-"""Agents as MCP tools, and the tool `resume_run`, which answers their questions."""
+"""Agents as MCP tools, prompts and resources, and the tool `resume_run`, which answers their questions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from babelgate.adapters.mcp.codec.arguments import THREAD
+from babelgate.adapters.mcp.codec.uris import OWN_SCHEME, UriTemplate
 from babelgate.canonical import AgentInfo
+from babelgate.canonical.json import as_object
 from babelgate.canonical.value import JsonObject
 
 RESUME: Final = "resume_run"
@@ -83,6 +85,11 @@ class AgentTool:
     needs_task: bool
     """True if the agent's metadata have `{"mcp": {"tasks": "required"}}`. Then only clients that accept a task as a
     result can call the tool."""
+    role: Literal["tool", "prompt", "resource"] = "tool"
+    """How the agent is offered: as a tool, or by its metadata as a prompt (`{"mcp": {"prompt": true}}`) or as a
+    resource (`{"mcp": {"resource": "docs://{page}"}}`)."""
+    template: UriTemplate | None = None
+    """URI of the resource, which may have variables. None for an agent in another role."""
 
     @classmethod
     def of(cls, info: AgentInfo) -> "AgentTool":
@@ -92,17 +99,38 @@ class AgentTool:
         # The output schema of a stateful agent describes its state.
         output = None if info.stateful else info.schemas.get("output")
         output_schema = output if output is not None and _is_object(output) and not _refers_inside(output) else None
-        mcp = info.metadata.get("mcp")
-        needs_task = isinstance(mcp, dict) and cast("JsonObject", mcp).get("tasks") == "required"
-        return cls(info, input_schema or _MESSAGES, input_schema is None, output_schema, needs_task)
+        mcp = as_object(info.metadata.get("mcp"))
+        needs_task = mcp.get("tasks") == "required"
+        uri = mcp.get("resource")
+        role: Literal["tool", "prompt", "resource"] = "prompt" if mcp.get("prompt") is True else "tool"
+        template = UriTemplate(uri) if isinstance(uri, str) and uri and not uri.startswith(OWN_SCHEME) else None
+        if template is not None:
+            role = "resource"
+        return cls(info, input_schema or _MESSAGES, input_schema is None, output_schema, needs_task, role, template)
+
+    @property
+    def description(self) -> str:
+        """Description of the agent and its skills."""
+        about = [self.info.description or f"The agent {self.info.name}."]
+        about += [f"{skill.name}: {skill.description}" for skill in self.info.skills if skill.description]
+        return "\n".join(about)
+
+    def choices(self, argument: str, value: str) -> list[str]:
+        """Return the values of an argument in the agent's input schema (`enum`, `const`, `examples`, `default`) that
+        begin with `value`. Only texts are returned."""
+        member = as_object(as_object(self.input_schema.get("properties")).get(argument))
+        values: list[object] = [member.get("const"), member.get("default")]
+        for keyword in ("enum", "examples"):
+            listed = member.get(keyword)
+            values += cast("list[object]", listed) if isinstance(listed, list) else []
+        texts = dict.fromkeys(each for each in values if isinstance(each, str))
+        return [text for text in texts if text.startswith(value)]
 
     def encode(self) -> JsonObject:
         """Return the tool as the JSON object in a list of tools (SPEC/server/tools, Tool)."""
-        about = [self.info.description or f"The agent {self.info.name}."]
-        about += [f"{skill.name}: {skill.description}" for skill in self.info.skills if skill.description]
         tool: JsonObject = {
             "name": self.info.name,
-            "description": "\n".join(about),
+            "description": self.description,
             "inputSchema": self.input_schema,
         }
         if self.output_schema is not None:

@@ -32,10 +32,10 @@ from babelgate.adapters.mcp.codec.questions import (
     method_of,
     page_of,
 )
-from babelgate.adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_state
+from babelgate.adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_run_id, encode_state
 from babelgate.adapters.mcp.codec.tasks import EXTENSION, encode_error, encode_task
 from babelgate.adapters.mcp.errors import encode_failure
-from babelgate.adapters.mcp.write import ResultWriter
+from babelgate.adapters.mcp.write.result import ResultWriter
 from babelgate.canonical import (
     Answers,
     Fault,
@@ -50,6 +50,7 @@ from babelgate.canonical import (
     TaskState,
 )
 from babelgate.canonical.event import InterruptAnswered
+from babelgate.canonical.json import as_object
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
@@ -160,9 +161,9 @@ class ToolCalls:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
-    def _tools(self, who: Caller) -> dict[str, AgentTool]:
-        """Return the agents' tools that the caller can see, by name. If the base URL of the request is that of one
-        agent, there is only this agent's tool."""
+    def agents(self, who: Caller) -> dict[str, AgentTool]:
+        """Return the agents that the caller can see, in all roles, by name. If the base URL of the request is that of
+        one agent, there is only this agent."""
         infos = self._hub.agents(who.principal)
         if who.has_single_agent:
             infos = [info for info in infos if info.name == who.agent]
@@ -170,8 +171,9 @@ class ToolCalls:
 
     def list_tools(self, who: Caller) -> list[JsonObject]:
         """Return all tools as JSON objects: one for each agent, and the tool that answers questions."""
-        tools = self._tools(who)
-        return [*(tool.encode() for tool in tools.values()), encode_resume(resume_name(tools))]
+        tools = self.agents(who)
+        encoded = [tool.encode() for tool in tools.values() if tool.role == "tool"]
+        return [*encoded, encode_resume(resume_name(tools))]
 
     async def call(
         self, who: Caller, name: str, arguments: JsonObject, peer: Peer, retry: Retry | None = None
@@ -183,26 +185,53 @@ class ToolCalls:
         invalid if the state was changed, MissingCapability and PagesRequired. Raises forbidden if a token needs more
         scopes.
         """
-        tools = self._tools(who)
+        tools = self.agents(who)
         is_resume = name == resume_name(tools)
-        if not is_resume and name not in tools:
+        if not is_resume and (name not in tools or tools[name].role != "tool"):
             raise FaultError(FaultCode.NOT_FOUND, f"Unknown tool: {name[:100]}")
         if not is_resume and tools[name].needs_task and not peer.is_polling:
             # NEXT/basic, Capabilities
             raise MissingCapability({"extensions": {EXTENSION: {}}})
-        task = None
-        if retry is not None and not is_resume:
-            task = await self._find(who, decode_state(retry.state, name))
+        if not is_resume:
+            return await self.call_agent(who, tools[name], arguments, peer, retry)
         try:
-            if is_resume:
-                return await self._resume(who, validate(w.Resume, arguments), peer)
-            if retry is not None and task is not None:
-                return await self._repeat(who, tools[name], task, retry, peer)
-            return await self._start(who, tools[name], arguments, peer)
+            return await self._resume(who, validate(w.Resume, arguments), peer)
         except FaultError as error:
             if error.fault.is_scope_missing:
                 raise
             return encode_failure(error.fault)
+
+    async def call_agent(
+        self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer, retry: Retry | None = None
+    ) -> JsonObject:
+        """Return the result of a run of an agent, as that of a tool call, for an agent in any role. The parameters and
+        exceptions are those of `call`."""
+        task = None if retry is None else await self._find(who, decode_state(retry.state, tool.info.name))
+        try:
+            if retry is not None and task is not None:
+                return await self._repeat(who, tool, task, retry, peer)
+            return await self._start(who, tool, arguments, peer)
+        except FaultError as error:
+            if error.fault.is_scope_missing:
+                raise
+            return encode_failure(error.fault)
+
+    async def check_output(self, who: Caller, result: JsonObject) -> None:
+        """Check that a result is the output of an agent that is not offered as a tool, because only a result of a tool
+        can be an error. Raises agent_failed for a failed run. A run with questions that the client cannot answer is
+        cancelled, and raises agent_invalid."""
+        text = next((each["text"] for each in reversed(result["content"]) if each["type"] == "text"), "")
+        if result.get("isError"):
+            raise FaultError(FaultCode.AGENT_FAILED, text)
+        task_id = result["_meta"]["babelgate"]["task_id"]
+        structured = as_object(result.get("structuredContent"))
+        if structured.get("run_id") == encode_run_id(task_id):
+            with suppress(FaultError):
+                await self._hub.cancel(who.principal, task_id)
+            raise FaultError(
+                FaultCode.AGENT_INVALID,
+                "The agent asks a question, which this client cannot answer.",
+            )
 
     # Runs
 
@@ -405,7 +434,7 @@ class ToolCalls:
         not_awaiting or task_ended if the run does not wait."""
         peer.extras.start.check_absent()
         task = await self._find(who, decode_run_id(resume.run_id))
-        tool = self._tools(who).get(task.agent)
+        tool = self.agents(who).get(task.agent)
         if tool is None:
             raise FaultError(FaultCode.NOT_FOUND, _NO_RUN)
         if resume.action == "cancel":
@@ -528,7 +557,7 @@ class ToolCalls:
         """Return a task of the owner whose agent the caller can see. Raises not_found."""
         if is_uuid(task_id):
             task = await self._find(who, task_id)
-            if task.agent in self._tools(who):
+            if task.agent in self.agents(who):
                 return task
         raise FaultError(FaultCode.NOT_FOUND, _NO_RUN)
 

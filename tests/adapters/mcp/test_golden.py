@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters.mcp.write import ResultWriter
+from babelgate.adapters.mcp.write.result import ResultWriter
 from babelgate.canonical import Record, Task, TaskState
 from babelgate.canonical.event import RunCreated
 from tests.goldens import CASES, GOLDEN, compare, log_of

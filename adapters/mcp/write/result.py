@@ -5,15 +5,16 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from babelgate.adapters.kit.extension import Slice
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.mcp.carries import CARRIES
 from babelgate.adapters.mcp.codec.questions import encode_question, question_text
 from babelgate.adapters.mcp.codec.run_id import encode_run_id
+from babelgate.adapters.mcp.codec.uris import artifact_uri, file_uri
 from babelgate.adapters.mcp.errors import CANCELLED, STOPPING, encode_fault_facts
 from babelgate.adapters.mcp.wire import RECORDS
+from babelgate.adapters.mcp.write.stored import file_contents
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,
@@ -64,6 +65,8 @@ class _Content:
 
     run_id: str | None
     message_id: str | None
+    artifact_id: str | None = None
+    """Id of the artifact; None for the parts of a message."""
     text: list[str] = field(default_factory=list[str])
     file: FilePart | None = None
     pieces: list[bytes] = field(default_factory=list[bytes])
@@ -235,7 +238,8 @@ class ResultWriter:
 
     def _entry(self, key: tuple[str, object], message_id: str | None) -> _Content:
         run_id = self._record.run_id if self._record is not None else None
-        return self._blocks.setdefault(key, _Content(run_id, message_id))
+        artifact_id = str(key[1]) if key[0] == "artifact" else None
+        return self._blocks.setdefault(key, _Content(run_id, message_id, artifact_id))
 
     def _run_started(self, event: RunStarted) -> None:
         if not event.is_restart:
@@ -397,12 +401,13 @@ def _block(content: _Content) -> JsonObject | None:
         link: JsonObject = {"type": "resource_link", "uri": part.url, "name": part.name or part.url}
         return link if part.media_type is None else {**link, "mimeType": part.media_type}
     name, kind = part.name or "file", part.media_type or "application/octet-stream"
-    uri = f"file:///{quote(name, safe='')}"
+    uri = file_uri(part)
+    if content.artifact_id is not None and content.run_id is not None:
+        uri = artifact_uri(content.run_id, content.artifact_id)
     if not content.pieces and part.size != 0:
         return {"type": "resource_link", "uri": uri, "name": name, "mimeType": kind, "size": part.size}
-    data = b64encode(b"".join(content.pieces)).decode()
     family = kind.partition("/")[0]
     if family in ("image", "audio"):
-        return {"type": family, "data": data, "mimeType": kind, "_meta": {"babelgate": {"name": name}}}
-    resource = {"uri": uri, "mimeType": kind, "blob": data}
-    return {"type": "resource", "resource": resource}
+        data = b64encode(b"".join(content.pieces)).decode()
+        return {"type": family, "data": data, "mimeType": kind, "_meta": {"babelgate": {"name": name, "uri": uri}}}
+    return {"type": "resource", "resource": file_contents(uri, part.replace(inline=b"".join(content.pieces)))}
