@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
+from babelgate.adapters.kit.client.agent_name import legal_name
 from babelgate.adapters.mcp.codec.arguments import THREAD
 from babelgate.adapters.mcp.codec.uris import OWN_SCHEME, UriTemplate
+from babelgate.adapters.mcp.request import takes_messages
 from babelgate.canonical import AgentInfo
-from babelgate.canonical.json import as_object
+from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.value import JsonObject
 
 RESUME: Final = "resume_run"
@@ -46,7 +48,7 @@ _MESSAGES: Final[JsonObject] = {
     "additionalProperties": False,
 }
 
-_QUESTION_OUTPUT: Final[JsonObject] = {
+QUESTION_OUTPUT: Final[JsonObject] = {
     "type": "object",
     "properties": {
         "run_id": {"type": "string"},
@@ -139,8 +141,51 @@ class AgentTool:
                 name: value for name, value in self.output_schema.items() if name in ("$defs", "definitions")
             }
             output = {name: value for name, value in self.output_schema.items() if name not in definitions}
-            tool["outputSchema"] = {"type": "object", "anyOf": [output, _QUESTION_OUTPUT], **definitions}
+            tool["outputSchema"] = {"type": "object", "anyOf": [output, QUESTION_OUTPUT], **definitions}
         return tool
+
+
+def decode_tool(tool: JsonObject) -> AgentInfo | None:
+    """Return a tool of another server as an agent, or None if it has no name. A tool with the argument `message` takes
+    messages; any other one takes its arguments as data. With the argument `thread_id`, it keeps the conversation."""
+    name = as_text(tool.get("name"))
+    if not name:
+        return None
+    schema, output = as_object(tool.get("inputSchema")), as_object(tool.get("outputSchema"))
+    properties = as_object(schema.get("properties"))
+    schemas: JsonObject = {}
+    if not takes_messages(schema) and properties.keys() - {THREAD}:
+        members = {name: each for name, each in properties.items() if name != THREAD}
+        schemas["input"] = {**schema, "properties": members}
+    if output and QUESTION_OUTPUT not in (output.get("anyOf") or ()):
+        schemas["output"] = output
+    has_files = "files" in properties
+    return AgentInfo(
+        name=legal_name(name),
+        description=as_text(tool.get("description")) or as_text(tool.get("title")),
+        input_types=("text/plain", "application/json", *(("*/*",) if has_files else ())),
+        output_types=("text/plain", "application/json", "*/*"),
+        schemas=schemas,
+        metadata={"tool": name},
+        remembers=THREAD in properties,
+        takes_history=THREAD in properties,
+    )
+
+
+def upstream_name(info: AgentInfo) -> str:
+    """Return the name of a tool on its own server."""
+    return as_text(info.metadata.get("tool")) or info.name
+
+
+def assume_agent(name: str) -> AgentInfo:
+    """Return the description of a tool of which only the name is known."""
+    return AgentInfo(
+        name=legal_name(name),
+        input_types=("text/plain", "application/json"),
+        output_types=("text/plain", "application/json", "*/*"),
+        metadata={"tool": name},
+        takes_history=False,
+    )
 
 
 def tools_of(infos: Sequence[AgentInfo]) -> dict[str, AgentTool]:

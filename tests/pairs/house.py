@@ -333,6 +333,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
         question=Question('ask_user({"question": "What is your name?"})', value=CALL),
     ),
     "ag-ui": Kind("ag-ui", partial(behind, "ag-ui", "/ag-ui/{agent}")),
+    "mcp": Kind("mcp", partial(behind, "mcp", "/mcp"), tells=_LOSSES),
     "openai-extended": Kind("openai-extended", partial(behind, "openai", "/v1"), callers=ONE_EACH),
     "a2a-sdk-0.3": Kind(
         "a2a-0.3",

@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Final
-from urllib.parse import unquote
 from uuid import uuid4
 
 from babelgate.adapters.mcp.codec.run_id import encode_run_id
@@ -41,7 +40,9 @@ def question_of(interrupt: Wire) -> Question:
 
 def file_of(block: Wire) -> tuple[str, bytes]:
     if block["type"] == "resource":
-        return unquote(block["resource"]["uri"].rpartition("/")[2]), b64decode(block["resource"]["blob"])
+        resource = block["resource"]
+        content = resource["text"].encode() if "text" in resource else b64decode(resource["blob"])
+        return resource["_meta"]["babelgate"]["name"], content
     if block["type"] == "resource_link":
         return block["name"], block["uri"].encode()
     return block["_meta"]["babelgate"]["name"], b64decode(block["data"])

@@ -100,7 +100,10 @@ def encode_request(question: Question, *, has_id: bool = False) -> JsonObject:
         params: JsonObject = {"mode": "url", "message": form_text(question), "url": page}
         return {"method": FORM, "params": {**params, "elicitationId": question.interrupt_id} if has_id else params}
     if call is None:
+        # The mark names the question's own schema, for another Babelgate.
+        meta = {"babelgate": {"question": encode_question(question)}}
         params = {"mode": "form", "message": form_text(question), "requestedSchema": encode_form(question)}
+        params["_meta"] = meta
         return {"method": FORM, "params": params}
     arguments = parse_text(call.arguments)
     return {"method": call.name, "params": arguments if isinstance(arguments, dict) else {}}
