@@ -145,7 +145,7 @@ class _Run(UpstreamRun):
             self._call = await _first_call(self._call, past)
         encoded = encode_arguments(self._call, await self._client.schema(None))
         params |= {"name": self._client.tool, "arguments": encoded.arguments}
-        params["_meta"] = {"progressToken": self._call.run_id}
+        params["_meta"] = _meta(self._call)
         if encoded.losses and not self._call.answers:
             yield encoded.losses
         async with aclosing(self._http.messages("tools/call", params)) as messages:
@@ -179,6 +179,8 @@ class _Run(UpstreamRun):
             task = await backoff.poll(ask)
             status = None if task is None else task.get("status")
             if task is None or status == "working":
+                if task is not None and (progress := self._reader.read_state(task)):
+                    yield progress
                 await backoff.wait()
                 continue
             self._has_stopped = True
@@ -186,7 +188,7 @@ class _Run(UpstreamRun):
                 case "completed":
                     yield await self._with_files(self._reader.read_result(as_object(task.get("result"))), None)
                 case "input_required":
-                    yield read_questions(as_object(task.get("inputRequests")), {_TASK: task_id})
+                    yield read_questions(task, {_TASK: task_id})
                 case "cancelled":
                     yield [RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)]
                 case "failed":
@@ -215,7 +217,7 @@ class _Run(UpstreamRun):
             if encoded.losses:
                 yield encoded.losses
             params = {"name": self._client.tool, "arguments": encoded.arguments}
-            self._open = OpenCall(self._http, session, {**params, "_meta": {"progressToken": self._call.run_id}})
+            self._open = OpenCall(self._http, session, {**params, "_meta": _meta(self._call)})
         while not self._has_stopped:
             message = await self._open.next()
             if message.get("method") == "elicitation/create":
@@ -259,6 +261,12 @@ class _Run(UpstreamRun):
                 raise
             return None
         return file.replace(name=part.name or file.name, media_type=part.media_type or file.media_type)
+
+
+def _meta(call: Invocation) -> JsonObject:
+    """Return the `_meta` of a call: the token for progress, and the caller's metadata for another Babelgate."""
+    meta: JsonObject = {"progressToken": call.run_id}
+    return {**meta, "babelgate": {"metadata": call.metadata}} if call.metadata else meta
 
 
 def _is_local(url: str) -> bool:

@@ -12,21 +12,21 @@ from babelgate.canonical.value import Json, JsonObject
 PROTOCOL = "mcp"
 
 
-def decode_request(params: JsonObject, extra: JsonObject) -> InterruptRaised:
+def decode_request(params: JsonObject, extra: JsonObject, mark: JsonObject | None = None) -> InterruptRaised:
     """Return the question that an elicitation asks (SPEC/client/elicitation). `extra` is stored with the question.
 
-    A form of another Babelgate names the question's own schema and kind in its `_meta`. A page is a question of the
-    kind `auth`, whose value has the URL.
+    `mark` is the question as another Babelgate marks it; without one, it may be in the `_meta` of the request. A page
+    is a question of the kind `auth`, whose value has the URL.
     """
     text = params.get("message")
     message = Message.of(text if isinstance(text, str) and text else "The agent needs an answer.")
     url = params.get("url")
     if params.get("mode") == "url" and isinstance(url, str):
-        value = {"url": url}
+        value: JsonObject = {"url": url}
         return InterruptRaised(ask="auth", message=message, value=value, extra={PROTOCOL: {**extra, "mode": "url"}})
     form = as_object(params.get("requestedSchema"))
     stored: JsonObject = {**extra, "form": form}
-    question = as_object(as_object(as_object(params.get("_meta")).get("babelgate")).get("question"))
+    question = mark or as_object(as_object(as_object(params.get("_meta")).get("babelgate")).get("question"))
     if question:
         kind: Any = question.get("kind")
         own_text = question.get("message")

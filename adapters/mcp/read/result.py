@@ -8,8 +8,22 @@ from urllib.parse import unquote, urlsplit
 
 from babelgate.adapters.kit.json import ABSENT, Absent, parse_text
 from babelgate.adapters.mcp.codec.questions import FORM
+from babelgate.adapters.mcp.read.activity import read_activity
 from babelgate.adapters.mcp.read.questions import decode_request
-from babelgate.canonical import DataPart, Event, Fault, FaultCode, FaultError, FilePart, Part, RunStatus, TextPart
+from babelgate.canonical import (
+    AnnotationPart,
+    DataPart,
+    Event,
+    Fault,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    RunStatus,
+    TextPart,
+)
 from babelgate.canonical.event import (
     ArtifactAdded,
     LossNoted,
@@ -18,7 +32,8 @@ from babelgate.canonical.event import (
     PartAdded,
     RunEnded,
 )
-from babelgate.canonical.json import as_object, objects_in
+from babelgate.canonical.fault import BLAME
+from babelgate.canonical.json import as_list, as_object, objects_in
 from babelgate.canonical.state import RunReason
 from babelgate.canonical.value import Json, JsonObject
 
@@ -39,14 +54,17 @@ class ResultReader:
         """True if the result of the call was read. The run has ended, or waits for answers."""
         self.task_id: str | None = None
         """Id of the task that the server returned instead of a result."""
+        self._progress_read = 0
+        """Number of progress messages of a task that were read."""
 
     def read_notification(self, message: JsonObject) -> Sequence[Event]:
         """Return the events for a notification: a progress message (SPEC/basic/utilities/progress). Pieces of the
-        answer from another Babelgate are skipped, because the result contains the whole text."""
+        answer, and names of tools and steps, from another Babelgate are skipped, because the result contains them."""
         params = as_object(message.get("params"))
         words = params.get("message")
-        if message.get("method") != "notifications/progress" or mark_of(params).get("text") is True:
+        if message.get("method") != "notifications/progress" or mark_of(params).keys() & {"text", "activity"}:
             return ()
+        self._progress_read += 1
         if not isinstance(words, str) or not words:
             words = _amount(params)
         return self._progress(words)
@@ -71,7 +89,7 @@ class ResultReader:
         self.has_ended = True
         if kind == "input_required":
             state = result.get("requestState")
-            return read_questions(as_object(result.get("inputRequests")), {"requestState": state})
+            return read_questions(result, {"requestState": state})
         if not isinstance(result.get("content"), list):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server returned a result without content")
         return self._output(result)
@@ -86,52 +104,98 @@ class ResultReader:
             blocks = [block for block in blocks if not texts or block is not texts[-1]]
         elif structured is not None:
             blocks = [block for block in blocks if not _is_copy(block, structured)]
-        events: list[Event] = [*_losses(result), *self._contents(blocks)]
+        mark = mark_of(result)
+        progress = self._new_progress(mark.get("progress"))
+        events: list[Event] = [*progress, *_losses(result), *read_activity(mark), *self._contents(blocks, mark)]
+        usage = as_object(mark.get("usage"))
         if fault is not None:
             reason = fault or "The agent's tool failed and did not say why"
-            failure = Fault(code=FaultCode.AGENT_FAILED, message=reason)
-            events.append(RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=failure))
-        elif structured is not None:
-            events.append(RunEnded(output=structured))
+            failure = Fault(code=_fault_code(mark.get("fault")), message=reason)
+            events.append(RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=failure, usage=usage))
+        elif structured is not None or usage:
+            events.append(RunEnded(output=structured, usage=usage))
         return events
 
-    def _contents(self, blocks: Iterable[JsonObject]) -> list[Event]:
-        """Return the events for the blocks of a result: artifacts that another Babelgate has marked, and one message
-        of all other parts."""
+    def _new_progress(self, listed: object) -> list[Event]:
+        """Return the progress messages of a task that were not read before, of which another Babelgate lists all."""
+        words = [each for each in as_list(listed) if isinstance(each, str) and each]
+        new, self._progress_read = words[self._progress_read :], max(self._progress_read, len(words))
+        return [event for each in new for event in self._progress(each)]
+
+    def read_state(self, task: JsonObject) -> Sequence[Event]:
+        """Return the events for the state of an active task: its new progress messages."""
+        return self._new_progress(mark_of(task).get("progress"))
+
+    def _contents(self, blocks: Iterable[JsonObject], mark: JsonObject) -> list[Event]:
+        """Return the events for the blocks of a result: artifacts that another Babelgate has marked, and messages of
+        all other parts. There is one message, unless blocks are marked as the first ones of others."""
         artifacts: list[Event] = []
-        parts: list[Part] = []
+        thoughts = [ReasoningPart(text=each) for each in as_list(mark.get("reasoning")) if isinstance(each, str)]
+        messages: list[tuple[JsonObject, list[Part]]] = [({}, [*thoughts])]
         for block in blocks:
             part = decode_block(block)
+            own = mark_of(block)
             if part is None:
                 continue
-            artifact = as_object(mark_of(block).get("artifact"))
-            if artifact:
-                name, description = artifact.get("name"), artifact.get("description")
-                artifacts.append(
-                    ArtifactAdded(
-                        name=name if isinstance(name, str) else None,
-                        description=description if isinstance(description, str) else None,
-                        part=part,
-                    )
-                )
-            else:
-                parts.append(part)
-        return [*artifacts, *(self._message(parts) if parts else ())]
+            if as_object(own.get("artifact")):
+                artifacts.append(_artifact(as_object(own["artifact"]), part))
+                continue
+            if "message" in own:
+                metadata = as_object(as_object(own["message"]).get("metadata"))
+                if any(not isinstance(each, ReasoningPart) for each in messages[-1][1]):
+                    messages.append((metadata, []))
+                else:
+                    messages[-1] = (metadata, messages[-1][1])
+            messages[-1][1].append(part)
+            messages[-1][1].extend(_citation(each) for each in objects_in(own.get("citations")))
+        said = [event for metadata, parts in messages if parts for event in self._message(parts, metadata=metadata)]
+        return [*artifacts, *said]
 
 
-def read_questions(requests: JsonObject, extra: JsonObject) -> list[Event]:
-    """Return the questions of a result or of a task: each request of the server to its client, by key. `extra` is
-    stored with each question, for the request that answers it. Raises agent_invalid for a method that the gateway does
-    not offer, such as sampling, and if there is no question."""
+def _artifact(mark: JsonObject, part: Part) -> ArtifactAdded:
+    return ArtifactAdded(
+        name=_text(mark.get("name")),
+        description=_text(mark.get("description")),
+        part=part,
+        metadata=as_object(mark.get("metadata")),
+    )
+
+
+def _citation(mark: JsonObject) -> AnnotationPart:
+    start, end = mark.get("start"), mark.get("end")
+    return AnnotationPart(
+        start=start if isinstance(start, int) else None,
+        end=end if isinstance(end, int) else None,
+        url=_text(mark.get("url")),
+        title=_text(mark.get("title")),
+        description=_text(mark.get("description")),
+    )
+
+
+def _fault_code(code: object) -> FaultCode:
+    """Return the code of a fault that another Babelgate marks, if it is one of an agent."""
+    known = [each for each in FaultCode if each == code and BLAME[each] == "upstream"]
+    return known[0] if known else FaultCode.AGENT_FAILED
+
+
+def read_questions(result: JsonObject, extra: JsonObject) -> list[Event]:
+    """Return the questions of a result or of a task (`inputRequests`): each request of the server to its client.
+    `extra` is stored with each question, with the key of its request.
+
+    Raises agent_invalid for a method that the gateway does not offer, such as sampling, and if there is no question.
+    """
     events: list[Event] = []
-    for key, request in requests.items():
+    marks = as_object(mark_of(result).get("questions"))
+    for key, request in as_object(result.get("inputRequests")).items():
         members = as_object(request)
         if members.get("method") != FORM:
             raise FaultError(
                 FaultCode.AGENT_INVALID,
                 f"The agent's server needs {str(members.get('method'))[:100]}, which has no form",
             )
-        events.append(decode_request(as_object(members.get("params")), {**extra, "key": key}))
+        events.append(
+            decode_request(as_object(members.get("params")), {**extra, "key": key}, as_object(marks.get(key)))
+        )
     if not events:
         raise FaultError(FaultCode.AGENT_INVALID, "The agent's server waits for input, and asks no question")
     return events
@@ -146,7 +210,9 @@ def decode_block(block: JsonObject) -> Part | None:
             value = parse_text(text) if mark.get("data") is True else ABSENT
             if not isinstance(value, Absent):
                 return DataPart(data=value)
-            return TextPart(text=text) if text else None
+            if mark.get("refusal") is True:
+                return RefusalPart(text=text)
+            return TextPart(text=text, metadata=as_object(mark.get("metadata"))) if text else None
         case "image" | "audio":
             name = mark.get("name")
             raw = _bytes(block.get("data"))

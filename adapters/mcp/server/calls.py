@@ -27,6 +27,7 @@ from babelgate.adapters.mcp.codec.questions import (
     Question,
     decode_form,
     decode_response,
+    encode_questions,
     encode_request,
     form_text,
     method_of,
@@ -35,7 +36,7 @@ from babelgate.adapters.mcp.codec.questions import (
 from babelgate.adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_run_id, encode_state
 from babelgate.adapters.mcp.codec.tasks import EXTENSION, encode_error, encode_task
 from babelgate.adapters.mcp.errors import encode_failure
-from babelgate.adapters.mcp.write.result import ResultWriter
+from babelgate.adapters.mcp.write.result import ProgressText, ResultWriter
 from babelgate.canonical import (
     Answers,
     Fault,
@@ -111,8 +112,13 @@ class Peer(Protocol):
         """The call's part for the Babelgate extension; empty if it has none. Raises invalid if it is malformed."""
         ...
 
-    async def progress(self, words: str) -> None:
-        """Send a progress message of the agent to the client."""
+    @property
+    def metadata(self) -> JsonObject:
+        """Metadata of the run, from `_meta.babelgate` of the call; empty if it has none."""
+        ...
+
+    async def progress(self, progress: ProgressText) -> None:
+        """Send a progress message of the agent, or the name of its tool or step, to the client."""
         ...
 
     async def send_text(self, text: str) -> None:
@@ -267,7 +273,7 @@ class ToolCalls:
             return await self._result(who, tool, writer, peer)
         on_disconnect = _DisconnectCallback(task_canceller(self._hub, who.principal, writer.task.task_id))
         peer.on_disconnect(on_disconnect)
-        await self._read(who, writer)
+        await self._read(who, writer, peer)
         on_disconnect.callback = None  # The task continues without its caller, which receives its id now.
         can_answer = peer.can_repeat_call and _can_answer(peer, writer.questions)
         if writer.has_ended and (not writer.is_paused or can_answer):
@@ -293,7 +299,7 @@ class ToolCalls:
             messages=with_uploads(extras, run_input.messages),
             uploaded=len(extras.uploads),
             config={**run_input.config, **config_of(extras)},
-            metadata={**run_input.metadata, **(extras.metadata or {})},
+            metadata={**run_input.metadata, **peer.metadata, **(extras.metadata or {})},
             headers=who.headers,
         )
         submission = Submission(
@@ -327,9 +333,9 @@ class ToolCalls:
             async with aclosing(follow) as batches:
                 async for batch in batches:
                     for record in batch:
-                        for words in writer.write(record):
+                        for progress in writer.write(record):
                             await _send_text(writer, peer)
-                            await peer.progress(words)
+                            await peer.progress(progress)
                         if writer.is_paused and peer.can_be_asked and _can_answer(peer, writer.questions):
                             await _send_text(writer, peer)
                             await self._ask(who, writer, peer)
@@ -460,7 +466,8 @@ class ToolCalls:
         if questions and not forms and any(page_of(each) is not None for each in questions):
             questions = await self._wait_for_page(who, task)
         if questions and not forms:
-            return _input_required(task, questions)
+            meta = {"babelgate": encode_questions(questions)}
+            return {**_input_required(task, questions), "_meta": meta}
         receipt: Receipt | None = None
         if forms:
             receipt = await accept(
@@ -520,16 +527,18 @@ class ToolCalls:
             encoded["inputRequests"] = _requests(writer.questions)
         return encoded
 
-    async def _read(self, who: Caller, writer: ResultWriter) -> None:
+    async def _read(self, who: Caller, writer: ResultWriter, peer: Peer | None = None) -> None:
         """Pass the task's records to the writer: all that exist, and then new ones for `_HOLD` seconds or until the
-        task stops."""
+        task stops. Progress is sent to the client `peer`, if its call waits for the result."""
         task = writer.task
         follow = self._hub.reads.follow(who.principal, Scope.task(task), task.first_seq - 1, inline=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as bound, aclosing(follow) as batches:
                 async for batch in batches:
                     for record in batch:
-                        writer.write(record)
+                        for progress in writer.write(record):
+                            if peer is not None:
+                                await peer.progress(progress)
                     if writer.state in WAITING or writer.state in TERMINAL:
                         return
                     if bound.when() is None or batch[-1].seq <= task.last_seq:

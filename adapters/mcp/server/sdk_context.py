@@ -22,8 +22,10 @@ from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, RESOURCE_NOT
 from babelgate.adapters.mcp.server.calls import CHALLENGE, DISCONNECT, MissingCapability, PagesRequired, Retry
 from babelgate.adapters.mcp.server.resources import ResourceNotFound
 from babelgate.adapters.mcp.wire import RECORDS
+from babelgate.adapters.mcp.write.result import ProgressText
 from babelgate.canonical import Fault, FaultError
 from babelgate.canonical.fault import BLAME
+from babelgate.canonical.json import as_object
 from babelgate.canonical.value import JsonObject
 
 Context = ServerRequestContext[Any, Any]
@@ -183,23 +185,32 @@ class SdkPeer:
         meta: JsonObject = (self._ctx.params or {}).get("_meta") or {}
         return decode_request(meta.get(RECORDS))
 
-    async def progress(self, words: str) -> None:
-        self._steps += 1
-        await self._ctx.session.report_progress(self._steps, message=words)
+    @property
+    def metadata(self) -> JsonObject:
+        meta: JsonObject = (self._ctx.params or {}).get("_meta") or {}
+        return as_object(as_object(meta.get("babelgate")).get("metadata"))
+
+    async def progress(self, progress: ProgressText) -> None:
+        await self._notify_progress(progress.text, {"activity": True} if progress.is_activity else None)
         if self._logs:
-            entry = types.LoggingMessageNotificationParams(level=_LEVEL, logger=self._name, data=words)
+            entry = types.LoggingMessageNotificationParams(level=_LEVEL, logger=self._name, data=progress.text)
             notification = types.LoggingMessageNotification(params=entry)
             await self._ctx.session.send_notification(notification, self._ctx.request_id)
 
     async def send_text(self, text: str) -> None:
+        await self._notify_progress(text, {"text": True})
+
+    async def _notify_progress(self, text: str, mark: JsonObject | None) -> None:
+        """Send a progress notification if the client requested them. The mark distinguishes the answer, and names of
+        tools and steps, from progress of the agent."""
         request_meta: JsonObject = (self._ctx.params or {}).get("_meta") or {}
         token: object = request_meta.get("progressToken")
         if token is None:
             return
         self._steps += 1
-        # The `_meta` distinguishes text from progress of the agent.
-        meta = {"babelgate": {"text": True}}
-        params = {"progressToken": token, "progress": self._steps, "message": text, "_meta": meta}
+        params: JsonObject = {"progressToken": token, "progress": self._steps, "message": text}
+        if mark is not None:
+            params["_meta"] = {"babelgate": mark}
         notification = types.ProgressNotification.model_validate({"params": params})
         await self._ctx.session.send_notification(notification, self._ctx.request_id)
 

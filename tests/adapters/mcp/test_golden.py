@@ -31,7 +31,7 @@ def call_of(log: list[Record], since: int, run_id: str | None, *, whole: bool = 
     writer = ResultWriter(task, since, run_id, whole=whole)
     progress: list[str] = []
     for record in log:
-        progress += writer.write(record)
+        progress += [each.text for each in writer.write(record)]
         if writer.has_ended and not whole:
             break
     return {"progress": progress, "result": writer.result()}

@@ -1,0 +1,108 @@
+"""Marks in `_meta.babelgate` of a result: what MCP has no field for, so that another Babelgate reads it back."""
+
+from typing import Any, Final, cast
+
+import msgspec
+
+from babelgate.canonical import AnnotationPart, Fault, ReasoningPart, ToolCallPart, ToolResultPart
+from babelgate.canonical.event import Custom, StepEnded, StepStarted, ToolEnded, ToolStarted
+from babelgate.canonical.value import JsonObject
+
+LIMIT: Final = 256 * 1024
+"""Maximum size of the marks of one result, as JSON, in bytes. Chosen: clients load them with every result."""
+
+
+class Marks:
+    """Marks of one result, by kind: `progress`, `reasoning`, `activity`, `custom`, `usage`."""
+
+    def __init__(self) -> None:
+        self._lists: dict[str, list[tuple[str | None, Any]]] = {}
+        self._usage: JsonObject = {}
+        self._size = 0
+
+    def encode(self) -> JsonObject:
+        """Return the marks as members of `_meta.babelgate`. Kinds without content are left out."""
+        marks: JsonObject = {
+            kind: ["".join(cast("list[str]", each)) if isinstance(each, list) else each for _, each in listed]
+            for kind, listed in self._lists.items()
+            if listed
+        }
+        return {**marks, "usage": self._usage} if self._usage else marks
+
+    def drop(self, run_id: str | None) -> None:
+        """Remove the marks of a run that starts over."""
+        for kind, listed in self._lists.items():
+            self._lists[kind] = [each for each in listed if each[0] != run_id]
+
+    def _add(self, kind: str, run_id: str | None, value: Any) -> bool:
+        """Add a value. Return False if the marks would exceed `LIMIT`."""
+        self._size += len(msgspec.json.encode(value))
+        if self._size > LIMIT:
+            return False
+        self._lists.setdefault(kind, []).append((run_id, value))
+        return True
+
+    # Each method returns False if the value is left out, because of the limit.
+
+    def add_usage(self, usage: JsonObject) -> bool:
+        """Add the usage of a message or of the run. Members of later ones replace earlier ones."""
+        self._usage = {**self._usage, **usage}
+        return True
+
+    def add_reasoning(self, run_id: str | None, part: ReasoningPart) -> list[str] | None:
+        """Add a thought. Return the list to which further pieces of its text are appended; None if it is left out."""
+        pieces = [part.text]
+        return pieces if self._add("reasoning", run_id, pieces) else None
+
+    def add_piece(self, pieces: list[str], text: str) -> bool:
+        """Add a piece to the text of a thought."""
+        self._size += len(text.encode())
+        if self._size > LIMIT:
+            return False
+        pieces.append(text)
+        return True
+
+    def add_activity(
+        self,
+        run_id: str | None,
+        event: ToolStarted | ToolEnded | StepStarted | StepEnded | ToolCallPart | ToolResultPart,
+    ) -> bool:
+        """Add the start or end of a tool or a step, or a tool call or result in a message."""
+        match event:
+            case ToolStarted():
+                value: JsonObject = {"type": "tool_started", "id": event.call_id, "name": event.name}
+                value |= _given(input=event.input)
+            case ToolEnded():
+                value = {"type": "tool_ended", "id": event.call_id, "name": event.name}
+                value |= _given(output=event.output, fault=_fault(event.fault))
+            case StepStarted():
+                value = {"type": "step_started", "id": event.step_id, "name": event.name} | _given(input=event.input)
+            case StepEnded():
+                value = {"type": "step_ended", "id": event.step_id, "name": event.name}
+                value |= _given(update=event.update, fault=_fault(event.fault))
+            case ToolCallPart():
+                value = {"type": "tool_call", "id": event.call_id, "name": event.name, "arguments": event.arguments}
+            case ToolResultPart():
+                value = {"type": "tool_result", "id": event.call_id, "output": event.output, "error": event.error}
+        return self._add("activity", run_id, value)
+
+    def add_progress(self, run_id: str | None, text: str) -> bool:
+        """Add a progress message."""
+        return self._add("progress", run_id, text)
+
+    def add_custom(self, run_id: str | None, event: Custom) -> bool:
+        """Add a custom event."""
+        return self._add("custom", run_id, {"name": event.name, "value": event.value})
+
+
+def encode_citation(part: AnnotationPart) -> JsonObject:
+    """Return a citation as a mark of the text before it."""
+    return _given(start=part.start, end=part.end, url=part.url, title=part.title, description=part.description)
+
+
+def _fault(fault: Fault | None) -> JsonObject | None:
+    return None if fault is None else {"code": str(fault.code), "message": fault.message}
+
+
+def _given(**members: Any) -> JsonObject:
+    return {name: value for name, value in members.items() if value is not None}
