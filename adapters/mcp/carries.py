@@ -24,9 +24,7 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.TOOL_ACTIVITY: whole(
         "in `_meta.babelgate` of the result; the names also as progress notifications", f"{_OWN}, Marks"
     ),
-    Feature.CALLER_TOOLS: lossy(
-        "a caller cannot offer tools; a call of one is a text question", f"{_OWN}, Questions of agents"
-    ),
+    Feature.CALLER_TOOLS: whole("in `_meta.babelgate` of the request, and in a mark of the question", f"{_OWN}, Marks"),
     Feature.STEP: whole(
         "in `_meta.babelgate` of the result; the names also as progress notifications", f"{_OWN}, Marks"
     ),

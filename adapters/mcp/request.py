@@ -44,12 +44,13 @@ def encode_arguments(call: Invocation, schema: JsonObject) -> ToolArguments:
     parts = [part.data for message in call.messages for part in message.parts if isinstance(part, DataPart)]
     losses: list[Event] = []
     if takes_messages(schema):
-        arguments: JsonObject = {"message": call.text if data is None or call.messages else ""}
+        text = call.text if data is None or call.messages else ""
+        arguments: JsonObject = {"message": _transcript(call) + text}
         value = data if data is not None else parts[-1] if parts else None
         if value is not None and "data" in properties:
             arguments["data"] = value
         elif value is not None:
-            arguments["message"] = call.text
+            arguments["message"] = _transcript(call) + call.text
     elif isinstance(data, dict):
         arguments = dict(data)
     elif parts and isinstance(parts[-1], dict):
@@ -63,8 +64,22 @@ def encode_arguments(call: Invocation, schema: JsonObject) -> ToolArguments:
     if len(parts) > 1 and "data" in properties:
         losses.append(_NO_DATA)
     if THREAD in properties:
-        arguments.setdefault(THREAD, call.thread_id)
+        arguments.setdefault(THREAD, thread_of(call))
     return ToolArguments(arguments, losses)
+
+
+def thread_of(call: Invocation) -> str:
+    """Return the name of the conversation on the server: that of earlier runs, or a new one if they cannot be continued
+    or there were none."""
+    return call.upstream.get("context") or (call.run_id if call.history else call.thread_id)
+
+
+def _transcript(call: Invocation) -> str:
+    """Return the history of the conversation, to be sent before the text. Empty if the server has the conversation."""
+    lines = [f"{message.role}: {message.text}" for message in call.history if message.text]
+    if not lines or call.upstream.get("context"):
+        return ""
+    return "\n".join(["Said before in this conversation:", *lines, "", "Said now:", ""])
 
 
 def _from_text(text: str, schema: JsonObject) -> JsonObject:

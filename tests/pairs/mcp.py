@@ -35,7 +35,8 @@ def arguments_of(contents: tuple[Content, ...], thread_id: str) -> Wire:
 
 
 def question_of(interrupt: Wire) -> Question:
-    return Question(interrupt["message"], interrupt.get("schema"), interrupt.get("value"), interrupt["id"])
+    value = interrupt.get("value", interrupt.get("call"))
+    return Question(interrupt["message"], interrupt.get("schema"), value, interrupt["id"])
 
 
 def file_of(block: Wire) -> tuple[str, bytes]:
@@ -121,7 +122,7 @@ class Mcp(Caller):
         return arguments
 
     async def send(self, *contents: Content) -> TaskView:
-        result = await self._client().call(self.agent, await self._arguments(contents))
+        result = await self._client().call(self.agent, await self._arguments(contents), _meta=self._meta())
         return task_view_of(result, ids_of(result["_meta"]))
 
     async def run_to_end(self, *contents: Content) -> TaskView:
@@ -133,15 +134,22 @@ class Mcp(Caller):
         params: Wire = {"name": self.agent, "arguments": await self._arguments(contents), "_meta": {"progressToken": 1}}
         *notes, answer = messages_of(await self.http.request(**client.request("tools/call", params)))
         words = [note["params"]["message"] for note in notes if "_meta" not in note["params"]]
+        words += answer["result"]["_meta"]["babelgate"].get("reasoning", ())
         asides = tuple(each for each in words if not each.startswith(STEP) and each != self.agent)
         return replace(task_view_of(answer["result"], ids_of(answer["result"]["_meta"])), asides=asides)
+
+    def _meta(self) -> Wire:
+        mark: Wire = {"metadata": dict(self.metadata)} if self.metadata else {}
+        if self.tools:
+            mark["tools"] = [{"type": "function", "function": each} for each in self.tools]
+        return {"babelgate": mark} if mark else {}
 
     def stream(self, *contents: Content) -> Following:
         return self._started(contents)
 
     @asynccontextmanager
     async def _started(self, contents: tuple[Content, ...]) -> AsyncGenerator[Feed]:
-        task = await self._client(polls=True).call(self.agent, await self._arguments(contents))
+        task = await self._client(polls=True).call(self.agent, await self._arguments(contents), _meta=self._meta())
         yield _Polled(self, ids_of(task["_meta"]))
 
     def attach(self, task_id: str) -> Following:

@@ -88,6 +88,8 @@ def _refusal_of(part: Wire) -> str | None:
         return part["text"]
     if _marks(part).get("kind") == "refusal":
         return part["content"]["text"]
+    if isinstance(part.get("_meta"), dict) and part["_meta"].get("babelgate", {}).get("refusal"):  # MCP
+        return part["text"]
     if part.get("providerMetadata", {}).get("babelgate", {}).get("refusal") and "text" in part:
         return part["text"]
     if _gateway_member(part).get("kind") == "refusal":
@@ -100,6 +102,8 @@ def _step_of(part: Wire) -> str | None:
     """Return the name of a step that starts."""
     if part.get("event_type") == "step_started":
         return part["payload"]["name"]
+    if part.get("type") == "step_started" and "name" in part:  # MCP
+        return part["name"]
     if part.get("type") == "STEP_STARTED":
         return part["stepName"]
     if part.get("kind") == "step_started":

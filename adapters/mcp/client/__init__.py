@@ -14,12 +14,14 @@ from babelgate.adapters.kit.client.blobs import NO_FILE
 from babelgate.adapters.kit.client.calls import Connection
 from babelgate.adapters.kit.client.driver import ReattachableClient, Stage, UpstreamRun
 from babelgate.adapters.kit.client.status import is_retryable
+from babelgate.adapters.kit.extension import declared_tools
 from babelgate.adapters.mcp.agents import decode_tool
 from babelgate.adapters.mcp.client.http import HttpClient, Session
 from babelgate.adapters.mcp.client.open_call import OpenCall, ParkedCalls
+from babelgate.adapters.mcp.codec.arguments import THREAD
 from babelgate.adapters.mcp.read.questions import PROTOCOL, decode_request, encode_answer
-from babelgate.adapters.mcp.read.result import ResultReader, decode_contents, read_questions
-from babelgate.adapters.mcp.request import encode_arguments
+from babelgate.adapters.mcp.read.result import ResultReader, decode_contents
+from babelgate.adapters.mcp.request import ToolArguments, encode_arguments
 from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, FilePart, Invocation, Record, RunStatus
 from babelgate.canonical.event import (
     ArtifactAdded,
@@ -131,9 +133,11 @@ class _Run(UpstreamRun):
     async def _call_stateless(self) -> Stage:
         """Call the tool, or repeat the call with answers, or send the answers to a task."""
         params: JsonObject = {}
+        meta = _meta(self._call)
         if self._call.answers:
             past = await self._call.past()
             results, stored = _results(self._call, past)
+            self._reader = ResultReader(as_object(stored.get("read")))
             if (task_id := as_text(stored.get(_TASK))) != "":
                 await self._http.ask("tasks/update", {"taskId": task_id, "inputResponses": results})
                 self._reader.task_id = task_id
@@ -145,14 +149,20 @@ class _Run(UpstreamRun):
             self._call = await _first_call(self._call, past)
         encoded = encode_arguments(self._call, await self._client.schema(None))
         params |= {"name": self._client.tool, "arguments": encoded.arguments}
-        params["_meta"] = _meta(self._call)
-        if encoded.losses and not self._call.answers:
-            yield encoded.losses
+        params["_meta"] = meta
+        if not self._call.answers:
+            yield self._begin(encoded)
         async with aclosing(self._http.messages("tools/call", params)) as messages:
             async for message in messages:
                 yield await self._read(message, None)
         if not self._reader.has_ended and self._reader.task_id is None:
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its result")
+
+    def _begin(self, encoded: ToolArguments) -> Sequence[Event]:
+        """Return the losses of the input, and the name of the conversation on the server, if it keeps one."""
+        thread = as_text(encoded.arguments.get(THREAD))
+        bound = [UpstreamBound(protocol=PROTOCOL, ids={"context": thread})] if thread else []
+        return [*bound, *encoded.losses]
 
     async def _read(self, message: JsonObject, session: Session | None) -> Sequence[Event]:
         """Return the events for a message of the server. Raises agent_failed for an error."""
@@ -188,7 +198,7 @@ class _Run(UpstreamRun):
                 case "completed":
                     yield await self._with_files(self._reader.read_result(as_object(task.get("result"))), None)
                 case "input_required":
-                    yield read_questions(task, {_TASK: task_id})
+                    yield self._reader.read_pause(task, {_TASK: task_id})
                 case "cancelled":
                     yield [RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)]
                 case "failed":
@@ -214,8 +224,7 @@ class _Run(UpstreamRun):
         else:
             session = await self._http.initialize()
             encoded = encode_arguments(self._call, await self._client.schema(session))
-            if encoded.losses:
-                yield encoded.losses
+            yield self._begin(encoded)
             params = {"name": self._client.tool, "arguments": encoded.arguments}
             self._open = OpenCall(self._http, session, {**params, "_meta": _meta(self._call)})
         while not self._has_stopped:
@@ -264,9 +273,14 @@ class _Run(UpstreamRun):
 
 
 def _meta(call: Invocation) -> JsonObject:
-    """Return the `_meta` of a call: the token for progress, and the caller's metadata for another Babelgate."""
+    """Return the `_meta` of a call: the token for progress, and for another Babelgate the caller's metadata and
+    tools."""
     meta: JsonObject = {"progressToken": call.run_id}
-    return {**meta, "babelgate": {"metadata": call.metadata}} if call.metadata else meta
+    mark: JsonObject = {"metadata": call.metadata} if call.metadata else {}
+    tools = declared_tools(call.config)
+    if tools is not None:
+        mark["tools"] = tools
+    return {**meta, "babelgate": mark} if mark else meta
 
 
 def _is_local(url: str) -> bool:

@@ -60,6 +60,9 @@ def encode_question(question: Question) -> JsonObject:
         encoded["schema"] = question.answer_schema
     if question.value is not None:
         encoded["value"] = question.value
+    calls = [part for part in question.message.parts if isinstance(part, ToolCallPart)]
+    if len(calls) == 1:
+        encoded["call"] = {"id": calls[0].call_id, "name": calls[0].name, "arguments": calls[0].arguments}
     return encoded
 
 

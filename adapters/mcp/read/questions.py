@@ -4,9 +4,9 @@ from typing import Any, cast
 
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.mcp.codec.questions import ANSWER
-from babelgate.canonical import Message
+from babelgate.canonical import Message, ToolCallPart
 from babelgate.canonical.event import InterruptAnswered, InterruptRaised
-from babelgate.canonical.json import as_object
+from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.value import Json, JsonObject
 
 PROTOCOL = "mcp"
@@ -29,9 +29,7 @@ def decode_request(params: JsonObject, extra: JsonObject, mark: JsonObject | Non
     question = mark or as_object(as_object(as_object(params.get("_meta")).get("babelgate")).get("question"))
     if question:
         kind: Any = question.get("kind")
-        own_text = question.get("message")
-        if isinstance(own_text, str) and own_text:
-            message = Message.of(own_text)
+        message = _marked_message(question) or message
         schema: object = question.get("schema")
         return InterruptRaised(
             ask=kind if kind in ("input", "approval", "auth") else "input",
@@ -41,6 +39,18 @@ def decode_request(params: JsonObject, extra: JsonObject, mark: JsonObject | Non
             extra={PROTOCOL: stored},
         )
     return InterruptRaised(message=message, answer_schema=_answer_schema(form), extra={PROTOCOL: stored})
+
+
+def _marked_message(question: JsonObject) -> Message | None:
+    """Return the message of a question that another Babelgate marks: its text, or a call of the caller's tool."""
+    call = as_object(question.get("call"))
+    name = as_text(call.get("name"))
+    if name:
+        arguments = as_text(call.get("arguments"))
+        part = ToolCallPart(call_id=as_text(call.get("id")) or name, name=name, arguments=arguments, side="caller")
+        return Message(parts=(part,))
+    text = as_text(question.get("message"))
+    return Message.of(text) if text else None
 
 
 def _answer_schema(form: JsonObject) -> JsonObject | None:

@@ -41,6 +41,10 @@ _WORDS: Final = 8192
 """Maximum length of a progress message, in characters. Chosen: longer messages are split."""
 
 
+_LISTS: Final = ("reasoning", "activity", "custom")
+"""Kinds of marks that are lists of values."""
+
+
 def mark_of(value: JsonObject) -> JsonObject:
     """Return the member `babelgate` of `_meta`, by which another Babelgate marks what MCP has no field for."""
     return as_object(as_object(value.get("_meta")).get("babelgate"))
@@ -49,12 +53,15 @@ def mark_of(value: JsonObject) -> JsonObject:
 class ResultReader:
     """Reader of the messages of one call: notifications, and the result that ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_before: JsonObject | None = None) -> None:
+        """Create the reader. `read_before` has the numbers of blocks and marks that were read before the question which
+        this call answers: the result of another Babelgate contains them again."""
+        self._read_before = dict(read_before or {})
         self.has_ended = False
         """True if the result of the call was read. The run has ended, or waits for answers."""
         self.task_id: str | None = None
         """Id of the task that the server returned instead of a result."""
-        self._progress_read = 0
+        self._progress_read = self._count("progress")
         """Number of progress messages of a task that were read."""
 
     def read_notification(self, message: JsonObject) -> Sequence[Event]:
@@ -89,13 +96,13 @@ class ResultReader:
         self.has_ended = True
         if kind == "input_required":
             state = result.get("requestState")
-            return read_questions(result, {"requestState": state})
+            return self.read_pause(result, {"requestState": state})
         if not isinstance(result.get("content"), list):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server returned a result without content")
         return self._output(result)
 
     def _output(self, result: JsonObject) -> list[Event]:
-        blocks = objects_in(result["content"])
+        blocks = objects_in(result["content"])[self._count("content") :]
         structured: Json = result.get("structuredContent")
         fault: str | None = None
         if result.get("isError") is True:
@@ -104,7 +111,7 @@ class ResultReader:
             blocks = [block for block in blocks if not texts or block is not texts[-1]]
         elif structured is not None:
             blocks = [block for block in blocks if not _is_copy(block, structured)]
-        mark = mark_of(result)
+        mark = self._new_marks(mark_of(result))
         progress = self._new_progress(mark.get("progress"))
         events: list[Event] = [*progress, *_losses(result), *read_activity(mark), *self._contents(blocks, mark)]
         usage = as_object(mark.get("usage"))
@@ -115,6 +122,33 @@ class ResultReader:
         elif structured is not None or usage:
             events.append(RunEnded(output=structured, usage=usage))
         return events
+
+    def _count(self, kind: str) -> int:
+        count = self._read_before.get(kind)
+        return count if isinstance(count, int) and count > 0 else 0
+
+    def _new_marks(self, mark: JsonObject) -> JsonObject:
+        """Return the marks without those that were read before."""
+        new = {kind: as_list(mark.get(kind))[self._count(kind) :] for kind in _LISTS if kind in mark}
+        return {**mark, **new}
+
+    def read_pause(self, result: JsonObject, extra: JsonObject) -> list[Event]:
+        """Return the events for a result, or a task, that asks questions: the output so far from another Babelgate, and
+        the questions. `extra` is stored with each question."""
+        mark = mark_of(result)
+        questions = read_questions(result, {})
+        shown = objects_in(as_object(mark.get("result")).get("content"))
+        if "structuredContent" in as_object(mark.get("result")):  # the content ends with the questions, and their JSON
+            shown = shown[: -len(questions) - 1]
+        new = self._new_marks(mark)
+        output = [
+            *self._new_progress(mark.get("progress")),
+            *read_activity(new),
+            *self._contents(shown[self._count("content") :], new),
+        ]
+        counts = {kind: len(as_list(mark.get(kind))) for kind in (*_LISTS, "progress") if kind in mark}
+        stored = {**extra, "read": {**counts, "content": len(shown)}}
+        return [*output, *read_questions(result, stored)]
 
     def _new_progress(self, listed: object) -> list[Event]:
         """Return the progress messages of a task that were not read before, of which another Babelgate lists all."""

@@ -109,12 +109,8 @@ class Peer(Protocol):
 
     @property
     def extras(self) -> Request:
-        """The call's part for the Babelgate extension; empty if it has none. Raises invalid if it is malformed."""
-        ...
-
-    @property
-    def metadata(self) -> JsonObject:
-        """Metadata of the run, from `_meta.babelgate` of the call; empty if it has none."""
+        """The call's part for the Babelgate extension. Without the extension, the metadata and the tools in
+        `_meta.babelgate`. Empty if it has none. Raises invalid if it is malformed."""
         ...
 
     async def progress(self, progress: ProgressText) -> None:
@@ -299,7 +295,7 @@ class ToolCalls:
             messages=with_uploads(extras, run_input.messages),
             uploaded=len(extras.uploads),
             config={**run_input.config, **config_of(extras)},
-            metadata={**run_input.metadata, **peer.metadata, **(extras.metadata or {})},
+            metadata={**run_input.metadata, **(extras.metadata or {})},
             headers=who.headers,
         )
         submission = Submission(
@@ -351,7 +347,7 @@ class ToolCalls:
         task, if a question needs a method that the client lacks, such as `sampling/createMessage`."""
         if writer.is_paused and peer.can_repeat_call:
             if _can_answer(peer, writer.questions):
-                return {**_input_required(writer.task, writer.questions), "_meta": writer.metadata()}
+                return {**_input_required(writer.task, writer.questions), "_meta": writer.question_metadata()}
             missing = {method_of(each) for each in writer.questions} - {FORM, PAGE}
             missing = {method for method in missing if not peer.can_answer(method)}
             if missing:

@@ -183,12 +183,10 @@ class SdkPeer:
     @property
     def extras(self) -> Request:
         meta: JsonObject = (self._ctx.params or {}).get("_meta") or {}
-        return decode_request(meta.get(RECORDS))
-
-    @property
-    def metadata(self) -> JsonObject:
-        meta: JsonObject = (self._ctx.params or {}).get("_meta") or {}
-        return as_object(as_object(meta.get("babelgate")).get("metadata"))
+        if RECORDS in meta:
+            return decode_request(meta[RECORDS])
+        mark = as_object(meta.get("babelgate"))
+        return decode_request({name: mark[name] for name in ("metadata", "tools") if name in mark} or None)
 
     async def progress(self, progress: ProgressText) -> None:
         await self._notify_progress(progress.text, {"activity": True} if progress.is_activity else None)

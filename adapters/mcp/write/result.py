@@ -197,6 +197,13 @@ class ResultWriter:
         meta: JsonObject = {"babelgate": self.meta()}
         return meta if self.records is None else {**meta, RECORDS: self.records.envelope()}
 
+    def question_metadata(self) -> JsonObject:
+        """Return the member `_meta` of a result that asks questions, and has no content: with the output so far."""
+        metadata = self.metadata()
+        if self.has_output:
+            metadata["babelgate"]["result"] = {"content": self._content()}
+        return metadata
+
     def meta(self) -> JsonObject:
         """Return the member `babelgate` of `_meta`: the ids of the run, and the fault and losses, if any."""
         meta: JsonObject = {"thread_id": self.task.thread_id, "task_id": self.task.task_id}
@@ -204,6 +211,8 @@ class ResultWriter:
             meta["run_id"] = self._last_run
         if self.fault is not None:
             meta |= encode_fault_facts(self.fault)
+        if self.task.metadata:
+            meta["metadata"] = self.task.metadata
         meta |= self._marks.encode()
         if self.is_paused:
             meta |= encode_questions(self.questions)
