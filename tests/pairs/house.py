@@ -94,6 +94,8 @@ class House:
     """Prepare the agents for the next test."""
     await_cancel: Callable[[Run], Awaitable[None]]
     """Wait until the agent itself has been cancelled in this run of the tested gateway."""
+    await_start: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
+    """Wait until the agent `slow` has started on its server, for protocols that do not show it."""
 
     @property
     def carries(self) -> Mapping[Feature, Carry]:
@@ -137,7 +139,9 @@ def _house(kind: Kind, front: Running, players: Cast) -> House:
             await players.closed.wait()
 
     # Look up `players.gate` at each call, because each test has a new gate.
-    return House(kind, front, lambda: players.gate.release(), players.reset, await_cancel)
+    return House(
+        kind, front, lambda: players.gate.release(), players.reset, await_cancel, lambda: players.started.wait()
+    )
 
 
 # In the gateway's own process

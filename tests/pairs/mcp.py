@@ -160,7 +160,7 @@ class Mcp(Caller):
         values = [item.value if isinstance(item, Data) else item for item in answers]
         values_by_id = {question.id: value for question, value in zip(paused.questions, values, strict=False)}
         arguments: Wire = {"run_id": encode_run_id(paused.task_id), "answers": values_by_id}
-        result = await self._client().call("resume_run", arguments)
+        result = await self._client().call("resume_run", arguments, _meta=self._meta())
         return after(paused, task_view_of(result, ids_of(result["_meta"])))
 
     async def _get(self, task_id: str) -> Wire:

@@ -267,10 +267,9 @@ class ToolCalls:
         if not peer.is_polling:
             await self._follow(who, writer, peer)
             return await self._result(who, tool, writer, peer)
-        on_disconnect = _DisconnectCallback(task_canceller(self._hub, who.principal, writer.task.task_id))
-        peer.on_disconnect(on_disconnect)
+        # Also while the response is sent: no caller could ever find the task whose id did not arrive.
+        peer.on_disconnect(task_canceller(self._hub, who.principal, writer.task.task_id))
         await self._read(who, writer, peer)
-        on_disconnect.callback = None  # The task continues without its caller, which receives its id now.
         can_answer = peer.can_repeat_call and _can_answer(peer, writer.questions)
         if writer.has_ended and (not writer.is_paused or can_answer):
             return await self._result(who, tool, writer, peer)
@@ -625,14 +624,3 @@ def _can_open_pages(peer: Peer, questions: Sequence[Question]) -> bool:
     """Return True if all questions are pages, and the caller opens them before it repeats the call."""
     can_be_refused = peer.version == _WITH_PAGES and not peer.can_be_asked and not peer.can_repeat_call
     return can_be_refused and peer.can_answer(PAGE) and all(method_of(each) == PAGE for each in questions)
-
-
-class _DisconnectCallback:
-    """Callback for a disconnect of the client, which can be disabled by setting `callback` to None."""
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
-
-    def __call__(self) -> None:
-        if self.callback is not None:
-            self.callback()
