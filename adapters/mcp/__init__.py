@@ -50,5 +50,6 @@ upstream = Upstream(
     name_of=upstream_name,
     assume=assume_agent,
     own_path="/mcp",
+    options={"version": ("auto", "2025-11-25", "2026-07-28")},
     is_detected=False,  # a POST is the only request, and could start a run on a server of another protocol
 )

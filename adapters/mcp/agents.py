@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 from babelgate.adapters.kit.client.agent_name import legal_name
 from babelgate.adapters.mcp.codec.arguments import THREAD
 from babelgate.adapters.mcp.codec.uris import OWN_SCHEME, UriTemplate
-from babelgate.adapters.mcp.request import takes_messages
+from babelgate.adapters.mcp.request import has_message_argument
 from babelgate.canonical import AgentInfo
 from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.value import JsonObject
@@ -88,8 +88,8 @@ class AgentTool:
     """True if the agent's metadata have `{"mcp": {"tasks": "required"}}`. Then only clients that accept a task as a
     result can call the tool."""
     role: Literal["tool", "prompt", "resource"] = "tool"
-    """How the agent is offered: as a tool, or by its metadata as a prompt (`{"mcp": {"prompt": true}}`) or as a
-    resource (`{"mcp": {"resource": "docs://{page}"}}`)."""
+    """Primitive of MCP that the agent is. By its metadata it is a prompt (`{"mcp": {"prompt": true}}`) or a resource
+    (`{"mcp": {"resource": "docs://{page}"}}`), otherwise a tool."""
     template: UriTemplate | None = None
     """URI of the resource, which may have variables. None for an agent in another role."""
 
@@ -154,7 +154,7 @@ def decode_tool(tool: JsonObject) -> AgentInfo | None:
     schema, output = as_object(tool.get("inputSchema")), as_object(tool.get("outputSchema"))
     properties = as_object(schema.get("properties"))
     schemas: JsonObject = {}
-    if not takes_messages(schema) and properties.keys() - {THREAD}:
+    if not has_message_argument(schema) and properties.keys() - {THREAD}:
         members = {name: each for name, each in properties.items() if name != THREAD}
         schemas["input"] = {**schema, "properties": members}
     if output and QUESTION_OUTPUT not in (output.get("anyOf") or ()):

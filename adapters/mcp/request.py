@@ -23,7 +23,7 @@ class ToolArguments:
     losses: Sequence[Event]
 
 
-def takes_messages(schema: JsonObject) -> bool:
+def has_message_argument(schema: JsonObject) -> bool:
     """Return True if a tool has the argument `message` for a text, as the tools of a Babelgate and of LangGraph's
     server have."""
     properties = as_object(schema.get("properties"))
@@ -43,7 +43,7 @@ def encode_arguments(call: Invocation, schema: JsonObject) -> ToolArguments:
     data = call.data if call.data not in (None, {}, []) else None
     parts = [part.data for message in call.messages for part in message.parts if isinstance(part, DataPart)]
     losses: list[Event] = []
-    if takes_messages(schema):
+    if has_message_argument(schema):
         text = call.text if data is None or call.messages else ""
         arguments: JsonObject = {"message": _transcript(call) + text}
         value = data if data is not None else parts[-1] if parts else None

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Final, Unpack
+from typing import Final, Literal, Unpack
 
 import httpx
 
@@ -44,12 +44,22 @@ _TASK: Final = "task"
 
 
 class Client(ReattachableClient[HttpClient]):
-    """Client for the tool `agent` of the MCP endpoint `url`."""
+    """Client for the tool `agent` of the MCP endpoint `url`. `version` is the server's version, or that of its
+    handshake; with `auto`, the server is asked."""
 
-    def __init__(self, url: str, agent: str, **connection: Unpack[Connection]) -> None:
+    def __init__(
+        self,
+        url: str,
+        agent: str,
+        *,
+        version: Literal["auto", "2025-11-25", "2026-07-28"] = "auto",
+        **connection: Unpack[Connection],
+    ) -> None:
         super().__init__(HttpClient(url, **connection))
+        if version != "auto":
+            self._http.set_version(version)
         self._tool = agent
-        self._parked = ParkedCalls()
+        self._waiting_calls = ParkedCalls()
         self._schema: JsonObject | None = None
 
     def start(self, call: Invocation) -> UpstreamRun:
@@ -62,7 +72,7 @@ class Client(ReattachableClient[HttpClient]):
 
     async def aclose(self) -> None:
         """End the calls that wait for answers, and close the connections."""
-        await self._parked.aclose()
+        await self._waiting_calls.aclose()
         await super().aclose()
 
     @property
@@ -70,8 +80,9 @@ class Client(ReattachableClient[HttpClient]):
         return self._http
 
     @property
-    def parked(self) -> ParkedCalls:
-        return self._parked
+    def waiting_calls(self) -> ParkedCalls:
+        """Calls up to 2025-11-25 that wait for answers."""
+        return self._waiting_calls
 
     @property
     def tool(self) -> str:
@@ -178,7 +189,8 @@ class _Run(UpstreamRun):
         return await self._with_files(events, session)
 
     async def _poll(self, task_id: str) -> Stage:
-        """Poll a task until it ends or asks (SEP-2663). Raises the fault of a failed task."""
+        """Poll a task until it ends or asks (SEP-2663). Raises the fault of a failed task, and agent_invalid for an
+        unknown status."""
         backoff = Backoff(FIRST_WAIT, LAST_WAIT)
 
         async def ask() -> JsonObject:
@@ -210,10 +222,10 @@ class _Run(UpstreamRun):
     # Up to 2025-11-25
 
     async def _call_in_session(self) -> Stage:
-        """Call the tool in a session of its own, or answer the question of a call that waits, and read the call until
+        """Call the tool in a separate session, or answer the question of a call that waits, and read the call until
         it ends or asks."""
         if self._call.answers:
-            self._open = self._client.parked.take(self._call.task_id)
+            self._open = self._client.waiting_calls.take(self._call.task_id)
             if self._open is None:
                 raise FaultError(
                     FaultCode.AGENT_NOT_REPLAYABLE, "The call that asked this question waits no longer for its answer"
@@ -231,7 +243,7 @@ class _Run(UpstreamRun):
             message = await self._open.next()
             if message.get("method") == "elicitation/create":
                 self._has_stopped = True
-                self._client.parked.park(self._call.task_id, self._open)
+                self._client.waiting_calls.park(self._call.task_id, self._open)
                 yield [decode_request(as_object(message.get("params")), {"key": ""})]
                 return
             yield await self._read(message, session)

@@ -63,6 +63,10 @@ class HttpClient(Calls):
         self._ids = count(1)
         self._is_stateless: bool | None = None
 
+    def set_version(self, version: str) -> None:
+        """Set the version of the server, so that it is not asked for it."""
+        self._is_stateless = version == VERSION
+
     async def is_stateless(self) -> bool:
         """Return True if the server speaks 2026-07-28. The first call asks it with `server/discover`: a server of an
         earlier version answers with an error. Raises agent_unreachable and agent_timeout."""
@@ -131,7 +135,10 @@ class HttpClient(Calls):
 
     async def ask(self, method: str, params: JsonObject, session: Session | None = None) -> JsonObject:
         """Send a request and return its result. Without a session it is one of 2026-07-28. Notifications before the
-        result are ignored. Raises RpcError, agent_invalid."""
+        result are ignored.
+
+        Raises RpcError, agent_invalid, and agent_unreachable if the stream ends before the result.
+        """
         async with aclosing(self.messages(method, params, session)) as messages:
             async for message in messages:
                 if "method" not in message:

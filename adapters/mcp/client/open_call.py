@@ -5,7 +5,6 @@ import asyncio
 from contextlib import aclosing
 from typing import Final
 
-from babelgate.adapters.kit.client.blame import blaming_the_agent
 from babelgate.adapters.mcp.client.http import HttpClient, Session
 from babelgate.adapters.mcp.errors import METHOD_NOT_FOUND
 from babelgate.canonical import FaultCode, FaultError
@@ -22,7 +21,7 @@ _CLOSING: Final = 3.0
 
 
 class OpenCall:
-    """One call of a tool in a session of its own. A task reads the stream of the response, also between two runs."""
+    """One call of a tool, in a separate session. A task reads the stream of the response, also between two runs."""
 
     def __init__(self, http: HttpClient, session: Session, params: JsonObject) -> None:
         self._http = http
@@ -69,8 +68,7 @@ class OpenCall:
         """Send the result of the open question. Raises agent_invalid if there is none."""
         question_id, self._question_id = self._question_id, None
         if question_id is None:
-            with blaming_the_agent():
-                raise FaultError(FaultCode.INVALID, "The agent's server waits for no answer")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server waits for no answer")
         await self._http.respond(question_id, {"result": result}, self.session)
 
     async def cancel(self) -> None:

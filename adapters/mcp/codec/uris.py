@@ -100,10 +100,19 @@ class UriTemplate:
     def __init__(self, template: str) -> None:
         self.template = template
         self.variables: tuple[str, ...] = tuple(_VARIABLE.findall(template))
-        literals = _VARIABLE.split(template)[::2]
-        self._pattern = re.compile("([^/?#]+)".join(re.escape(literal) for literal in literals))
+        self._literals: list[str] = _VARIABLE.split(template)[::2]
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values of the variables in a URI, or None if the URI does not match the template."""
-        match = self._pattern.fullmatch(uri)
-        return None if match is None else dict(zip(self.variables, map(unquote, match.groups()), strict=True))
+        first, *others = self._literals
+        if not uri.startswith(first):
+            return None
+        rest, values = uri[len(first) :], dict[str, str]()
+        for name, literal in zip(self.variables, others, strict=True):
+            at = rest.find(literal) if literal else len(rest)
+            value = rest[: max(at, 0)]
+            if not value or any(each in "/?#" for each in value):
+                return None
+            values[name] = unquote(value)
+            rest = rest[at + len(literal) :]
+        return None if rest else values

@@ -109,6 +109,8 @@ class ResultReader:
             texts = [block for block in blocks if block.get("type") == "text"]
             fault = str(texts[-1].get("text") or "") if texts else ""
             blocks = [block for block in blocks if not texts or block is not texts[-1]]
+        elif _is_wrapped(blocks, structured):
+            structured = None
         elif structured is not None:
             blocks = [block for block in blocks if not _is_copy(block, structured)]
         mark = self._new_marks(mark_of(result))
@@ -137,17 +139,17 @@ class ResultReader:
         the questions. `extra` is stored with each question."""
         mark = mark_of(result)
         questions = read_questions(result, {})
-        shown = objects_in(as_object(mark.get("result")).get("content"))
+        output_blocks = objects_in(as_object(mark.get("result")).get("content"))
         if "structuredContent" in as_object(mark.get("result")):  # the content ends with the questions, and their JSON
-            shown = shown[: -len(questions) - 1]
+            output_blocks = output_blocks[: -len(questions) - 1]
         new = self._new_marks(mark)
         output = [
             *self._new_progress(mark.get("progress")),
             *read_activity(new),
-            *self._contents(shown[self._count("content") :], new),
+            *self._contents(output_blocks[self._count("content") :], new),
         ]
         counts = {kind: len(as_list(mark.get(kind))) for kind in (*_LISTS, "progress") if kind in mark}
-        stored = {**extra, "read": {**counts, "content": len(shown)}}
+        stored = {**extra, "read": {**counts, "content": len(output_blocks)}}
         return [*output, *read_questions(result, stored)]
 
     def _new_progress(self, listed: object) -> list[Event]:
@@ -168,22 +170,24 @@ class ResultReader:
         messages: list[tuple[JsonObject, list[Part]]] = [({}, [*thoughts])]
         for block in blocks:
             part = decode_block(block)
-            own = mark_of(block)
+            block_mark = mark_of(block)
             if part is None:
                 continue
-            if as_object(own.get("artifact")):
-                artifacts.append(_artifact(as_object(own["artifact"]), part))
+            if as_object(block_mark.get("artifact")):
+                artifacts.append(_artifact(as_object(block_mark["artifact"]), part))
                 continue
-            if "message" in own:
-                metadata = as_object(as_object(own["message"]).get("metadata"))
+            if "message" in block_mark:
+                metadata = as_object(as_object(block_mark["message"]).get("metadata"))
                 if any(not isinstance(each, ReasoningPart) for each in messages[-1][1]):
                     messages.append((metadata, []))
                 else:
                     messages[-1] = (metadata, messages[-1][1])
             messages[-1][1].append(part)
-            messages[-1][1].extend(_citation(each) for each in objects_in(own.get("citations")))
-        said = [event for metadata, parts in messages if parts for event in self._message(parts, metadata=metadata)]
-        return [*artifacts, *said]
+            messages[-1][1].extend(_citation(each) for each in objects_in(block_mark.get("citations")))
+        message_events = [
+            event for metadata, parts in messages if parts for event in self._message(parts, metadata=metadata)
+        ]
+        return [*artifacts, *message_events]
 
 
 def _artifact(mark: JsonObject, part: Part) -> ArtifactAdded:
@@ -208,8 +212,8 @@ def _citation(mark: JsonObject) -> AnnotationPart:
 
 def _fault_code(code: object) -> FaultCode:
     """Return the code of a fault that another Babelgate marks, if it is one of an agent."""
-    known = [each for each in FaultCode if each == code and BLAME[each] == "upstream"]
-    return known[0] if known else FaultCode.AGENT_FAILED
+    codes = [each for each in FaultCode if each == code and BLAME[each] == "upstream"]
+    return codes[0] if codes else FaultCode.AGENT_FAILED
 
 
 def read_questions(result: JsonObject, extra: JsonObject) -> list[Event]:
@@ -297,6 +301,13 @@ def _is_copy(block: JsonObject, structured: Json) -> bool:
     """Return True for a text block that repeats the structured content (SPEC/server/tools, Structured Content)."""
     text = block.get("text")
     return block.get("type") == "text" and isinstance(text, str) and parse_text(text) == structured
+
+
+def _is_wrapped(blocks: Sequence[JsonObject], structured: Json) -> bool:
+    """Return True if the structured content only wraps the text, as the official Python SDK (mcp 2.3) does for a tool
+    that returns a text: `{"result": text}`."""
+    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+    return len(texts) == 1 and structured == {"result": texts[0]}
 
 
 def _losses(result: JsonObject) -> list[Event]:

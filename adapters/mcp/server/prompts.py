@@ -48,13 +48,13 @@ class Prompts:
 
     def list_all(self, who: Caller) -> list[JsonObject]:
         """Return all prompts that the caller can see (SPEC/server/prompts, Prompt)."""
-        agents, skills = self._offered(who)
+        agents, skills = self._prompts(who)
         return [
             *(_encode_agent(agent) for agent in agents.values()),
             *(prompt.encode(name) for name, prompt in skills.items()),
         ]
 
-    def _offered(self, who: Caller) -> tuple[Mapping[str, AgentTool], Mapping[str, _SkillPrompt]]:
+    def _prompts(self, who: Caller) -> tuple[Mapping[str, AgentTool], Mapping[str, _SkillPrompt]]:
         """Return the agents that are prompts, and the skills of tools that have examples, by the names of the prompts.
         A skill's prompt is named `<agent>/<skill>`: a slash never occurs in the name of an agent."""
         all_agents = self._calls.agents(who)
@@ -77,7 +77,7 @@ class Prompts:
         Raises not_found for an unknown prompt, invalid for unknown or missing arguments, and the fault of a failed run.
         Raises forbidden if a token needs more scopes.
         """
-        agents, skills = self._offered(who)
+        agents, skills = self._prompts(who)
         if name in skills:
             return _skill_messages(skills[name], arguments)
         agent = agents.get(name)
@@ -93,7 +93,7 @@ class Prompts:
     def complete(self, who: Caller, name: str, argument: str, value: str) -> list[str]:
         """Return values for an argument that begin with `value`: the examples of a skill, or the choices in the input
         schema of an agent. Raises not_found for an unknown prompt."""
-        agents, skills = self._offered(who)
+        agents, skills = self._prompts(who)
         if name in skills:
             examples = skills[name].skill.examples if argument == MESSAGE else ()
             return [each for each in examples if each.startswith(value)][:_SUGGESTIONS]

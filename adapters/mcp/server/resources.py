@@ -71,7 +71,7 @@ class Resources:
         phase, offset = _decode_cursor(cursor)
         entries: list[JsonObject] = []
         if cursor is None:
-            entries += [_entry(agent) for agent in self._offered(who).values() if not _variables(agent)]
+            entries += [_entry(agent) for agent in self._resource_agents(who).values() if not _variables(agent)]
         agent = who.agent if who.has_single_agent else None
         if phase == _THREADS:
             where = ThreadFilter(agent=agent)
@@ -105,10 +105,10 @@ class Resources:
 
     def templates(self, who: Caller) -> Sequence[JsonObject]:
         """Return the templates of the gateway's resources, and of agents that are resources with variables."""
-        agents = self._offered(who).values()
+        agents = self._resource_agents(who).values()
         return [*TEMPLATES, *(_entry(agent) for agent in agents if _variables(agent))]
 
-    def _offered(self, who: Caller) -> Mapping[str, AgentTool]:
+    def _resource_agents(self, who: Caller) -> Mapping[str, AgentTool]:
         agents = self._calls.agents(who)
         return {name: agent for name, agent in agents.items() if agent.role == "resource"}
 
@@ -202,7 +202,7 @@ class Resources:
     async def _run_agent(self, who: Caller, uri: str, peer: Peer, retry: Retry | None) -> JsonObject:
         """Return the output of the agent that is the resource with this URI, as contents. The variables of its template
         are the input."""
-        for agent in self._offered(who).values():
+        for agent in self._resource_agents(who).values():
             variables = None if agent.template is None else agent.template.match(uri)
             if variables is None:
                 continue
@@ -221,14 +221,14 @@ class Resources:
     async def changes(self, who: Caller, uri: str) -> AsyncGenerator[None]:
         """Check that a resource can be followed, then return a generator that yields once for each batch of new records
         of its thread or run. It ends when there are no more, at once for a resource that never changes: an artifact of
-        a run that has ended, a file. An agent's resource is computed for each read, so nothing is known of its changes.
+        a run that has ended, a file. An agent's resource is computed for each read, so its changes are unknown.
 
         Raises ResourceNotFound, and forbidden if the caller may not read the resource.
         """
         address = parse_uri(uri)
         try:
             if address is None:
-                templates = [agent.template for agent in self._offered(who).values()]
+                templates = [agent.template for agent in self._resource_agents(who).values()]
                 if all(each is None or each.match(uri) is None for each in templates):
                     raise ResourceNotFound(uri)
                 return _nothing()
@@ -255,10 +255,12 @@ class Resources:
 
     # Completion
 
-    async def complete(self, who: Caller, template: str, name: str, value: str, known: Mapping[str, str]) -> list[str]:
+    async def complete(
+        self, who: Caller, template: str, name: str, value: str, other_values: Mapping[str, str]
+    ) -> list[str]:
         """Return values for a variable of a template that begin with `value`: ids of the caller's newest threads, runs
-        and artifacts, or the choices in the input schema of an agent that is a resource. `known` are the values of
-        other variables."""
+        and artifacts, or the choices in the input schema of an agent that is a resource. `other_values` are those
+        of other variables."""
         agent_name = who.agent if who.has_single_agent else None
         if template == THREAD_TEMPLATE and name == "thread_id":
             listed = await self._hub.reads.threads(
@@ -268,8 +270,8 @@ class Resources:
         if template in (RUN_TEMPLATE, ARTIFACT_TEMPLATE) and name == "run_id":
             runs = await self._hub.reads.runs(who.principal, RunFilter(agent=agent_name), limit=_SUGGESTIONS)
             return [run.run_id for run in await runs.all() if run.run_id.startswith(value)]
-        if template == ARTIFACT_TEMPLATE and name == "artifact_id" and "run_id" in known:
-            address = parse_uri(RUN_TEMPLATE.replace("{run_id}", known["run_id"]))
+        if template == ARTIFACT_TEMPLATE and name == "artifact_id" and "run_id" in other_values:
+            address = parse_uri(RUN_TEMPLATE.replace("{run_id}", other_values["run_id"]))
             if address is None:
                 return []
             try:
@@ -278,7 +280,7 @@ class Resources:
                 return []
             ids = [each.artifact_id or "" for each in run_artifacts(fold, run.run_id)]
             return [each for each in ids if each.startswith(value)][:_SUGGESTIONS]
-        for agent in self._offered(who).values():
+        for agent in self._resource_agents(who).values():
             if agent.template is not None and agent.template.template == template:
                 return agent.choices(name, value)[:_SUGGESTIONS]
         return []

@@ -71,8 +71,8 @@ def add_prompts(server: Server[Any], prompts: Prompts, resources: Resources, lev
         if isinstance(params.ref, types.PromptReference):
             values = prompts.complete(who, params.ref.name, argument.name, argument.value)
         else:
-            known = (params.context.arguments if params.context is not None else None) or {}
-            values = await resources.complete(who, params.ref.uri, argument.name, argument.value, known)
+            other_values = (params.context.arguments if params.context is not None else None) or {}
+            values = await resources.complete(who, params.ref.uri, argument.name, argument.value, other_values)
         return {"completion": {"values": values, "total": len(values), "hasMore": False}}
 
     server.add_request_handler("prompts/list", types.PaginatedRequestParams, list_prompts)
@@ -85,7 +85,7 @@ def add_subscriptions(server: Server[Any], resources: Resources, *, in_session: 
     2026-07-28, whose response is the stream of notifications."""
 
     async def subscribe(ctx: Context, params: types.SubscribeRequestParams) -> dict[str, Any]:
-        followed = _followed(ctx)
+        followed = _subscriptions(ctx)
         if params.uri in followed:
             return {}
         if len(followed) >= _SUBSCRIPTIONS:
@@ -95,7 +95,7 @@ def add_subscriptions(server: Server[Any], resources: Resources, *, in_session: 
         return {}
 
     async def unsubscribe(ctx: Context, params: types.UnsubscribeRequestParams) -> dict[str, Any]:
-        task = _followed(ctx).pop(params.uri, None)
+        task = _subscriptions(ctx).pop(params.uri, None)
         if task is not None:
             task.cancel()
         return {}
@@ -139,7 +139,7 @@ async def _notify(ctx: Context, uri: str, changes: AsyncGenerator[None], meta: J
             await ctx.session.send_notification(notification, None if meta is None else ctx.request_id)
 
 
-def _followed(ctx: Context) -> dict[str, asyncio.Future[None]]:
+def _subscriptions(ctx: Context) -> dict[str, asyncio.Future[None]]:
     """Return the tasks that follow resources for the session of a request, by URI. They end with the session."""
     # The SDK has no public accessor for the connection's state and exit stack, which both end with the session.
     connection = ctx.session._connection  # pyright: ignore[reportPrivateUsage]

@@ -1,10 +1,11 @@
 """Marks in `_meta.babelgate` of a result: what MCP has no field for, so that another Babelgate reads it back."""
 
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 import msgspec
 
-from babelgate.canonical import AnnotationPart, Fault, ReasoningPart, ToolCallPart, ToolResultPart
+from babelgate.canonical import AnnotationPart, Fault, Feature, ReasoningPart, ToolCallPart, ToolResultPart
 from babelgate.canonical.event import Custom, StepEnded, StepStarted, ToolEnded, ToolStarted
 from babelgate.canonical.value import JsonObject
 
@@ -15,7 +16,9 @@ LIMIT: Final = 256 * 1024
 class Marks:
     """Marks of one result, by kind: `progress`, `reasoning`, `activity`, `custom`, `usage`."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_excess: Callable[[Feature], None]) -> None:
+        """Create the marks. `on_excess` is called with the feature of a value that is left out because of `LIMIT`."""
+        self._on_excess = on_excess
         self._lists: dict[str, list[tuple[str | None, Any]]] = {}
         self._usage: JsonObject = {}
         self._size = 0
@@ -34,75 +37,76 @@ class Marks:
         for kind, listed in self._lists.items():
             self._lists[kind] = [each for each in listed if each[0] != run_id]
 
-    def _add(self, kind: str, run_id: str | None, value: Any) -> bool:
-        """Add a value. Return False if the marks would exceed `LIMIT`."""
-        self._size += len(msgspec.json.encode(value))
+    def _add(self, kind: str, run_id: str | None, value: Any, feature: Feature) -> None:
+        """Add a value, unless the marks would exceed `LIMIT`."""
+        if self._has_room(len(msgspec.json.encode(value)), feature):
+            self._lists.setdefault(kind, []).append((run_id, value))
+
+    def _has_room(self, size: int, feature: Feature) -> bool:
+        self._size += size
         if self._size > LIMIT:
-            return False
-        self._lists.setdefault(kind, []).append((run_id, value))
-        return True
+            self._on_excess(feature)
+        return self._size <= LIMIT
 
-    # Each method returns False if the value is left out, because of the limit.
-
-    def add_usage(self, usage: JsonObject) -> bool:
+    def add_usage(self, usage: JsonObject) -> None:
         """Add the usage of a message or of the run. Members of later ones replace earlier ones."""
         self._usage = {**self._usage, **usage}
-        return True
 
-    def add_reasoning(self, run_id: str | None, part: ReasoningPart) -> list[str] | None:
-        """Add a thought. Return the list to which further pieces of its text are appended; None if it is left out."""
+    def add_reasoning(self, run_id: str | None, part: ReasoningPart) -> list[str]:
+        """Add a thought. Return its pieces, to which `add_piece` adds."""
         pieces = [part.text]
-        return pieces if self._add("reasoning", run_id, pieces) else None
+        self._add("reasoning", run_id, pieces, Feature.REASONING)
+        return pieces
 
-    def add_piece(self, pieces: list[str], text: str) -> bool:
+    def add_piece(self, pieces: list[str], text: str) -> None:
         """Add a piece to the text of a thought."""
-        self._size += len(text.encode())
-        if self._size > LIMIT:
-            return False
-        pieces.append(text)
-        return True
+        if self._has_room(len(text.encode()), Feature.REASONING):
+            pieces.append(text)
 
     def add_activity(
         self,
         run_id: str | None,
         event: ToolStarted | ToolEnded | StepStarted | StepEnded | ToolCallPart | ToolResultPart,
-    ) -> bool:
+    ) -> None:
         """Add the start or end of a tool or a step, or a tool call or result in a message."""
         match event:
             case ToolStarted():
                 value: JsonObject = {"type": "tool_started", "id": event.call_id, "name": event.name}
-                value |= _given(input=event.input)
+                value |= _without_nulls(input=event.input)
             case ToolEnded():
                 value = {"type": "tool_ended", "id": event.call_id, "name": event.name}
-                value |= _given(output=event.output, fault=_fault(event.fault))
+                value |= _without_nulls(output=event.output, fault=_fault(event.fault))
             case StepStarted():
-                value = {"type": "step_started", "id": event.step_id, "name": event.name} | _given(input=event.input)
+                value = {"type": "step_started", "id": event.step_id, "name": event.name} | _without_nulls(
+                    input=event.input
+                )
             case StepEnded():
                 value = {"type": "step_ended", "id": event.step_id, "name": event.name}
-                value |= _given(update=event.update, fault=_fault(event.fault))
+                value |= _without_nulls(update=event.update, fault=_fault(event.fault))
             case ToolCallPart():
                 value = {"type": "tool_call", "id": event.call_id, "name": event.name, "arguments": event.arguments}
             case ToolResultPart():
                 value = {"type": "tool_result", "id": event.call_id, "output": event.output, "error": event.error}
-        return self._add("activity", run_id, value)
+        is_step = isinstance(event, StepStarted | StepEnded)
+        self._add("activity", run_id, value, Feature.STEP if is_step else Feature.TOOL_ACTIVITY)
 
-    def add_progress(self, run_id: str | None, text: str) -> bool:
+    def add_progress(self, run_id: str | None, text: str) -> None:
         """Add a progress message."""
-        return self._add("progress", run_id, text)
+        self._add("progress", run_id, text, Feature.PROGRESS)
 
-    def add_custom(self, run_id: str | None, event: Custom) -> bool:
+    def add_custom(self, run_id: str | None, event: Custom) -> None:
         """Add a custom event."""
-        return self._add("custom", run_id, {"name": event.name, "value": event.value})
+        self._add("custom", run_id, {"name": event.name, "value": event.value}, Feature.CUSTOM)
 
 
 def encode_citation(part: AnnotationPart) -> JsonObject:
     """Return a citation as a mark of the text before it."""
-    return _given(start=part.start, end=part.end, url=part.url, title=part.title, description=part.description)
+    return _without_nulls(start=part.start, end=part.end, url=part.url, title=part.title, description=part.description)
 
 
 def _fault(fault: Fault | None) -> JsonObject | None:
     return None if fault is None else {"code": str(fault.code), "message": fault.message}
 
 
-def _given(**members: Any) -> JsonObject:
+def _without_nulls(**members: Any) -> JsonObject:
     return {name: value for name, value in members.items() if value is not None}

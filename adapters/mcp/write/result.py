@@ -120,7 +120,7 @@ class ResultWriter:
         self._open_progress: dict[str, list[str]] = {}
         """Text of each open progress message, in pieces, by message id."""
         self._losses: dict[Loss, None] = {}
-        self._marks = Marks()
+        self._marks = Marks(self._report_excess)
         self._thoughts: dict[tuple[str, int], list[str]] = {}
         """Text of each thought, in pieces, by message id and index of the part."""
         self._message_metadata: dict[str, JsonObject] = {}
@@ -335,15 +335,11 @@ class ResultWriter:
                 elif part.url is None:
                     self._lose(Feature.FILE_BYTES)
             case ReasoningPart():
-                pieces = self._marks.add_reasoning(run_id, part)
-                if pieces is None:
-                    self._exceed(Feature.REASONING)
-                else:
-                    self._thoughts[(str(key[0]), int(str(key[1])))] = pieces
+                self._thoughts[(str(key[0]), int(str(key[1])))] = self._marks.add_reasoning(run_id, part)
             case AnnotationPart():
                 self._cite(part, message_id)
             case ToolCallPart() | ToolResultPart():
-                self._keep(Feature.TOOL_ACTIVITY, self._marks.add_activity(run_id, part))
+                self._marks.add_activity(run_id, part)
         if part.metadata and key in self._blocks:
             self._blocks[key].mark["metadata"] = part.metadata
 
@@ -355,18 +351,14 @@ class ResultWriter:
         else:
             self._losses[Loss(feature=Feature.CITATION.value, how="a citation without a text before it")] = None
 
-    def _keep(self, feature: Feature, is_kept: bool) -> None:
-        if not is_kept:
-            self._exceed(feature)
-
-    def _exceed(self, feature: Feature) -> None:
+    def _report_excess(self, feature: Feature) -> None:
         self._losses[Loss(feature=feature.value, how=f"beyond {LIMIT} bytes of marks in a result")] = None
 
     def _part_delta(self, event: PartDelta) -> None:
         message_id = event.message_id or ""
         pieces = self._thoughts.get((message_id, event.index or 0))
         if pieces is not None:
-            self._keep(Feature.REASONING, self._marks.add_piece(pieces, event.text))
+            self._marks.add_piece(pieces, event.text)
             return
         if message_id in self._open_progress:
             self._open_progress[message_id].append(event.text)
@@ -381,7 +373,7 @@ class ResultWriter:
         texts = self._open_progress.pop(event.message_id or "", None)
         if texts:
             text = "".join(texts)
-            self._keep(Feature.PROGRESS, self._marks.add_progress(self._last_run, text))
+            self._marks.add_progress(self._last_run, text)
             self._progress.append(ProgressText(text))
 
     def _artifact(self, event: ArtifactAdded) -> None:
@@ -429,12 +421,10 @@ class ResultWriter:
         self._losses[Loss(feature=event.feature, how=event.how)] = None
 
     def _custom(self, event: Custom) -> None:
-        self._keep(Feature.CUSTOM, self._marks.add_custom(self._last_run, event))
+        self._marks.add_custom(self._last_run, event)
 
     def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> None:
-        is_tool = isinstance(event, ToolStarted | ToolEnded)
-        feature = Feature.TOOL_ACTIVITY if is_tool else Feature.STEP
-        self._keep(feature, self._marks.add_activity(self._last_run, event))
+        self._marks.add_activity(self._last_run, event)
         if isinstance(event, ToolStarted | StepStarted):
             self._progress.append(ProgressText(event.name, is_activity=True))
 
@@ -464,8 +454,8 @@ def _with_mark(block: JsonObject, mark: JsonObject) -> JsonObject:
     """Return a block with members added to `_meta.babelgate`."""
     if not mark:
         return block
-    own: JsonObject = block.get("_meta", {}).get("babelgate", {})
-    return {**block, "_meta": {"babelgate": {**own, **mark}}}
+    existing: JsonObject = block.get("_meta", {}).get("babelgate", {})
+    return {**block, "_meta": {"babelgate": {**existing, **mark}}}
 
 
 def _block(content: _Content) -> JsonObject | None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any, Final
 
 import pytest
@@ -12,7 +11,7 @@ import pytest_asyncio
 from babelgate.canonical import AgentInfo, Ask, Invocation
 from babelgate.canonical.agent import Skill
 from babelgate.canonical.thread import Artifact
-from tests.adapters.mcp.site import Client, Modern, Wire, answer_of, enter
+from tests.adapters.mcp.site import Client, Modern, Stream, Wire, answer_of, enter
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -216,7 +215,7 @@ async def start_steps(gateway: Running) -> str:
     return result["_meta"]["babelgate"]["run_id"]
 
 
-async def test_a_listener_is_told_of_the_next_event_of_a_run(gateway: Running) -> None:
+async def test_a_listener_is_notified_of_events_of_a_run(gateway: Running) -> None:
     GATE.clear()
     run_id = await start_steps(gateway)
     client = Modern(gateway.http)
@@ -224,14 +223,11 @@ async def test_a_listener_is_told_of_the_next_event_of_a_run(gateway: Running) -
     request = client.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": [uri]}}, 7)
     notifications: list[Wire] = []
     async with asyncio.timeout(BOUND), gateway.http.stream(**request) as response:
-        async with aclosing(response.aiter_lines()) as lines:
-            async for line in lines:
-                if not line.startswith("data: "):
-                    continue
-                message = json.loads(line.removeprefix("data: "))
-                notifications.append(message)
-                if message.get("method") == "notifications/subscriptions/acknowledged":
-                    GATE.set()
+        stream = Stream(response)
+        while (message := await stream.next()) is not None:
+            notifications.append(message)
+            if message.get("method") == "notifications/subscriptions/acknowledged":
+                GATE.set()
     methods = [each.get("method") for each in notifications]
     assert methods[:2] == ["notifications/subscriptions/acknowledged", "notifications/resources/updated"]
     assert notifications[1]["params"]["uri"] == uri
@@ -240,7 +236,7 @@ async def test_a_listener_is_told_of_the_next_event_of_a_run(gateway: Running) -
     assert run["status"] == "success"
 
 
-async def test_a_session_is_told_of_the_next_event_of_a_run(gateway: Running) -> None:
+async def test_a_session_is_notified_of_events_of_a_run(gateway: Running) -> None:
     GATE.clear()
     run_id = await start_steps(gateway)
     uri = f"babelgate://runs/{run_id}"
@@ -249,13 +245,9 @@ async def test_a_session_is_told_of_the_next_event_of_a_run(gateway: Running) ->
     async with asyncio.timeout(BOUND), gateway.http.stream("GET", "/mcp", headers=headers) as response:
         assert (await client.ask("resources/subscribe", {"uri": uri}))["result"] == {}
         GATE.set()
-        async with aclosing(response.aiter_lines()) as lines:
-            async for line in lines:
-                if line.startswith("data: "):
-                    message = json.loads(line.removeprefix("data: "))
-                    assert message["method"] == "notifications/resources/updated"
-                    assert message["params"]["uri"] == uri
-                    break
+        message = await Stream(response).next()
+    assert message is not None
+    assert (message["method"], message["params"]["uri"]) == ("notifications/resources/updated", uri)
     assert (await client.ask("resources/unsubscribe", {"uri": uri}))["result"] == {}
 
 
@@ -266,7 +258,7 @@ async def test_only_sessions_can_subscribe(gateway: Running) -> None:
     assert not capabilities["resources"].get("subscribe")
 
 
-async def test_a_single_agent_shows_only_its_own_runs(gateway: Running) -> None:
+async def test_the_url_of_an_agent_shows_only_its_runs(gateway: Running) -> None:
     ids = await make_files(Modern(gateway.http))
     other = Modern(gateway.http, path="/agent/steps/mcp")
     error = (await other.ask("resources/read", {"uri": f"babelgate://runs/{ids['run_id']}"}))["error"]
