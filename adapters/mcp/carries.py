@@ -33,7 +33,9 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
         f"{_OWN}, Progress and cancel",
     ),
     Feature.ARTIFACT: whole("normal content, with a mark", f"{_OWN}, Marks"),
-    Feature.ARTIFACT_APPEND: lossy("a result is sent whole, with all pieces joined", f"{_OWN}, Results"),
+    Feature.ARTIFACT_APPEND: whole(
+        "all pieces joined, with their sizes in a mark; a large file is one piece", f"{_OWN}, Marks"
+    ),
     Feature.UPLOAD: dropped("files are sent only with the arguments", f"{_OWN}, Tools"),
     Feature.STREAM: dropped("the result of a call is not streamed", _RESULT),
     Feature.REATTACH: dropped("a client cannot reconnect to a call", f"{_OWN}, Progress and cancel"),

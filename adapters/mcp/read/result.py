@@ -174,7 +174,7 @@ class ResultReader:
             if part is None:
                 continue
             if as_object(block_mark.get("artifact")):
-                artifacts.append(_artifact(as_object(block_mark["artifact"]), part))
+                artifacts += _artifact(as_object(block_mark["artifact"]), part)
                 continue
             if "message" in block_mark:
                 metadata = as_object(as_object(block_mark["message"]).get("metadata"))
@@ -190,13 +190,41 @@ class ResultReader:
         return [*artifacts, *message_events]
 
 
-def _artifact(mark: JsonObject, part: Part) -> ArtifactAdded:
-    return ArtifactAdded(
-        name=_text(mark.get("name")),
-        description=_text(mark.get("description")),
-        part=part,
-        metadata=as_object(mark.get("metadata")),
-    )
+def _artifact(mark: JsonObject, part: Part) -> list[Event]:
+    """Return an artifact, in the pieces whose sizes its mark has."""
+    pieces = _split(part, [size for size in as_list(mark.get("pieces")) if isinstance(size, int) and size >= 0])
+    artifact_id = _text(mark.get("id")) if len(pieces) > 1 else None
+    if artifact_id is None:
+        pieces = [part]
+    return [
+        ArtifactAdded(
+            artifact_id=artifact_id,
+            name=_text(mark.get("name")),
+            description=_text(mark.get("description")),
+            part=piece,
+            append=number > 0,
+            last=number == len(pieces) - 1,
+            metadata=as_object(mark.get("metadata")),
+        )
+        for number, piece in enumerate(pieces)
+    ]
+
+
+def _split(part: Part, sizes: Sequence[int]) -> list[Part]:
+    """Return the pieces of a text or of a file. Return the part itself unless the sizes are those of all its pieces."""
+    text = part.text if isinstance(part, TextPart) else None
+    content = part.inline if isinstance(part, FilePart) else None
+    if len(sizes) < 2 or sum(sizes) != len(text or content or b""):
+        return [part]
+    pieces: list[Part] = []
+    at = 0
+    for size in sizes:
+        if isinstance(part, TextPart):
+            pieces.append(part.replace(text=part.text[at : at + size]))
+        elif isinstance(part, FilePart) and content is not None:
+            pieces.append(part.replace(inline=content[at : at + size], size=size))
+        at += size
+    return pieces
 
 
 def _citation(mark: JsonObject) -> AnnotationPart:

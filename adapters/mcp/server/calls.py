@@ -471,7 +471,9 @@ class ToolCalls:
             if receipt is None:
                 return await self._end(who, task, peer)
         run_id = await self._last_run(who, task) if receipt is None else receipt.run_id
-        return await self._conclude(who, tool, _writer(task, task.first_seq - 1, run_id, peer), peer)
+        writer = _writer(task, task.first_seq - 1, run_id, peer)
+        writer.notified_until = 0 if receipt is None else receipt.seq
+        return await self._conclude(who, tool, writer, peer)
 
     async def _wait_for_page(self, who: Caller, task: Task) -> Sequence[Question]:
         """Wait until the user has answered a question on a web page, at most `_HOLD` seconds. Return the questions that

@@ -127,6 +127,8 @@ class ResultWriter:
         self._progress: list[ProgressText] = []
         self._new_text: list[str] = []
         self._record: Record | None = None
+        self.notified_until = 0
+        """Number of the last record about which the client was notified by an earlier call."""
         self.records: Slice | None = None
         """Collector of records for the Babelgate extension. None: the client did not activate it."""
 
@@ -228,6 +230,8 @@ class ResultWriter:
             if encoded is None:
                 continue
             mark = dict(block.mark)
+            if "artifact" in mark and len(sizes := _piece_sizes(block)) > 1:
+                mark["artifact"] = {**mark["artifact"], "pieces": sizes}
             if block.message_id is not None and block.message_id != message_id:
                 metadata = self._message_metadata.get(block.message_id, {})
                 if metadata or message_id is not None:
@@ -266,6 +270,9 @@ class ResultWriter:
         write = self._WRITES.get(type(event))
         if write is not None:
             write(self, event)
+        if record.seq <= self.notified_until:
+            self._new_text.clear()
+            return []
         return self._progress
 
     def take_text(self) -> str:
@@ -392,8 +399,6 @@ class ResultWriter:
                 "metadata": event.metadata or None,
             }
             block.mark["artifact"] = {name: value for name, value in described.items() if value is not None}
-        if event.append:
-            self._lose(Feature.ARTIFACT_APPEND)
 
     def _run_ended(self, event: RunEnded) -> None:
         record = self._record
@@ -448,6 +453,11 @@ class ResultWriter:
 
 def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
+
+
+def _piece_sizes(content: _Content) -> list[int]:
+    """Return the sizes of an artifact's pieces: in characters of its text, or in bytes of its file."""
+    return [len(piece) for piece in (content.pieces if content.file is not None else content.text)]
 
 
 def _with_mark(block: JsonObject, mark: JsonObject) -> JsonObject:
