@@ -117,6 +117,14 @@ def _step_of(part: Wire) -> str | None:
 
 def _pieces_of(part: Wire) -> Iterator[str]:
     """Yield the pieces of an artifact as they arrived."""
+    meta = part.get("_meta")
+    mark: Wire = meta.get("babelgate", {}) if isinstance(meta, dict) and part.get("type") == "text" else {}  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if mark.get("artifact", {}).get("pieces"):  # MCP
+        start = 0
+        for size in mark["artifact"]["pieces"]:
+            yield part["text"][start : start + size]
+            start += size
+        return
     if "pieces" in _gateway_member(part):
         start = 0
         for size in _gateway_member(part)["pieces"]:
