@@ -197,12 +197,15 @@ class AgentSettings(SettingsSection):
     @classmethod
     def _tool_is_agent(cls, values: Any) -> Any:
         """Set `protocol` and `agent` for an agent with `tool`."""
-        tool: object = values.get("tool") if isinstance(values, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        if not isinstance(tool, str):
+        if not isinstance(values, dict):
             return values
-        if values.get("protocol", "mcp") != "mcp" or values.get("agent", tool) != tool:
+        members = cast("dict[str, Any]", values)
+        tool = members.get("tool")
+        if not isinstance(tool, str):
+            return members
+        if members.get("protocol", "mcp") != "mcp" or members.get("agent", tool) != tool:
             raise ValueError("tool is for agents with protocol: mcp, and replaces agent")
-        return {**values, "protocol": "mcp", "agent": tool}
+        return {**members, "protocol": "mcp", "agent": tool}
 
     @field_validator("headers")
     @classmethod

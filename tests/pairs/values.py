@@ -115,13 +115,20 @@ def _step_of(part: Wire) -> str | None:
     return part["metadata"]["message"] if _gateway_member(part).get("kind") == "step" else None
 
 
+def _mcp_artifact(part: Wire) -> Wire:
+    """Return the mark of an artifact in a text block of MCP."""
+    meta: Any = part.get("_meta")
+    is_text = part.get("type") == "text" and isinstance(meta, dict)
+    mark: Any = meta.get("babelgate", {}) if is_text else {}  # pyright: ignore[reportUnknownMemberType]
+    return mark.get("artifact", {})
+
+
 def _pieces_of(part: Wire) -> Iterator[str]:
     """Yield the pieces of an artifact as they arrived."""
-    meta = part.get("_meta")
-    mark: Wire = meta.get("babelgate", {}) if isinstance(meta, dict) and part.get("type") == "text" else {}  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if mark.get("artifact", {}).get("pieces"):  # MCP
+    sizes: list[int] = _mcp_artifact(part).get("pieces", [])
+    if sizes:
         start = 0
-        for size in mark["artifact"]["pieces"]:
+        for size in sizes:
             yield part["text"][start : start + size]
             start += size
         return
