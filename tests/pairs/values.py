@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from babelgate.canonical import Feature
 
@@ -119,8 +119,7 @@ def _mcp_artifact(part: Wire) -> Wire:
     """Return the mark of an artifact in a text block of MCP."""
     meta: Any = part.get("_meta")
     is_text = part.get("type") == "text" and isinstance(meta, dict)
-    mark: Any = meta.get("babelgate", {}) if is_text else {}  # pyright: ignore[reportUnknownMemberType]
-    return mark.get("artifact", {})
+    return cast("Wire", meta).get("babelgate", {}).get("artifact", {}) if is_text else {}
 
 
 def _pieces_of(part: Wire) -> Iterator[str]:

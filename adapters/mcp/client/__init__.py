@@ -235,18 +235,26 @@ class _Run(UpstreamRun):
             session = self._open.session
         else:
             session = await self._http.initialize()
-            encoded = encode_arguments(self._call, await self._client.schema(session))
+            try:
+                encoded = encode_arguments(self._call, await self._client.schema(session))
+            except FaultError:
+                await self._http.close_session(session)
+                raise
             yield self._begin(encoded)
             params = {"name": self._client.tool, "arguments": encoded.arguments}
             self._open = OpenCall(self._http, session, {**params, "_meta": _meta(self._call)})
-        while not self._has_stopped:
-            message = await self._open.next()
-            if message.get("method") == "elicitation/create":
-                self._has_stopped = True
-                self._client.waiting_calls.park(self._call.task_id, self._open)
-                yield [decode_request(as_object(message.get("params")), {"key": ""})]
-                return
-            yield await self._read(message, session)
+        try:
+            while not self._has_stopped:
+                message = await self._open.next()
+                if message.get("method") == "elicitation/create":
+                    self._has_stopped = True
+                    self._client.waiting_calls.park(self._call.task_id, self._open)
+                    yield [decode_request(as_object(message.get("params")), {"key": ""})]
+                    return
+                yield await self._read(message, session)
+        except FaultError:
+            await asyncio.shield(asyncio.ensure_future(self._open.aclose()))
+            raise
         await asyncio.shield(asyncio.ensure_future(self._open.aclose()))
 
     # Files
