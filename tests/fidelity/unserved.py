@@ -24,6 +24,9 @@ from tests.adapters.mcp.site import Modern, messages_of
 
 UNSERVED: Final = frozenset({"agent-client", "runtime", "vercel-ui"})
 """Names of these protocols."""
+PLAIN: Final = frozenset({*UNSERVED, "mcp"})
+"""Protocols whose clients do not use the extension."""
+
 
 Wire = dict[str, Any]
 
