@@ -38,6 +38,7 @@ _UPSTREAMS: Final = (
     openai.upstream,
     ag_ui.upstream,
     agent_client.upstream,
+    mcp.upstream,
 )
 """Built-in upstreams, most preferred first. If an agent's server speaks several protocols, the gateway uses the first
 of them. So protocols that carry more features of a run precede the others."""

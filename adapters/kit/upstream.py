@@ -69,6 +69,9 @@ class Upstream:
     name. None if the gateway does not serve the protocol."""
     alone: bool = False
     """True if every server of this protocol has one agent only, so that the configuration need not name it."""
+    is_detected: bool = True
+    """False if no request of the protocol is harmless on a server of another one. The gateway then uses the protocol
+    only if the operator has configured it."""
     assume: Callable[[str], AgentInfo] | None = None
     """Function that returns a description of an agent from the server's name for it alone. It is used if the operator
     has configured the protocol and the agent, and the server lists no agents."""

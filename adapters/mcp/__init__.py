@@ -1,16 +1,19 @@
-"""MCP server that offers each agent as a tool."""
+"""MCP: a server that offers each agent as a tool, and a client for tools of other servers."""
 
 from collections.abc import Sequence
 
 from babelgate.adapters.kit.adapter import Adapter, Example
+from babelgate.adapters.kit.upstream import Upstream
+from babelgate.adapters.mcp.agents import assume_agent, upstream_name
 from babelgate.adapters.mcp.carries import CARRIES, EXTENDED, VERSION
+from babelgate.adapters.mcp.client import Client, discover
 from babelgate.adapters.mcp.looks import looks
 from babelgate.adapters.mcp.rest import REST
 from babelgate.adapters.mcp.server import PATH, answer_fault, routes
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
 from babelgate.adapters.mcp.snippets import snippets
 
-__all__ = ("CARRIES", "VERSION", "adapter")
+__all__ = ("CARRIES", "VERSION", "adapter", "upstream")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
@@ -37,4 +40,16 @@ adapter = Adapter(
     rest=REST,
     looks=looks,
     snippets=snippets,
+)
+
+upstream = Upstream(
+    protocol="mcp",
+    title="MCP",
+    discover=discover,
+    client=Client,
+    name_of=upstream_name,
+    assume=assume_agent,
+    own_path="/mcp",
+    options={"version": ("auto", "2025-11-25", "2026-07-28")},
+    is_detected=False,  # a POST is the only request, and could start a run on a server of another protocol
 )

@@ -1,11 +1,15 @@
-"""Agents as MCP tools, and the tool `resume_run`, which answers their questions."""
+"""Agents as MCP tools, prompts and resources, and the tool `resume_run`, which answers their questions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
+from babelgate.adapters.kit.client.agent_name import legal_name
 from babelgate.adapters.mcp.codec.arguments import THREAD
+from babelgate.adapters.mcp.codec.uris import OWN_SCHEME, UriTemplate
+from babelgate.adapters.mcp.request import has_message_argument
 from babelgate.canonical import AgentInfo
+from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.value import JsonObject
 
 RESUME: Final = "resume_run"
@@ -44,7 +48,7 @@ _MESSAGES: Final[JsonObject] = {
     "additionalProperties": False,
 }
 
-_QUESTION_OUTPUT: Final[JsonObject] = {
+QUESTION_OUTPUT: Final[JsonObject] = {
     "type": "object",
     "properties": {
         "run_id": {"type": "string"},
@@ -83,6 +87,11 @@ class AgentTool:
     needs_task: bool
     """True if the agent's metadata have `{"mcp": {"tasks": "required"}}`. Then only clients that accept a task as a
     result can call the tool."""
+    role: Literal["tool", "prompt", "resource"] = "tool"
+    """Primitive of MCP that the agent is. By its metadata it is a prompt (`{"mcp": {"prompt": true}}`) or a resource
+    (`{"mcp": {"resource": "docs://{page}"}}`), otherwise a tool."""
+    template: UriTemplate | None = None
+    """URI of the resource, which may have variables. None for an agent in another role."""
 
     @classmethod
     def of(cls, info: AgentInfo) -> "AgentTool":
@@ -92,17 +101,38 @@ class AgentTool:
         # The output schema of a stateful agent describes its state.
         output = None if info.stateful else info.schemas.get("output")
         output_schema = output if output is not None and _is_object(output) and not _refers_inside(output) else None
-        mcp = info.metadata.get("mcp")
-        needs_task = isinstance(mcp, dict) and cast("JsonObject", mcp).get("tasks") == "required"
-        return cls(info, input_schema or _MESSAGES, input_schema is None, output_schema, needs_task)
+        mcp = as_object(info.metadata.get("mcp"))
+        needs_task = mcp.get("tasks") == "required"
+        uri = mcp.get("resource")
+        role: Literal["tool", "prompt", "resource"] = "prompt" if mcp.get("prompt") is True else "tool"
+        template = UriTemplate(uri) if isinstance(uri, str) and uri and not uri.startswith(OWN_SCHEME) else None
+        if template is not None:
+            role = "resource"
+        return cls(info, input_schema or _MESSAGES, input_schema is None, output_schema, needs_task, role, template)
+
+    @property
+    def description(self) -> str:
+        """Description of the agent and its skills."""
+        about = [self.info.description or f"The agent {self.info.name}."]
+        about += [f"{skill.name}: {skill.description}" for skill in self.info.skills if skill.description]
+        return "\n".join(about)
+
+    def choices(self, argument: str, value: str) -> list[str]:
+        """Return the values of an argument in the agent's input schema (`enum`, `const`, `examples`, `default`) that
+        begin with `value`. Only texts are returned."""
+        member = as_object(as_object(self.input_schema.get("properties")).get(argument))
+        values: list[object] = [member.get("const"), member.get("default")]
+        for keyword in ("enum", "examples"):
+            listed = member.get(keyword)
+            values += cast("list[object]", listed) if isinstance(listed, list) else []
+        texts = dict.fromkeys(each for each in values if isinstance(each, str))
+        return [text for text in texts if text.startswith(value)]
 
     def encode(self) -> JsonObject:
         """Return the tool as the JSON object in a list of tools (SPEC/server/tools, Tool)."""
-        about = [self.info.description or f"The agent {self.info.name}."]
-        about += [f"{skill.name}: {skill.description}" for skill in self.info.skills if skill.description]
         tool: JsonObject = {
             "name": self.info.name,
-            "description": "\n".join(about),
+            "description": self.description,
             "inputSchema": self.input_schema,
         }
         if self.output_schema is not None:
@@ -111,8 +141,51 @@ class AgentTool:
                 name: value for name, value in self.output_schema.items() if name in ("$defs", "definitions")
             }
             output = {name: value for name, value in self.output_schema.items() if name not in definitions}
-            tool["outputSchema"] = {"type": "object", "anyOf": [output, _QUESTION_OUTPUT], **definitions}
+            tool["outputSchema"] = {"type": "object", "anyOf": [output, QUESTION_OUTPUT], **definitions}
         return tool
+
+
+def decode_tool(tool: JsonObject) -> AgentInfo | None:
+    """Return a tool of another server as an agent, or None if it has no name. A tool with the argument `message` takes
+    messages; any other one takes its arguments as data. With the argument `thread_id`, it keeps the conversation."""
+    name = as_text(tool.get("name"))
+    if not name:
+        return None
+    schema, output = as_object(tool.get("inputSchema")), as_object(tool.get("outputSchema"))
+    properties = as_object(schema.get("properties"))
+    schemas: JsonObject = {}
+    if not has_message_argument(schema) and properties.keys() - {THREAD}:
+        members = {name: each for name, each in properties.items() if name != THREAD}
+        schemas["input"] = {**schema, "properties": members}
+    if output and QUESTION_OUTPUT not in (output.get("anyOf") or ()):
+        schemas["output"] = output
+    has_files = "files" in properties
+    return AgentInfo(
+        name=legal_name(name),
+        description=as_text(tool.get("description")) or as_text(tool.get("title")),
+        input_types=("text/plain", "application/json", *(("*/*",) if has_files else ())),
+        output_types=("text/plain", "application/json", "*/*"),
+        schemas=schemas,
+        metadata={"tool": name},
+        remembers=THREAD in properties,
+        takes_history=THREAD in properties,
+    )
+
+
+def upstream_name(info: AgentInfo) -> str:
+    """Return the name of a tool on its own server."""
+    return as_text(info.metadata.get("tool")) or info.name
+
+
+def assume_agent(name: str) -> AgentInfo:
+    """Return the description of a tool of which only the name is known."""
+    return AgentInfo(
+        name=legal_name(name),
+        input_types=("text/plain", "application/json"),
+        output_types=("text/plain", "application/json", "*/*"),
+        metadata={"tool": name},
+        takes_history=False,
+    )
 
 
 def tools_of(infos: Sequence[AgentInfo]) -> dict[str, AgentTool]:

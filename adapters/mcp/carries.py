@@ -13,26 +13,29 @@ _RESULT: Final = "2025-11-25, Tools, Tool Result"
 
 CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
-    Feature.DATA: lossy("its JSON as text, and a single object as structured content, too", f"{_OWN}, Results"),
-    Feature.FILE_BYTES: lossy("a file larger than `limits.inline` is a link", f"{_OWN}, Results"),
+    Feature.DATA: whole("its JSON as text, with a mark", f"{_OWN}, Marks"),
+    Feature.FILE_BYTES: whole(
+        "a file larger than `limits.inline` is a link, which `resources/read` reads", f"{_OWN}, Results"
+    ),
     Feature.FILE_URL: FULL,
-    Feature.REASONING: dropped("a result has no field for reasoning", _RESULT),
-    Feature.REFUSAL: lossy("normal text", _RESULT),
-    Feature.CITATION: dropped("content has no type for it", _RESULT),
-    Feature.TOOL_ACTIVITY: lossy(
-        "the names, as progress notifications, for callers that request them", f"{_OWN}, Progress and cancel"
+    Feature.REASONING: whole("in `_meta.babelgate` of the result", f"{_OWN}, Marks"),
+    Feature.REFUSAL: whole("text with a mark", f"{_OWN}, Marks"),
+    Feature.CITATION: whole("in a mark of the text", f"{_OWN}, Marks"),
+    Feature.TOOL_ACTIVITY: whole(
+        "in `_meta.babelgate` of the result; the names also as progress notifications", f"{_OWN}, Marks"
     ),
-    Feature.CALLER_TOOLS: lossy(
-        "a caller cannot offer tools; a call of one is a text question", f"{_OWN}, Questions of agents"
-    ),
-    Feature.STEP: lossy(
-        "the names, as progress notifications, for callers that request them", f"{_OWN}, Progress and cancel"
+    Feature.CALLER_TOOLS: whole("in `_meta.babelgate` of the request, and in a mark of the question", f"{_OWN}, Marks"),
+    Feature.STEP: whole(
+        "in `_meta.babelgate` of the result; the names also as progress notifications", f"{_OWN}, Marks"
     ),
     Feature.PROGRESS: whole(
-        "as notifications, for callers that request them", f"{_OWN}, Progress and cancel", streamed_only=True
+        "as notifications for callers that request them, and in `_meta.babelgate` of the result",
+        f"{_OWN}, Progress and cancel",
     ),
-    Feature.ARTIFACT: lossy("normal content: an embedded resource, or the JSON of data", f"{_OWN}, Results"),
-    Feature.ARTIFACT_APPEND: lossy("a result is sent whole, with all pieces joined", f"{_OWN}, Results"),
+    Feature.ARTIFACT: whole("normal content, with a mark", f"{_OWN}, Marks"),
+    Feature.ARTIFACT_APPEND: whole(
+        "all pieces joined, with their sizes in a mark; a large file is one piece", f"{_OWN}, Marks"
+    ),
     Feature.UPLOAD: dropped("files are sent only with the arguments", f"{_OWN}, Tools"),
     Feature.STREAM: dropped("the result of a call is not streamed", _RESULT),
     Feature.REATTACH: dropped("a client cannot reconnect to a call", f"{_OWN}, Progress and cancel"),
@@ -49,12 +52,12 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     ),
     Feature.FAULT: FULL,
     Feature.STRUCTURED_OUTPUT: FULL,
-    Feature.USAGE: dropped("a result has no field for it", _RESULT),
-    Feature.METADATA: dropped("the metadata of a request belongs to the transport", "2025-11-25, Base Protocol, _meta"),
+    Feature.USAGE: whole("in `_meta.babelgate` of the result", f"{_OWN}, Marks"),
+    Feature.METADATA: whole("in `_meta.babelgate` of the request, and in a mark of each message", f"{_OWN}, Marks"),
     Feature.STATE: dropped("a tool has no state", _RESULT),
     Feature.HISTORY: FULL,
     Feature.FORK: dropped("threads are an addition of the gateway, and cannot branch by its choice", f"{_OWN}, Tools"),
-    Feature.CUSTOM: dropped("content has no type for it", _RESULT),
+    Feature.CUSTOM: whole("in `_meta.babelgate` of the result", f"{_OWN}, Marks"),
 }
 
 _EXTENSION: Final = "docs/extension.md, On MCP"

@@ -12,6 +12,9 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL: Final = -32603
+RESOURCE_NOT_FOUND: Final = -32002
+"""Code for an unknown resource up to 2025-11-25 (SPEC/server/resources, Error Handling). Later versions use
+INVALID_PARAMS."""
 
 _STATUS: Final[Mapping[FaultCode, int]] = {
     FaultCode.UNAUTHENTICATED: 401,

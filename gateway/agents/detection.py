@@ -169,7 +169,8 @@ class Detector:
         candidates = [
             each
             for each in self._upstreams
-            if protocol in (None, each.protocol) and (trust is None or each.discover_signed is not None)
+            if (each.protocol == protocol or (protocol is None and each.is_detected))
+            and (trust is None or each.discover_signed is not None)
         ]
         answers = await asyncio.gather(
             *(self._ask(candidate, url, headers, http, reach, trust) for candidate in candidates)

@@ -175,6 +175,8 @@ class AgentSettings(SettingsSection):
     Chat Completions instead of the Responses API."""
     agent: str | None = None
     """Name of the agent on its server, if the server has several agents."""
+    tool: str | None = None
+    """Name of a tool on an MCP server, whose endpoint is `url`. It is the same as `agent` with `protocol: mcp`."""
     headers: dict[str, SecretStr] = {}
     """Headers to send with every request to the server. `${VAR}` is replaced by the environment variable, and
     `${file:/run/secrets/name}` by the content of the file, here and in every other text."""
@@ -220,6 +222,20 @@ class AgentSettings(SettingsSection):
     description: str | None = None
     """Description of the agent for callers. By default the agent's own description."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _tool_is_agent(cls, values: Any) -> Any:
+        """Set `protocol` and `agent` for an agent with `tool`."""
+        if not isinstance(values, dict):
+            return values
+        members = cast("dict[str, Any]", values)
+        tool = members.get("tool")
+        if not isinstance(tool, str):
+            return members
+        if members.get("protocol", "mcp") != "mcp" or members.get("agent", tool) != tool:
+            raise ValueError("tool is for agents with protocol: mcp, and replaces agent")
+        return {**members, "protocol": "mcp", "agent": tool}
+
     @field_validator("headers")
     @classmethod
     def _sendable(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
@@ -240,7 +256,7 @@ class AgentSettings(SettingsSection):
         if len(configured) != 1:
             raise ValueError("an agent has one of python: module:name, graph: module:name and url: http://…")
         if self.target is not None:
-            for name in ("protocol", "agent", "headers", "options", "auth", "tls"):
+            for name in ("tool", "protocol", "agent", "headers", "options", "auth", "tls"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has {configured[0]}")
         self._check_process()

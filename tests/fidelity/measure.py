@@ -24,6 +24,7 @@ from babelgate.adapters.aief.carries import EXTENDED as AIEF
 from babelgate.adapters.aief.client import Client as Aief
 from babelgate.adapters.kit.upstream import Client
 from babelgate.adapters.langchain.client import Client as LangChain
+from babelgate.adapters.mcp.client import Client as Mcp
 from babelgate.adapters.openai.client import Client as OpenAI
 from babelgate.canonical import (
     FULL,
@@ -108,7 +109,7 @@ WAYS: Final[Mapping[str, Way]] = {
     "openai-chat-completions": Way(partial(_openai, "chat", "off"), SERVERS["openai-chat-completions"], _SENT),
     "openai-responses": Way(partial(_openai, "responses", "off"), SERVERS["openai-responses"], _SENT),
     "runtime": Way(RuntimeReader, SERVERS["runtime"]),
-    "mcp": Way(McpReader, SERVERS["mcp"]),
+    "mcp": Way(lambda url, agent: Mcp(f"{url}/mcp", agent), SERVERS["mcp"]),
     "agent-client": Way(socket_client, SERVERS["agent-client"], AGENTS["agent-client"]),
     "vercel-ui": Way(VercelReader, SERVERS["vercel-ui"]),
     "ag-ui": Way(lambda url, agent: AgUi(f"{url}/ag-ui/{agent}"), SERVERS["ag-ui"]),
@@ -136,7 +137,7 @@ EXTENDED: Final[Mapping[str, Way]] = {
     ),
     "openai-chat-completions": Way(partial(_openai, "chat", "on"), _with_it("openai", "chat-completions")),
     "openai-responses": Way(partial(_openai, "responses", "on"), _with_it("openai", "responses")),
-    "mcp": Way(partial(McpReader, extended=True), EXTENDED_SERVERS["mcp"]),
+    "mcp": Way(McpReader, EXTENDED_SERVERS["mcp"]),
 }
 """Ways to call an agent with the extension."""
 

@@ -32,7 +32,7 @@ from babelgate.canonical.event import LossNoted, MessageEnded, MessageStarted, P
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.fidelity.measure import EXTENDED, WAYS, Way
-from tests.fidelity.unserved import UNSERVED
+from tests.fidelity.unserved import PLAIN, UNSERVED
 from tests.opened import opened
 from tests.running import running
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ALL: Final[Mapping[str, Way]] = {
     **{f"{name}, plain": way for name, way in WAYS.items() if name not in UNSERVED},
-    **{f"{name}, extended": way for name, way in EXTENDED.items() if name not in UNSERVED},
+    **{f"{name}, extended": way for name, way in EXTENDED.items() if name not in PLAIN},
 }
 """Ways to call an agent for which the gateway has a client, by protocol and extension. Only such a way can be between
 two gateways."""

@@ -5,32 +5,28 @@ They are small and read only what is on the wire, so that these protocols are me
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import unquote
 
 import httpx
 
 from babelgate.adapters.kit.extension import RecordReader
 from babelgate.canonical import (
     Event,
-    Fault,
-    FaultCode,
     FilePart,
     Invocation,
-    Message,
-    Part,
-    RunReason,
-    RunStatus,
     TextPart,
 )
-from babelgate.canonical.event import ArtifactAdded, InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded
+from babelgate.canonical.event import ArtifactAdded, PartAdded
 from babelgate.canonical.stored import decode_event
 from tests import loopback
 from tests.adapters.mcp.site import Modern, messages_of
 
-UNSERVED: Final = frozenset({"mcp", "runtime", "vercel-ui"})
+UNSERVED: Final = frozenset({"runtime", "vercel-ui"})
 """Names of the protocols for which the gateway has no client."""
+PLAIN: Final = frozenset({*UNSERVED, "mcp"})
+"""Protocols whose clients do not use the extension."""
+
 
 Wire = dict[str, Any]
 
@@ -86,52 +82,35 @@ class RuntimeReader(_Reader):
 
 
 class McpReader(_Reader):
-    """A reader of tool results: SPEC/server/tools, Tool Result, and the notifications before them.
-
-    With the extension it reads the records, and the bytes of files from the content.
-    """
-
-    def __init__(self, url: str, agent: str, *, extended: bool = False) -> None:
-        super().__init__(url, agent)
-        self._extended = extended
+    """A reader of tool results with the extension: their records, and the bytes of files from the content."""
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
-        client = Modern(self._http, capabilities={"extensions": {RECORDS: {}}} if self._extended else {})
+        client = Modern(self._http, capabilities={"extensions": {RECORDS: {}}})
         last = call.messages[-1]
         files = [part for part in last.parts if isinstance(part, FilePart)]
         arguments: Wire = {"message": last.text, "thread_id": call.thread_id}
-        meta: Wire = {"progressToken": 1}
-        if self._extended:
-            meta[RECORDS] = {"metadata": dict(call.metadata)}
-            if tools := call.config.get("tools"):
-                meta[RECORDS]["tools"] = tools
-            if call.input.uploaded:
-                meta[RECORDS]["uploads"] = [
-                    {"name": each["name"], "media_type": each["media_type"], "bytes": each["inline"]}
-                    for each in map(_plain, files)
-                ]
-        elif files:
-            arguments["files"] = [
-                {"name": each["name"], "mime_type": each["media_type"], "data": each["inline"]}
+        records: Wire = {"metadata": dict(call.metadata)}
+        if tools := call.config.get("tools"):
+            records["tools"] = tools
+        if call.input.uploaded:
+            records["uploads"] = [
+                {"name": each["name"], "media_type": each["media_type"], "bytes": each["inline"]}
                 for each in map(_plain, files)
             ]
-        params: Wire = {"name": self._agent, "arguments": arguments, "_meta": meta}
-        *notes, answer = messages_of(await self._http.request(**client.request("tools/call", params)))
+        params: Wire = {"name": self._agent, "arguments": arguments, "_meta": {RECORDS: records}}
+        answer = messages_of(await self._http.request(**client.request("tools/call", params)))[-1]
         result: Wire = answer["result"]
-        if self._extended:
-            found = {part.name: part for part in _files_in(result["content"])}
-            for event in RecordReader(of_run=True).read(result["_meta"][RECORDS]):
-                yield _with_bytes(event, found)
-            return
-        words = [note["params"]["message"] for note in notes if "_meta" not in note["params"]]
-        for event in (*_message_events((TextPart(text=word) for word in words), phase="progress"), *_result(result)):
-            yield event
+        found = {part.name: await self._fetched(part) for part in _files_in(result["content"])}
+        for event in RecordReader(of_run=True).read(result["_meta"][RECORDS]):
+            yield _with_bytes(event, found)
 
-
-def _message_events(parts: Iterable[Part], **begun: Any) -> Sequence[Event]:
-    message_id = str(begun)
-    added = [PartAdded(message_id=message_id, part=part) for part in parts]
-    return [MessageStarted(message_id=message_id, **begun), *added, MessageEnded(message_id=message_id)]
+    async def _fetched(self, part: FilePart) -> FilePart:
+        """Return a file with its bytes, which `resources/read` returns for a large one."""
+        if part.url is None or not part.url.startswith("babelgate://"):
+            return part
+        request = Modern(self._http).request("resources/read", {"uri": part.url})
+        answer = messages_of(await self._http.request(**request))[-1]
+        return part.replace(url=None, inline=b64decode(answer["result"]["contents"][0]["blob"]))
 
 
 def _files_in(content: Sequence[Wire]) -> Iterator[FilePart]:
@@ -139,39 +118,13 @@ def _files_in(content: Sequence[Wire]) -> Iterator[FilePart]:
         match block["type"]:
             case "resource":
                 held = block["resource"]
-                name = unquote(held["uri"].rpartition("/")[2])
-                yield FilePart(name=name, media_type=held.get("mimeType"), inline=b64decode(held["blob"]))
+                name, text = held["_meta"]["babelgate"]["name"], held.get("text")
+                inline = b64decode(held["blob"]) if text is None else text.encode()
+                yield FilePart(name=name, media_type=held.get("mimeType"), inline=inline)
             case "resource_link":
                 yield FilePart(name=block["name"], media_type=block.get("mimeType"), url=block["uri"])
             case _:
                 pass
-
-
-def _result(result: Wire) -> Iterator[Event]:
-    content: list[Wire] = result["content"]
-    structured: Wire = result.get("structuredContent") or {}
-    questions: list[Wire] = structured.get("interrupts", []) if structured.get("status") == "input_required" else []
-    for question in questions:
-        yield InterruptRaised(
-            interrupt_id=question["id"],
-            ask=question.get("kind", "input"),
-            message=Message.of(question["message"]),
-            value=question.get("value"),
-            answer_schema=question.get("schema"),
-        )
-    if questions:
-        return
-    fault = None
-    if result.get("isError"):
-        code = result["_meta"]["babelgate"].get("fault", "agent_failed")
-        fault = Fault(code=FaultCode(code), message=content[-1]["text"])
-        content = content[:-1]
-    parts = [TextPart(text=block["text"]) for block in content if block["type"] == "text"]
-    yield from _message_events((*parts, *_files_in(content)))
-    if fault is not None:
-        yield RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault)
-    else:
-        yield RunEnded(output=structured or None)
 
 
 def _with_bytes(event: Event, found: Mapping[str | None, FilePart]) -> Event:

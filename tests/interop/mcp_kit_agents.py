@@ -350,3 +350,69 @@ async def test_tool_with_task() -> AsyncGenerator[InterruptRaised | str, Any]:
     answer = yield _question("user_name", "What is your name?", _NAME)
     await asyncio.sleep(_LATER)
     yield f"Hello, {answer['name']}!"
+
+
+# Resources: the URIs that the suite reads
+
+
+@_tool(mcp={"resource": "test://static-text"})
+async def static_text() -> str:
+    """Return the content of a text resource."""
+    return "This is the content of the static text resource."
+
+
+@_tool(mcp={"resource": "test://static-binary"})
+async def static_binary() -> FilePart:
+    """Return the content of a binary resource."""
+    return FilePart(name="red.png", media_type="image/png", inline=_PNG)
+
+
+@_tool(_object(id="string"), mcp={"resource": "test://template/{id}/data"})
+async def template_data(call: Invocation) -> dict[str, Any]:
+    """Return the data of an id."""
+    key = _arguments(call)["id"]
+    return {"id": key, "templateTest": True, "data": f"Data for ID: {key}"}
+
+
+@_tool(mcp={"resource": "test://watched-resource"})
+async def watched_resource() -> str:
+    """Return the content of a resource that callers follow."""
+    return "Nothing has changed."
+
+
+# Prompts
+
+
+@_tool(mcp={"prompt": True})
+async def test_simple_prompt() -> str:
+    """Return a prompt without arguments."""
+    return "This is a simple prompt for testing."
+
+
+@_tool(_form("arg1", "arg2", arg1={"type": "string"}, arg2={"type": "string"}), mcp={"prompt": True})
+async def test_prompt_with_arguments(call: Invocation) -> str:
+    """Return a prompt with its arguments."""
+    arguments = _arguments(call)
+    return f"Prompt with arguments: arg1='{arguments['arg1']}', arg2='{arguments['arg2']}'"
+
+
+@_tool(_form("resourceUri", resourceUri={"type": "string"}), mcp={"prompt": True})
+async def test_prompt_with_embedded_resource() -> Message:
+    """Return a prompt with a file."""
+    file = FilePart(name="example", media_type="text/plain", inline=b"Embedded resource content for testing.")
+    return Message(parts=(file, TextPart(text="Please process the embedded resource above.")))
+
+
+@_tool(mcp={"prompt": True})
+async def test_prompt_with_image() -> Message:
+    """Return a prompt with an image."""
+    image = FilePart(name="red.png", media_type="image/png", inline=_PNG)
+    return Message(parts=(image, TextPart(text="Please analyze the image above.")))
+
+
+@_tool(mcp={"prompt": True})
+async def test_input_required_result_prompt() -> AsyncGenerator[InterruptRaised | str, Any]:
+    """Ask before the prompt is complete."""
+    schema = _form("context", context={"type": "string"})
+    answer = yield _question("user_context", "What context should the prompt use?", schema)
+    yield f"Use this context: {answer['context']}"

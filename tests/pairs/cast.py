@@ -58,6 +58,8 @@ class Cast:
     def reset(self) -> None:
         self.gate = asyncio.Semaphore(0)
         """Each pass lets one agent continue that waits in the middle of its answer."""
+        self.started = asyncio.Event()
+        """Set when the agent `slow` has started."""
         self.closed = asyncio.Event()
         """Set when the `finally` of a cancelled agent has run."""
 
@@ -118,6 +120,7 @@ class Cast:
     async def slow(self, text: str) -> AsyncGenerator[str]:
         """Yield a first token, then wait until the test releases or cancels the agent."""
         try:
+            self.started.set()
             yield "first"
             await self.gate.acquire()
             yield " last"

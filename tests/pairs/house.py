@@ -98,6 +98,8 @@ class House:
     """Function that prepares the agents for the next test."""
     await_cancel: Callable[[Run], Awaitable[None]]
     """Function that waits until the agent itself has been cancelled in this run of the tested gateway."""
+    await_start: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
+    """Function that waits until the agent `slow` has started on its server, for protocols that do not show it."""
 
     @property
     def carries(self) -> Mapping[Feature, Carry]:
@@ -141,7 +143,9 @@ def _house(kind: Kind, front: Running, players: Cast) -> House:
             await players.closed.wait()
 
     # Look up `players.gate` at each call, because each test has a new gate.
-    return House(kind, front, lambda: players.gate.release(), players.reset, await_cancel)
+    return House(
+        kind, front, lambda: players.gate.release(), players.reset, await_cancel, lambda: players.started.wait()
+    )
 
 
 # In the gateway's own process
@@ -363,6 +367,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
     ),
     "ag-ui": Kind("ag-ui", partial(behind, "ag-ui", "/ag-ui/{agent}")),
     "agent-client": Kind("agent-client", connected),
+    "mcp": Kind("mcp", partial(behind, "mcp", "/mcp"), tells=_LOSSES),
     "openai-extended": Kind("openai-extended", partial(behind, "openai", "/v1"), callers=ONE_EACH),
     "a2a-sdk-0.3": Kind(
         "a2a-0.3",

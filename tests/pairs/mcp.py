@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Final
-from urllib.parse import unquote
 from uuid import uuid4
 
 from babelgate.adapters.mcp.codec.run_id import encode_run_id
@@ -36,12 +35,15 @@ def arguments_of(contents: tuple[Content, ...], thread_id: str) -> Wire:
 
 
 def question_of(interrupt: Wire) -> Question:
-    return Question(interrupt["message"], interrupt.get("schema"), interrupt.get("value"), interrupt["id"])
+    value = interrupt.get("value", interrupt.get("call"))
+    return Question(interrupt["message"], interrupt.get("schema"), value, interrupt["id"])
 
 
 def file_of(block: Wire) -> tuple[str, bytes]:
     if block["type"] == "resource":
-        return unquote(block["resource"]["uri"].rpartition("/")[2]), b64decode(block["resource"]["blob"])
+        resource = block["resource"]
+        content = resource["text"].encode() if "text" in resource else b64decode(resource["blob"])
+        return resource["_meta"]["babelgate"]["name"], content
     if block["type"] == "resource_link":
         return block["name"], block["uri"].encode()
     return block["_meta"]["babelgate"]["name"], b64decode(block["data"])
@@ -120,7 +122,7 @@ class Mcp(Caller):
         return arguments
 
     async def send(self, *contents: Content) -> TaskView:
-        result = await self._client().call(self.agent, await self._arguments(contents))
+        result = await self._client().call(self.agent, await self._arguments(contents), _meta=self._meta())
         return task_view_of(result, ids_of(result["_meta"]))
 
     async def run_to_end(self, *contents: Content) -> TaskView:
@@ -132,15 +134,22 @@ class Mcp(Caller):
         params: Wire = {"name": self.agent, "arguments": await self._arguments(contents), "_meta": {"progressToken": 1}}
         *notes, answer = messages_of(await self.http.request(**client.request("tools/call", params)))
         words = [note["params"]["message"] for note in notes if "_meta" not in note["params"]]
+        words += answer["result"]["_meta"]["babelgate"].get("reasoning", ())
         asides = tuple(each for each in words if not each.startswith(STEP) and each != self.agent)
         return replace(task_view_of(answer["result"], ids_of(answer["result"]["_meta"])), asides=asides)
+
+    def _meta(self) -> Wire:
+        mark: Wire = {"metadata": dict(self.metadata)} if self.metadata else {}
+        if self.tools:
+            mark["tools"] = [{"type": "function", "function": each} for each in self.tools]
+        return {"babelgate": mark} if mark else {}
 
     def stream(self, *contents: Content) -> Following:
         return self._started(contents)
 
     @asynccontextmanager
     async def _started(self, contents: tuple[Content, ...]) -> AsyncGenerator[Feed]:
-        task = await self._client(polls=True).call(self.agent, await self._arguments(contents))
+        task = await self._client(polls=True).call(self.agent, await self._arguments(contents), _meta=self._meta())
         yield _Polled(self, ids_of(task["_meta"]))
 
     def attach(self, task_id: str) -> Following:
@@ -151,7 +160,7 @@ class Mcp(Caller):
         values = [item.value if isinstance(item, Data) else item for item in answers]
         values_by_id = {question.id: value for question, value in zip(paused.questions, values, strict=False)}
         arguments: Wire = {"run_id": encode_run_id(paused.task_id), "answers": values_by_id}
-        result = await self._client().call("resume_run", arguments)
+        result = await self._client().call("resume_run", arguments, _meta=self._meta())
         return after(paused, task_view_of(result, ids_of(result["_meta"])))
 
     async def _get(self, task_id: str) -> Wire:

@@ -1,5 +1,6 @@
 """Each thing that a run can do, with each protocol's caller and each kind of agent."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from babelgate.canonical import FULL, Feature
-from tests.pairs.caller import Caller, Data, Feed, File, Question, TaskView, recording
+from tests.pairs.caller import BOUND, Caller, Data, Feed, File, Question, TaskView, recording
 from tests.pairs.cast import APPROVAL, VARIED, VARIED_VALUES
 from tests.pairs.house import House
 from tests.pairs.scenario import pairs
@@ -37,6 +38,9 @@ async def begun(house: House, feed: Feed) -> str:
     """Wait until the agent waits in the middle of its answer, and return the text so far."""
     first = "first" if house.live else ""
     await feed.until(lambda view: (view.state, view.text) == ("working", first))
+    if not house.live:
+        async with asyncio.timeout(BOUND):
+            await house.await_start()
     return first
 
 

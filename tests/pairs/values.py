@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from babelgate.canonical import Feature
 
@@ -88,6 +88,8 @@ def _refusal_of(part: Wire) -> str | None:
         return part["text"]
     if _marks(part).get("kind") == "refusal":
         return part["content"]["text"]
+    if isinstance(part.get("_meta"), dict) and part["_meta"].get("babelgate", {}).get("refusal"):  # MCP
+        return part["text"]
     if part.get("providerMetadata", {}).get("babelgate", {}).get("refusal") and "text" in part:
         return part["text"]
     if _gateway_member(part).get("kind") == "refusal":
@@ -100,6 +102,8 @@ def _step_of(part: Wire) -> str | None:
     """Return the name of a step that starts."""
     if part.get("event_type") == "step_started":
         return part["payload"]["name"]
+    if part.get("type") == "step_started" and "name" in part:  # MCP
+        return part["name"]
     if part.get("type") == "STEP_STARTED":
         return part["stepName"]
     if part.get("kind") == "step_started":
@@ -111,8 +115,22 @@ def _step_of(part: Wire) -> str | None:
     return part["metadata"]["message"] if _gateway_member(part).get("kind") == "step" else None
 
 
+def _mcp_artifact(part: Wire) -> Wire:
+    """Return the mark of an artifact in a text block of MCP."""
+    meta: Any = part.get("_meta")
+    is_text = part.get("type") == "text" and isinstance(meta, dict)
+    return cast("Wire", meta).get("babelgate", {}).get("artifact", {}) if is_text else {}
+
+
 def _pieces_of(part: Wire) -> Iterator[str]:
     """Yield the pieces of an artifact as they arrived."""
+    sizes: list[int] = _mcp_artifact(part).get("pieces", [])
+    if sizes:
+        start = 0
+        for size in sizes:
+            yield part["text"][start : start + size]
+            start += size
+        return
     if "pieces" in _gateway_member(part):
         start = 0
         for size in _gateway_member(part)["pieces"]:

@@ -4,7 +4,7 @@ A question becomes a form (elicitation). If the agent calls a method of MCP such
 of its caller, the question becomes a request with this method.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -60,7 +60,15 @@ def encode_question(question: Question) -> JsonObject:
         encoded["schema"] = question.answer_schema
     if question.value is not None:
         encoded["value"] = question.value
+    calls = [part for part in question.message.parts if isinstance(part, ToolCallPart)]
+    if len(calls) == 1:
+        encoded["call"] = {"id": calls[0].call_id, "name": calls[0].name, "arguments": calls[0].arguments}
     return encoded
+
+
+def encode_questions(questions: Iterable[Question]) -> JsonObject:
+    """Return the mark of a result that asks questions: each question with its own schema, by id."""
+    return {"questions": {each.interrupt_id or "": encode_question(each) for each in questions}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,8 @@ def encode_request(question: Question, *, has_id: bool = False) -> JsonObject:
         return {"method": FORM, "params": {**params, "elicitationId": question.interrupt_id} if has_id else params}
     if call is None:
         params = {"mode": "form", "message": form_text(question), "requestedSchema": encode_form(question)}
+        if has_id:  # for another Babelgate; requests of 2026-07-28 have no `_meta`, so their result has it
+            params["_meta"] = {"babelgate": {"question": encode_question(question)}}
         return {"method": FORM, "params": params}
     arguments = parse_text(call.arguments)
     return {"method": call.name, "params": arguments if isinstance(arguments, dict) else {}}

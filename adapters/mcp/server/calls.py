@@ -27,15 +27,16 @@ from babelgate.adapters.mcp.codec.questions import (
     Question,
     decode_form,
     decode_response,
+    encode_questions,
     encode_request,
     form_text,
     method_of,
     page_of,
 )
-from babelgate.adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_state
+from babelgate.adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_run_id, encode_state
 from babelgate.adapters.mcp.codec.tasks import EXTENSION, encode_error, encode_task
 from babelgate.adapters.mcp.errors import encode_failure
-from babelgate.adapters.mcp.write import ResultWriter
+from babelgate.adapters.mcp.write.result import ProgressText, ResultWriter
 from babelgate.canonical import (
     Answers,
     Fault,
@@ -50,6 +51,7 @@ from babelgate.canonical import (
     TaskState,
 )
 from babelgate.canonical.event import InterruptAnswered
+from babelgate.canonical.json import as_object
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
@@ -107,11 +109,12 @@ class Peer(Protocol):
 
     @property
     def extras(self) -> Request:
-        """The call's part for the Babelgate extension; empty if it has none. Raises invalid if it is malformed."""
+        """The call's part for the Babelgate extension. Without the extension, the metadata and the tools in
+        `_meta.babelgate`. Empty if it has none. Raises invalid if it is malformed."""
         ...
 
-    async def progress(self, words: str) -> None:
-        """Send a progress message of the agent to the client."""
+    async def progress(self, progress: ProgressText) -> None:
+        """Send a progress message of the agent, or the name of its tool or step, to the client."""
         ...
 
     async def send_text(self, text: str) -> None:
@@ -160,9 +163,9 @@ class ToolCalls:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
-    def _tools(self, who: Caller) -> dict[str, AgentTool]:
-        """Return the agents' tools that the caller can see, by name. If the base URL of the request is that of one
-        agent, there is only this agent's tool."""
+    def agents(self, who: Caller) -> dict[str, AgentTool]:
+        """Return the agents that the caller can see, in all roles, by name. If the base URL of the request is that of
+        one agent, there is only this agent."""
         infos = self._hub.agents(who.principal)
         if who.has_single_agent:
             infos = [info for info in infos if info.name == who.agent]
@@ -170,8 +173,9 @@ class ToolCalls:
 
     def list_tools(self, who: Caller) -> list[JsonObject]:
         """Return all tools as JSON objects: one for each agent, and the tool that answers questions."""
-        tools = self._tools(who)
-        return [*(tool.encode() for tool in tools.values()), encode_resume(resume_name(tools))]
+        tools = self.agents(who)
+        encoded = [tool.encode() for tool in tools.values() if tool.role == "tool"]
+        return [*encoded, encode_resume(resume_name(tools))]
 
     async def call(
         self, who: Caller, name: str, arguments: JsonObject, peer: Peer, retry: Retry | None = None
@@ -183,26 +187,53 @@ class ToolCalls:
         invalid if the state was changed, MissingCapability and PagesRequired. Raises forbidden if a token needs more
         scopes.
         """
-        tools = self._tools(who)
+        tools = self.agents(who)
         is_resume = name == resume_name(tools)
-        if not is_resume and name not in tools:
+        if not is_resume and (name not in tools or tools[name].role != "tool"):
             raise FaultError(FaultCode.NOT_FOUND, f"Unknown tool: {name[:100]}")
         if not is_resume and tools[name].needs_task and not peer.is_polling:
             # NEXT/basic, Capabilities
             raise MissingCapability({"extensions": {EXTENSION: {}}})
-        task = None
-        if retry is not None and not is_resume:
-            task = await self._find(who, decode_state(retry.state, name))
+        if not is_resume:
+            return await self.call_agent(who, tools[name], arguments, peer, retry)
         try:
-            if is_resume:
-                return await self._resume(who, validate(w.Resume, arguments), peer)
-            if retry is not None and task is not None:
-                return await self._repeat(who, tools[name], task, retry, peer)
-            return await self._start(who, tools[name], arguments, peer)
+            return await self._resume(who, validate(w.Resume, arguments), peer)
         except FaultError as error:
             if error.fault.is_scope_missing:
                 raise
             return encode_failure(error.fault)
+
+    async def call_agent(
+        self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer, retry: Retry | None = None
+    ) -> JsonObject:
+        """Return the result of a run of an agent, as that of a tool call, for an agent in any role. The parameters and
+        exceptions are those of `call`."""
+        task = None if retry is None else await self._find(who, decode_state(retry.state, tool.info.name))
+        try:
+            if retry is not None and task is not None:
+                return await self._repeat(who, tool, task, retry, peer)
+            return await self._start(who, tool, arguments, peer)
+        except FaultError as error:
+            if error.fault.is_scope_missing:
+                raise
+            return encode_failure(error.fault)
+
+    async def check_output(self, who: Caller, result: JsonObject) -> None:
+        """Check that a result is the output of an agent that is not offered as a tool, because only a result of a tool
+        can be an error. Raises agent_failed for a failed run. A run with questions that the client cannot answer is
+        cancelled, and raises agent_invalid."""
+        text = next((each["text"] for each in reversed(result["content"]) if each["type"] == "text"), "")
+        if result.get("isError"):
+            raise FaultError(FaultCode.AGENT_FAILED, text)
+        task_id = result["_meta"]["babelgate"]["task_id"]
+        structured = as_object(result.get("structuredContent"))
+        if structured.get("run_id") == encode_run_id(task_id):
+            with suppress(FaultError):
+                await self._hub.cancel(who.principal, task_id)
+            raise FaultError(
+                FaultCode.AGENT_INVALID,
+                "The agent asks a question, which this client cannot answer.",
+            )
 
     # Runs
 
@@ -236,10 +267,9 @@ class ToolCalls:
         if not peer.is_polling:
             await self._follow(who, writer, peer)
             return await self._result(who, tool, writer, peer)
-        on_disconnect = _DisconnectCallback(task_canceller(self._hub, who.principal, writer.task.task_id))
-        peer.on_disconnect(on_disconnect)
-        await self._read(who, writer)
-        on_disconnect.callback = None  # The task continues without its caller, which receives its id now.
+        # Also while the response is sent: no caller could ever find the task whose id did not arrive.
+        peer.on_disconnect(task_canceller(self._hub, who.principal, writer.task.task_id))
+        await self._read(who, writer, peer)
         can_answer = peer.can_repeat_call and _can_answer(peer, writer.questions)
         if writer.has_ended and (not writer.is_paused or can_answer):
             return await self._result(who, tool, writer, peer)
@@ -298,9 +328,9 @@ class ToolCalls:
             async with aclosing(follow) as batches:
                 async for batch in batches:
                     for record in batch:
-                        for words in writer.write(record):
+                        for progress in writer.write(record):
                             await _send_text(writer, peer)
-                            await peer.progress(words)
+                            await peer.progress(progress)
                         if writer.is_paused and peer.can_be_asked and _can_answer(peer, writer.questions):
                             await _send_text(writer, peer)
                             await self._ask(who, writer, peer)
@@ -316,7 +346,7 @@ class ToolCalls:
         task, if a question needs a method that the client lacks, such as `sampling/createMessage`."""
         if writer.is_paused and peer.can_repeat_call:
             if _can_answer(peer, writer.questions):
-                return {**_input_required(writer.task, writer.questions), "_meta": writer.metadata()}
+                return {**_input_required(writer.task, writer.questions), "_meta": writer.question_metadata()}
             missing = {method_of(each) for each in writer.questions} - {FORM, PAGE}
             missing = {method for method in missing if not peer.can_answer(method)}
             if missing:
@@ -405,7 +435,7 @@ class ToolCalls:
         not_awaiting or task_ended if the run does not wait."""
         peer.extras.start.check_absent()
         task = await self._find(who, decode_run_id(resume.run_id))
-        tool = self._tools(who).get(task.agent)
+        tool = self.agents(who).get(task.agent)
         if tool is None:
             raise FaultError(FaultCode.NOT_FOUND, _NO_RUN)
         if resume.action == "cancel":
@@ -431,7 +461,8 @@ class ToolCalls:
         if questions and not forms and any(page_of(each) is not None for each in questions):
             questions = await self._wait_for_page(who, task)
         if questions and not forms:
-            return _input_required(task, questions)
+            meta = {"babelgate": encode_questions(questions)}
+            return {**_input_required(task, questions), "_meta": meta}
         receipt: Receipt | None = None
         if forms:
             receipt = await accept(
@@ -440,7 +471,9 @@ class ToolCalls:
             if receipt is None:
                 return await self._end(who, task, peer)
         run_id = await self._last_run(who, task) if receipt is None else receipt.run_id
-        return await self._conclude(who, tool, _writer(task, task.first_seq - 1, run_id, peer), peer)
+        writer = _writer(task, task.first_seq - 1, run_id, peer)
+        writer.notified_until = 0 if receipt is None else receipt.seq
+        return await self._conclude(who, tool, writer, peer)
 
     async def _wait_for_page(self, who: Caller, task: Task) -> Sequence[Question]:
         """Wait until the user has answered a question on a web page, at most `_HOLD` seconds. Return the questions that
@@ -491,16 +524,18 @@ class ToolCalls:
             encoded["inputRequests"] = _requests(writer.questions)
         return encoded
 
-    async def _read(self, who: Caller, writer: ResultWriter) -> None:
+    async def _read(self, who: Caller, writer: ResultWriter, peer: Peer | None = None) -> None:
         """Pass the task's records to the writer: all that exist, and then new ones for `_HOLD` seconds or until the
-        task stops."""
+        task stops. Progress is sent to the client `peer`, if its call waits for the result."""
         task = writer.task
         follow = self._hub.reads.follow(who.principal, Scope.task(task), task.first_seq - 1, inline=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as bound, aclosing(follow) as batches:
                 async for batch in batches:
                     for record in batch:
-                        writer.write(record)
+                        for progress in writer.write(record):
+                            if peer is not None:
+                                await peer.progress(progress)
                     if writer.state in WAITING or writer.state in TERMINAL:
                         return
                     if bound.when() is None or batch[-1].seq <= task.last_seq:
@@ -528,7 +563,7 @@ class ToolCalls:
         """Return a task of the owner whose agent the caller can see. Raises not_found."""
         if is_uuid(task_id):
             task = await self._find(who, task_id)
-            if task.agent in self._tools(who):
+            if task.agent in self.agents(who):
                 return task
         raise FaultError(FaultCode.NOT_FOUND, _NO_RUN)
 
@@ -591,14 +626,3 @@ def _can_open_pages(peer: Peer, questions: Sequence[Question]) -> bool:
     """Return True if all questions are pages, and the caller opens them before it repeats the call."""
     can_be_refused = peer.version == _WITH_PAGES and not peer.can_be_asked and not peer.can_repeat_call
     return can_be_refused and peer.can_answer(PAGE) and all(method_of(each) == PAGE for each in questions)
-
-
-class _DisconnectCallback:
-    """Callback for a disconnect of the client, which can be disabled by setting `callback` to None."""
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
-
-    def __call__(self) -> None:
-        if self.callback is not None:
-            self.callback()

@@ -46,11 +46,21 @@ _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _METHODS: Final = frozenset(
     {
+        "completion/complete",
         "initialize",
+        "logging/setLevel",
         "notifications/cancelled",
         "notifications/initialized",
         "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
         "server/discover",
+        "subscriptions/listen",
         "tasks/cancel",
         "tasks/get",
         "tasks/update",

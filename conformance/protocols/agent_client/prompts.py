@@ -6,7 +6,7 @@ from typing import Any, Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.agent_client.target import (
     AgentClientTarget,
-    AgentSession,
+    TargetSession,
     Ctx,
     error_of,
     new_for,
@@ -28,7 +28,7 @@ _SILENCE: Final = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAgD4AAAB9AAACABAAZGF0YQAAAAA="
 """WAV file without samples, in base64."""
 
 
-async def play_turn(ctx: Ctx, behaviour: str) -> tuple[AgentSession, Exchange]:
+async def play_turn(ctx: Ctx, behaviour: str) -> tuple[TargetSession, Exchange]:
     """Send the prompt that triggers a behaviour, in a new session, and wait for the answer."""
     session = await new_for(ctx, behaviour)
     return session, await session.prompt()
@@ -131,7 +131,7 @@ async def embedded_resources_are_accepted(ctx: Ctx) -> None:
 # Cancellation
 
 
-async def play_cancel(ctx: Ctx) -> tuple[AgentSession, Exchange]:
+async def play_cancel(ctx: Ctx) -> tuple[TargetSession, Exchange]:
     """Cancel a prompt that works long. Raises NotShown if it ends before."""
     session = await new_for(ctx, "long")
     exchange = await session.start()

@@ -7,7 +7,7 @@ from babelgate.conformance.protocols.agent_client.peer import AgentRequest, stay
 from babelgate.conformance.protocols.agent_client.prompts import play_turn
 from babelgate.conformance.protocols.agent_client.target import (
     AgentClientTarget,
-    AgentSession,
+    TargetSession,
     Ctx,
     new_for,
     result_of,
@@ -69,7 +69,7 @@ async def tool_calls_begin(ctx: Ctx) -> None:
 # Permissions
 
 
-async def play_permission(ctx: Ctx) -> tuple[AgentSession, Exchange, AgentRequest]:
+async def play_permission(ctx: Ctx) -> tuple[TargetSession, Exchange, AgentRequest]:
     """Trigger a permission request, and answer it with its first option that allows. Raises NotShown if the agent asks
     nothing."""
     session = await new_for(ctx, "approval")

@@ -7,7 +7,7 @@ from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.agent_client.target import (
     CWD,
     AgentClientTarget,
-    AgentSession,
+    TargetSession,
     Ctx,
     create_session,
     error_of,
@@ -50,7 +50,7 @@ async def unknown_session_is_an_error(ctx: Ctx) -> None:
 # Stored sessions
 
 
-async def play_stored(ctx: Ctx) -> AgentSession:
+async def play_stored(ctx: Ctx) -> TargetSession:
     """Create a session in which the agent has answered one prompt."""
     session = await new_for(ctx)
     answered = await session.prompt()
@@ -58,11 +58,11 @@ async def play_stored(ctx: Ctx) -> AgentSession:
     return session
 
 
-def _place(session: AgentSession, **members: Any) -> dict[str, Any]:
+def _place(session: TargetSession, **members: Any) -> dict[str, Any]:
     return {"sessionId": session.id, "cwd": CWD, "mcpServers": [], **members}
 
 
-async def _load(session: AgentSession) -> Exchange:
+async def _load(session: TargetSession) -> Exchange:
     return await session.peer.request("session/load", _place(session), receives="Loaded")
 
 
@@ -111,7 +111,7 @@ async def resume_replays_nothing(ctx: Ctx) -> None:
     check(dig(result_of(answered), "stopReason") == "end_turn", "the end of a turn", answered.json, answered)
 
 
-async def _list(session: AgentSession, **params: Any) -> tuple[list[Any], Exchange]:
+async def _list(session: TargetSession, **params: Any) -> tuple[list[Any], Exchange]:
     exchange = await session.peer.request("session/list", params, receives="SessionList")
     found = dig(result_of(exchange), "sessions")
     check(isinstance(found, list), "a list of sessions", exchange.json, exchange)

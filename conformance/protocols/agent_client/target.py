@@ -167,7 +167,7 @@ async def play_connection(ctx: Ctx, address: str) -> EditorPeer:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSession:
+class TargetSession:
     """Session of an agent on a connection."""
 
     peer: EditorPeer
@@ -186,7 +186,7 @@ class AgentSession:
         return await self.peer.start("session/prompt", {"sessionId": self.id, "prompt": prompt}, receives="Prompted")
 
 
-async def new_for(ctx: Ctx, behaviour: str = "plain") -> AgentSession:
+async def new_for(ctx: Ctx, behaviour: str = "plain") -> TargetSession:
     """Create a session of the agent that shows a behaviour, on the shared connection. Raises Failed if the answer has
     no session id."""
     target, text = agent_for(ctx, behaviour)
@@ -194,12 +194,12 @@ async def new_for(ctx: Ctx, behaviour: str = "plain") -> AgentSession:
     return await create_session(peer, text)
 
 
-async def create_session(peer: EditorPeer, text: str = "", cwd: str = CWD, **members: Any) -> AgentSession:
+async def create_session(peer: EditorPeer, text: str = "", cwd: str = CWD, **members: Any) -> TargetSession:
     """Create a session on a connection. Raises Failed if the answer has no session id."""
     created = await peer.request("session/new", new_session(cwd, **members), receives="NewSession")
     session_id = dig(result_of(created), "sessionId")
     check(isinstance(session_id, str) and session_id != "", "a sessionId", session_id, created)
-    return AgentSession(peer, str(session_id), created, text)
+    return TargetSession(peer, str(session_id), created, text)
 
 
 def new_session(cwd: str = CWD, **members: Any) -> dict[str, Any]:

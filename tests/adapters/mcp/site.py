@@ -48,7 +48,7 @@ class Modern(Client):
     def request(self, method: str, params: Wire, request_id: int | None = None) -> Wire:
         meta = {f"{_PREFIX}protocolVersion": MODERN, f"{_PREFIX}clientCapabilities": self.capabilities}
         arguments = super().request(method, {**params, "_meta": {**meta, **params.get("_meta", {})}}, request_id)
-        name = params.get("name") or params.get("taskId")
+        name = params.get("name") or params.get("taskId") or params.get("uri")
         headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, **({"Mcp-Name": name} if name else {})}
         return {**arguments, "headers": {**arguments["headers"], **headers}}
 

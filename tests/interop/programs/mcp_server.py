@@ -1,9 +1,11 @@
 """Tools served by the official MCP SDK over streamable HTTP, one for each behavior of a call."""
 
 import asyncio
+from typing import Any
 
-from mcp.server.mcpserver import Context, MCPServer
-from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
+from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ResourceLink
+from pydantic import BaseModel
 from serving import Gate, listen, serve
 
 gate = Gate()
@@ -42,6 +44,32 @@ async def ask(text: str, ctx: Context) -> str | InputRequiredResult:
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     question = ElicitRequest(params=ElicitRequestFormParams(message="What is your name?", requested_schema=schema))
     return InputRequiredResult(input_requests={"name": question}, request_state=text)
+
+
+class Name(BaseModel):
+    name: str
+
+
+@server.tool(description="Asks for a name during the call.")
+async def form(text: str, ctx: Context) -> str:
+    answer = await ctx.elicit("What is your name?", Name)
+    return f"{text} {answer.data.name}" if answer.action == "accept" else f"{text} {answer.action}"
+
+
+@server.tool(description="Counts words.")
+def count(text: str) -> dict[str, int]:
+    return {"words": len(text.split())}
+
+
+@server.tool(description="Returns a picture, and a link to a note.", structured_output=False)
+def picture(text: str) -> list[Any]:
+    link = ResourceLink(uri="note://one", name="note.txt", mime_type="text/plain")
+    return [text, Image(data=b"\x89PNG", format="png"), link]
+
+
+@server.resource("note://one", mime_type="text/plain")
+def note() -> str:
+    return "Noted."
 
 
 async def main() -> None:

@@ -59,6 +59,7 @@ def test_an_empty_form_is_no_answer() -> None:
 def test_a_call_of_a_callers_tool_is_a_question() -> None:
     call = ToolCallPart(call_id="c", name="find", arguments='{"a": 1}', side="caller")
     encoded = encode_question(InterruptRaised(interrupt_id="i", message=Message(parts=(call,)), value={"name": "find"}))
+    assert encoded.pop("call") == {"id": "c", "name": "find", "arguments": '{"a": 1}'}
     assert encoded == {"id": "i", "kind": "input", "message": 'find({"a": 1})', "value": {"name": "find"}}
 
 

@@ -5,15 +5,17 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from babelgate.adapters.kit.extension import Slice
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.mcp.carries import CARRIES
-from babelgate.adapters.mcp.codec.questions import encode_question, question_text
+from babelgate.adapters.mcp.codec.questions import encode_question, encode_questions, question_text
 from babelgate.adapters.mcp.codec.run_id import encode_run_id
+from babelgate.adapters.mcp.codec.uris import artifact_uri, file_uri
 from babelgate.adapters.mcp.errors import CANCELLED, STOPPING, encode_fault_facts
 from babelgate.adapters.mcp.wire import RECORDS
+from babelgate.adapters.mcp.write.marks import LIMIT, Marks, encode_citation
+from babelgate.adapters.mcp.write.stored import file_contents
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,
@@ -58,17 +60,31 @@ from babelgate.canonical.value import Json, JsonObject
 _FAILED = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
 
 
+@dataclass(frozen=True, slots=True)
+class ProgressText:
+    """Text of one progress notification: a progress message of the agent, or the name of a tool or step that
+    started."""
+
+    text: str
+    is_activity: bool = False
+    """True for the name of a tool or step, which is also in the marks of the result."""
+
+
 @dataclass(slots=True)
 class _Content:
     """Content block of the result, built from the parts of one message or from one artifact."""
 
     run_id: str | None
     message_id: str | None
+    artifact_id: str | None = None
+    """Id of the artifact; None for the parts of a message."""
     text: list[str] = field(default_factory=list[str])
     file: FilePart | None = None
     pieces: list[bytes] = field(default_factory=list[bytes])
     values: list[Json] = field(default_factory=list[Json])
     """Data of the data parts whose JSON is in `text`."""
+    mark: JsonObject = field(default_factory=dict[str, Any])
+    """Member `babelgate` of the block's `_meta`."""
 
 
 class ResultWriter:
@@ -104,9 +120,15 @@ class ResultWriter:
         self._open_progress: dict[str, list[str]] = {}
         """Text of each open progress message, in pieces, by message id."""
         self._losses: dict[Loss, None] = {}
-        self._progress: list[str] = []
+        self._marks = Marks(self._report_excess)
+        self._thoughts: dict[tuple[str, int], list[str]] = {}
+        """Text of each thought, in pieces, by message id and index of the part."""
+        self._message_metadata: dict[str, JsonObject] = {}
+        self._progress: list[ProgressText] = []
         self._new_text: list[str] = []
         self._record: Record | None = None
+        self.notified_until = 0
+        """Number of the last record about which the client was notified by an earlier call."""
         self.records: Slice | None = None
         """Collector of records for the Babelgate extension. None: the client did not activate it."""
 
@@ -177,6 +199,13 @@ class ResultWriter:
         meta: JsonObject = {"babelgate": self.meta()}
         return meta if self.records is None else {**meta, RECORDS: self.records.envelope()}
 
+    def question_metadata(self) -> JsonObject:
+        """Return the member `_meta` of a result that asks questions, and has no content: with the output so far."""
+        metadata = self.metadata()
+        if self.has_output:
+            metadata["babelgate"]["result"] = {"content": self._content()}
+        return metadata
+
     def meta(self) -> JsonObject:
         """Return the member `babelgate` of `_meta`: the ids of the run, and the fault and losses, if any."""
         meta: JsonObject = {"thread_id": self.task.thread_id, "task_id": self.task.task_id}
@@ -184,12 +213,31 @@ class ResultWriter:
             meta["run_id"] = self._last_run
         if self.fault is not None:
             meta |= encode_fault_facts(self.fault)
+        if self.task.metadata:
+            meta["metadata"] = self.task.metadata
+        meta |= self._marks.encode()
+        if self.is_paused:
+            meta |= encode_questions(self.questions)
         if self._losses:
             meta["loss"] = losses_by_feature(self._losses)
         return meta
 
     def _content(self) -> list[JsonObject]:
-        blocks = [encoded for block in self._blocks.values() if (encoded := _block(block)) is not None]
+        blocks: list[JsonObject] = []
+        message_id: str | None = None
+        for block in self._blocks.values():
+            encoded = _block(block)
+            if encoded is None:
+                continue
+            mark = dict(block.mark)
+            if "artifact" in mark and len(sizes := _piece_sizes(block)) > 1:
+                mark["artifact"] = {**mark["artifact"], "pieces": sizes}
+            if block.message_id is not None and block.message_id != message_id:
+                metadata = self._message_metadata.get(block.message_id, {})
+                if metadata or message_id is not None:
+                    mark["message"] = {"metadata": metadata} if metadata else {}
+                message_id = block.message_id
+            blocks.append(_with_mark(encoded, mark))
         if self.output is not None and self.output not in self._data and self.fault is None:
             # SPEC/server/tools, Structured Content: also sent as text, for clients that do not support it.
             whole = isinstance(self.output, str)
@@ -199,7 +247,7 @@ class ResultWriter:
 
     # Records
 
-    def write(self, record: Record) -> list[str]:
+    def write(self, record: Record) -> list[ProgressText]:
         """Read a record. Return the progress messages that it completes."""
         if self.records is not None:
             self.records.add(record)
@@ -222,6 +270,9 @@ class ResultWriter:
         write = self._WRITES.get(type(event))
         if write is not None:
             write(self, event)
+        if record.seq <= self.notified_until:
+            self._new_text.clear()
+            return []
         return self._progress
 
     def take_text(self) -> str:
@@ -235,7 +286,8 @@ class ResultWriter:
 
     def _entry(self, key: tuple[str, object], message_id: str | None) -> _Content:
         run_id = self._record.run_id if self._record is not None else None
-        return self._blocks.setdefault(key, _Content(run_id, message_id))
+        artifact_id = str(key[1]) if key[0] == "artifact" else None
+        return self._blocks.setdefault(key, _Content(run_id, message_id, artifact_id))
 
     def _run_started(self, event: RunStarted) -> None:
         if not event.is_restart:
@@ -246,16 +298,15 @@ class ResultWriter:
             for key, block in self._blocks.items()
             if block.run_id != run_id or not event.is_void(block.message_id)
         }
+        if event.is_void(None):
+            self._marks.drop(run_id)
 
     def _message_started(self, event: MessageStarted) -> None:
-        if event.metadata:
-            self._lose(Feature.METADATA)
+        if event.metadata and event.phase == "answer":
+            self._message_metadata[event.message_id or ""] = event.metadata
         if event.phase == "progress":
-            self._lose(Feature.PROGRESS)
             self._open_progress[event.message_id or ""] = []
-        elif event.role != "agent":
-            self._lose(Feature.TOOL_ACTIVITY)
-        else:
+        elif event.role == "agent":
             return
         self._hidden.add(event.message_id or "")
 
@@ -263,24 +314,24 @@ class ResultWriter:
         message_id, part = event.message_id or "", event.part
         if message_id in self._open_progress and isinstance(part, TextPart):
             self._open_progress[message_id].append(part.text)
-        if message_id in self._hidden:
+        if message_id in self._hidden and not isinstance(part, ToolCallPart | ToolResultPart):
             return
         self._write_part(part, (message_id, event.index or 0), event.message_id)
 
     def _write_part(self, part: Part, key: tuple[str, object], message_id: str | None) -> None:
-        if part.metadata:
-            self._lose(Feature.METADATA)
+        run_id = self._record.run_id if self._record is not None else None
         match part:
             case TextPart():
                 self._entry(key, message_id).text.append(part.text)
                 self._new_text.append(part.text)
             case RefusalPart():
-                self._lose(Feature.REFUSAL)
-                self._entry(key, message_id).text.append(part.text)
+                block = self._entry(key, message_id)
+                block.mark["refusal"] = True
+                block.text.append(part.text)
                 self._new_text.append(part.text)
             case DataPart():
-                self._lose(Feature.DATA)
                 block = self._entry(key, message_id)
+                block.mark["data"] = True
                 block.values.append(part.data)
                 block.text.append(json_text(part.data))
             case FilePart():
@@ -291,14 +342,31 @@ class ResultWriter:
                 elif part.url is None:
                     self._lose(Feature.FILE_BYTES)
             case ReasoningPart():
-                self._lose(Feature.REASONING)
+                self._thoughts[(str(key[0]), int(str(key[1])))] = self._marks.add_reasoning(run_id, part)
             case AnnotationPart():
-                self._lose(Feature.CITATION)
+                self._cite(part, message_id)
             case ToolCallPart() | ToolResultPart():
-                self._lose(Feature.TOOL_ACTIVITY)
+                self._marks.add_activity(run_id, part)
+        if part.metadata and key in self._blocks:
+            self._blocks[key].mark["metadata"] = part.metadata
+
+    def _cite(self, part: AnnotationPart, message_id: str | None) -> None:
+        """Mark the newest block of a message with a citation. A message without a block has none, which is a loss."""
+        blocks = [block for block in self._blocks.values() if block.message_id == message_id]
+        if blocks:
+            blocks[-1].mark.setdefault("citations", []).append(encode_citation(part))
+        else:
+            self._losses[Loss(feature=Feature.CITATION.value, how="a citation without a text before it")] = None
+
+    def _report_excess(self, feature: Feature) -> None:
+        self._losses[Loss(feature=feature.value, how=f"beyond {LIMIT} bytes of marks in a result")] = None
 
     def _part_delta(self, event: PartDelta) -> None:
         message_id = event.message_id or ""
+        pieces = self._thoughts.get((message_id, event.index or 0))
+        if pieces is not None:
+            self._marks.add_piece(pieces, event.text)
+            return
         if message_id in self._open_progress:
             self._open_progress[message_id].append(event.text)
         block = self._blocks.get((message_id, event.index or 0))
@@ -308,19 +376,29 @@ class ResultWriter:
 
     def _message_ended(self, event: MessageEnded) -> None:
         if event.usage:
-            self._lose(Feature.USAGE)
+            self._marks.add_usage(event.usage)
         texts = self._open_progress.pop(event.message_id or "", None)
         if texts:
-            self._progress.append("".join(texts))
+            text = "".join(texts)
+            self._marks.add_progress(self._last_run, text)
+            self._progress.append(ProgressText(text))
 
     def _artifact(self, event: ArtifactAdded) -> None:
         if event.origin != "agent":
             return
-        self._lose(Feature.ARTIFACT)
         part = event.part
         if isinstance(part, FilePart) and part.name is None and event.name is not None:
             part = part.replace(name=event.name)
-        self._write_part(part, ("artifact", event.artifact_id), None)
+        key = ("artifact", event.artifact_id)
+        self._write_part(part, key, None)
+        if (block := self._blocks.get(key)) is not None and "artifact" not in block.mark:
+            described: JsonObject = {
+                "id": event.artifact_id,
+                "name": event.name,
+                "description": event.description,
+                "metadata": event.metadata or None,
+            }
+            block.mark["artifact"] = {name: value for name, value in described.items() if value is not None}
 
     def _run_ended(self, event: RunEnded) -> None:
         record = self._record
@@ -329,7 +407,7 @@ class ResultWriter:
         self.has_ended = True
         self.status, self.output = event.status, event.output
         if event.usage:
-            self._lose(Feature.USAGE)
+            self._marks.add_usage(event.usage)
         match event.status:
             case RunStatus.SUCCESS | RunStatus.PAUSED:
                 self.fault = None
@@ -348,21 +426,12 @@ class ResultWriter:
         self._losses[Loss(feature=event.feature, how=event.how)] = None
 
     def _custom(self, event: Custom) -> None:
-        self._lose(Feature.CUSTOM)
+        self._marks.add_custom(self._last_run, event)
 
-    def _tool_started(self, event: ToolStarted) -> None:
-        self._lose(Feature.TOOL_ACTIVITY)
-        self._progress.append(event.name)
-
-    def _tool_ended(self, event: ToolEnded) -> None:
-        self._lose(Feature.TOOL_ACTIVITY)
-
-    def _step_started(self, event: StepStarted) -> None:
-        self._lose(Feature.STEP)
-        self._progress.append(event.name)
-
-    def _step_ended(self, event: StepEnded) -> None:
-        self._lose(Feature.STEP)
+    def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> None:
+        self._marks.add_activity(self._last_run, event)
+        if isinstance(event, ToolStarted | StepStarted):
+            self._progress.append(ProgressText(event.name, is_activity=True))
 
     _WRITES: ClassVar[Mapping[type, Any]] = {
         RunStarted: _run_started,
@@ -375,15 +444,28 @@ class ResultWriter:
         TaskChanged: _task_changed,
         LossNoted: _loss_noted,
         Custom: _custom,
-        ToolStarted: _tool_started,
-        ToolEnded: _tool_ended,
-        StepStarted: _step_started,
-        StepEnded: _step_ended,
+        ToolStarted: _activity,
+        ToolEnded: _activity,
+        StepStarted: _activity,
+        StepEnded: _activity,
     }
 
 
 def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
+
+
+def _piece_sizes(content: _Content) -> list[int]:
+    """Return the sizes of an artifact's pieces: in characters of its text, or in bytes of its file."""
+    return [len(piece) for piece in (content.pieces if content.file is not None else content.text)]
+
+
+def _with_mark(block: JsonObject, mark: JsonObject) -> JsonObject:
+    """Return a block with members added to `_meta.babelgate`."""
+    if not mark:
+        return block
+    existing: JsonObject = block.get("_meta", {}).get("babelgate", {})
+    return {**block, "_meta": {"babelgate": {**existing, **mark}}}
 
 
 def _block(content: _Content) -> JsonObject | None:
@@ -397,12 +479,13 @@ def _block(content: _Content) -> JsonObject | None:
         link: JsonObject = {"type": "resource_link", "uri": part.url, "name": part.name or part.url}
         return link if part.media_type is None else {**link, "mimeType": part.media_type}
     name, kind = part.name or "file", part.media_type or "application/octet-stream"
-    uri = f"file:///{quote(name, safe='')}"
+    uri = file_uri(part)
+    if content.artifact_id is not None and content.run_id is not None:
+        uri = artifact_uri(content.run_id, content.artifact_id)
     if not content.pieces and part.size != 0:
         return {"type": "resource_link", "uri": uri, "name": name, "mimeType": kind, "size": part.size}
-    data = b64encode(b"".join(content.pieces)).decode()
     family = kind.partition("/")[0]
     if family in ("image", "audio"):
-        return {"type": family, "data": data, "mimeType": kind, "_meta": {"babelgate": {"name": name}}}
-    resource = {"uri": uri, "mimeType": kind, "blob": data}
-    return {"type": "resource", "resource": resource}
+        data = b64encode(b"".join(content.pieces)).decode()
+        return {"type": family, "data": data, "mimeType": kind, "_meta": {"babelgate": {"name": name, "uri": uri}}}
+    return {"type": "resource", "resource": file_contents(uri, part.replace(inline=b"".join(content.pieces)))}

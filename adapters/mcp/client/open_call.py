@@ -1,0 +1,124 @@
+"""Call of a tool up to 2025-11-25, whose server may ask its client in between. While a question waits for its answer,
+the call stays open, and no run reads it."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Final
+
+from babelgate.adapters.mcp.client.http import HttpClient, Session
+from babelgate.adapters.mcp.errors import METHOD_NOT_FOUND
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
+
+_WAITING: Final = 256
+"""Maximum number of messages of one call that wait to be read. Chosen. Beyond it, the server is read no further."""
+_LIMIT: Final = 1000
+"""Maximum number of calls that wait for answers. Chosen. The oldest one is ended for a new one."""
+_LONGEST: Final = 3600.0
+"""Seconds for which a call waits for an answer. Chosen: one hour."""
+_CLOSING: Final = 3.0
+"""Seconds for the requests that end a call. Chosen."""
+
+
+class OpenCall:
+    """One call of a tool, in a separate session. A task reads the stream of the response, also between two runs."""
+
+    def __init__(self, http: HttpClient, session: Session, params: JsonObject) -> None:
+        self._http = http
+        self.session = session
+        self._request_id = http.next_id()
+        self._params = params
+        self._messages: asyncio.Queue[JsonObject | FaultError] = asyncio.Queue(_WAITING)
+        self._question_id: object = None
+        self._reading = asyncio.ensure_future(self._read())
+        self._has_ended = False
+
+    async def _read(self) -> None:
+        try:
+            messages = self._http.messages("tools/call", self._params, self.session, self._request_id)
+            async with aclosing(messages):
+                async for message in messages:
+                    await self._messages.put(message)
+            error = FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its response")
+            await self._messages.put(error)
+        except FaultError as error:
+            await self._messages.put(error)
+
+    async def next(self) -> JsonObject:
+        """Return the next message of the server: a notification, a question, or the response. Other requests of the
+        server are answered. Raises the fault that ended the stream."""
+        while True:
+            message = await self._messages.get()
+            if isinstance(message, FaultError):
+                self._has_ended = True
+                raise message
+            method = message.get("method")
+            if method == "ping" and "id" in message:
+                await self._http.respond(message["id"], {"result": {}}, self.session)
+            elif method is not None and "id" in message and method != "elicitation/create":
+                error = {"code": METHOD_NOT_FOUND, "message": "Method not found"}
+                await self._http.respond(message["id"], {"error": error}, self.session)
+            else:
+                if method == "elicitation/create":
+                    self._question_id = message["id"]
+                self._has_ended = method is None
+                return message
+
+    async def answer(self, result: JsonObject) -> None:
+        """Send the result of the open question. Raises agent_invalid if there is none."""
+        question_id, self._question_id = self._question_id, None
+        if question_id is None:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server waits for no answer")
+        await self._http.respond(question_id, {"result": result}, self.session)
+
+    async def cancel(self) -> None:
+        """Cancel the call on its server (SPEC/basic/utilities/cancellation)."""
+        await self._http.notify("notifications/cancelled", {"requestId": self._request_id}, self.session)
+
+    async def aclose(self) -> None:
+        """Cancel the call unless it has ended, stop reading, and end its session. Errors are ignored."""
+        try:
+            async with asyncio.timeout(_CLOSING):
+                if not self._has_ended:
+                    await self.cancel()
+                await self._http.close_session(self.session)
+        except (FaultError, TimeoutError):
+            pass
+        finally:
+            self._reading.cancel()
+
+
+class ParkedCalls:
+    """Calls that wait for answers, by the task of the gateway."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, tuple[OpenCall, asyncio.TimerHandle]] = {}
+        self._closing: set[asyncio.Future[None]] = set()
+
+    def park(self, task_id: str, call: OpenCall) -> None:
+        """Keep a call until `take`, for at most `_LONGEST` seconds."""
+        timer = asyncio.get_running_loop().call_later(_LONGEST, self._drop, task_id)
+        self._calls[task_id] = call, timer
+        if len(self._calls) > _LIMIT:
+            self._drop(next(iter(self._calls)))
+
+    def take(self, task_id: str) -> OpenCall | None:
+        """Remove the call of a task and return it, or None if it waits no longer."""
+        call, timer = self._calls.pop(task_id, (None, None))
+        if timer is not None:
+            timer.cancel()
+        return call
+
+    def _drop(self, task_id: str) -> None:
+        call = self.take(task_id)
+        if call is not None:
+            closing = asyncio.ensure_future(call.aclose())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def aclose(self) -> None:
+        """End all calls."""
+        for task_id in list(self._calls):
+            self._drop(task_id)
+        if self._closing:
+            await asyncio.wait(self._closing)

@@ -1,0 +1,1 @@
+"""Messages of another MCP server as canonical events."""

@@ -1,0 +1,1 @@
+"""Records as results of tools and contents of resources."""
