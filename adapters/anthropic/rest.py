@@ -10,11 +10,13 @@ REST: Final = RestDescription(
     error=w.ErrorBody,
     operations={
         "create_message.create": RestOperation(body=w.MessageCreate, returns=w.MessageBody, streams=w.StreamEvent),
-        "models.count_tokens": RestOperation(body=w.MessageCreate, returns=w.ErrorBody),
-        "models.list_models": RestOperation(returns=w.Models),
-        "models.get_model": RestOperation(returns=w.Model),
-        "stored.get_message": RestOperation(returns=w.MessageBody, streams=w.StreamEvent, query={"stream": "boolean"}),
-        "stored.cancel_message": RestOperation(returns=w.MessageBody),
-        "stored.get_file": RestOperation(returns=bytes, media_type="application/octet-stream"),
+        "model_list.count_tokens": RestOperation(body=w.MessageCreate, returns=w.ErrorBody),
+        "model_list.list_models": RestOperation(returns=w.Models),
+        "model_list.get_model": RestOperation(returns=w.Model),
+        "stored_messages.get_message": RestOperation(
+            returns=w.MessageBody, streams=w.StreamEvent, query={"stream": "boolean"}
+        ),
+        "stored_messages.cancel_message": RestOperation(returns=w.MessageBody),
+        "stored_messages.get_file": RestOperation(returns=bytes, media_type="application/octet-stream"),
     },
 )

@@ -76,19 +76,19 @@ def _decode_block(block: w.Block, where: str) -> list[Part]:
 def _decode_text(block: w.Block, where: str) -> Part:
     if block.text is None:
         refuse(f"{where}.text", "Field required")
-    own = as_object(block.babelgate)
-    if "data" in own:
-        return DataPart(data=own["data"])
+    marks = as_object(block.babelgate)
+    if "data" in marks:
+        return DataPart(data=marks["data"])
     return TextPart(text=block.text, extra=_extra(block))
 
 
 def _extra(block: w.Block, members: JsonObject | None = None) -> Extra:
     """Return the members of a block without a canonical form, such as `cache_control`. They are passed on only to
     agents whose server speaks this API."""
-    own: JsonObject = dict(block.model_extra or {})
-    found = {name: value for name, value in (members or {}).items() if value is not None}
-    found |= {"own": own} if own else {}
-    return {PROTOCOL: found} if found else {}
+    unknown: JsonObject = dict(block.model_extra or {})
+    extra = {name: value for name, value in (members or {}).items() if value is not None}
+    extra |= {"own": unknown} if unknown else {}
+    return {PROTOCOL: extra} if extra else {}
 
 
 def _decode_file(block: w.Block, where: str) -> FilePart:

@@ -18,7 +18,7 @@ _ATTRIBUTION: Final = "x-anthropic-billing-header:"
 
 
 @dataclass(frozen=True, slots=True)
-class ToolAnswer:
+class CallAnswer:
     """Result of a tool call by which the gateway showed a question. `task_id` is the task that asked."""
 
     call_id: str
@@ -36,7 +36,7 @@ class Conversation:
     continued."""
     new_messages: Sequence[w.Message]
     """Messages after the history, to which the agent is to respond, without `answers`."""
-    answers: Sequence[ToolAnswer]
+    answers: Sequence[CallAnswer]
     """Answers to questions that the gateway showed as tool calls."""
 
     @classmethod
@@ -50,7 +50,7 @@ class Conversation:
         last = max((number for number, each in enumerate(messages) if each.role == "assistant"), default=-1)
         if last == len(messages) - 1 and not _has_calls(messages[last]):
             last = max((number for number, each in enumerate(messages) if each.role == "user"), default=-1)
-        answers: list[ToolAnswer] = []
+        answers: list[CallAnswer] = []
         news: list[w.Message] = []
         for each in messages[last + 1 :]:
             others, results = _split_answers(each)
@@ -77,11 +77,11 @@ def _has_calls(message: w.Message) -> bool:
     return not isinstance(message.content, str) and any(block.type == "tool_use" for block in message.content)
 
 
-def _split_answers(message: w.Message) -> tuple[w.Message | None, list[ToolAnswer]]:
+def _split_answers(message: w.Message) -> tuple[w.Message | None, list[CallAnswer]]:
     """Return a new message without the answers to questions, or None if nothing else is in it, and these answers."""
     if message.role != "user" or isinstance(message.content, str):
         return message, []
-    answers: list[ToolAnswer] = []
+    answers: list[CallAnswer] = []
     others: list[w.Block] = []
     for block in message.content:
         call_id = block.tool_use_id
@@ -90,7 +90,7 @@ def _split_answers(message: w.Message) -> tuple[w.Message | None, list[ToolAnswe
             others.append(block)
         else:
             text = text_of(result_content(block))
-            answers.append(ToolAnswer(call_id, task_id, text, block.is_error is True))
+            answers.append(CallAnswer(call_id, task_id, text, block.is_error is True))
     if not answers:
         return message, []
     return (message.model_copy(update={"content": others}) if others else None), answers
@@ -110,7 +110,7 @@ def decode_answer(text: str, schema: JsonObject | None) -> tuple[Json, Message]:
 
 
 def decode_messages(messages: Sequence[w.Message]) -> tuple[Message, ...]:
-    """Return messages of a request as canonical messages. Results of tools become messages of their own. Raises invalid
+    """Return messages of a request as canonical messages. Results of tools become separate messages. Raises invalid
     for a malformed message, and unsupported for content that the gateway cannot pass to the agent."""
     return tuple(each for number, message in enumerate(messages) for each in _decode(message, f"messages.{number}"))
 

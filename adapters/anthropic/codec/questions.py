@@ -41,8 +41,8 @@ def encode_question(task_id: str, question: InterruptRaised) -> JsonObject:
         return _tool_use(call_id, ASK, _arguments(question))
     arguments = parse_text(part.arguments or "{}")
     # The API requires an object. Another value of arguments is the text that the model wrote.
-    known = arguments if arguments is not ABSENT and isinstance(arguments, dict) else {"arguments": part.arguments}
-    return _tool_use(call_id, part.name, known)
+    is_object = arguments is not ABSENT and isinstance(arguments, dict)
+    return _tool_use(call_id, part.name, arguments if is_object else {"arguments": part.arguments})
 
 
 def _tool_use(call_id: str, name: str, arguments: JsonObject) -> JsonObject:

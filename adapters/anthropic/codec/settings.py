@@ -15,7 +15,7 @@ _EXTRA_SETTINGS: Final = ("temperature", "top_p", "top_k", "max_tokens")
 """Settings that have the same name in the configuration of a run."""
 
 
-def declares_ask(settings: JsonObject) -> bool:
+def has_ask_tool(settings: JsonObject) -> bool:
     """Return True if the tools of a request include `ask_caller`."""
     return any(tool.get("name") == ASK for tool in objects_in(settings.get("tools")))
 

@@ -11,7 +11,7 @@ _WRITTEN: Final = "cache_creation_input_tokens"
 
 def encode_usage(usage: JsonObject) -> JsonObject:
     """Return token counts as the API has them, with every member that its schema requires. Counts that are not known
-    are 0. Cached tokens are not part of `input_tokens`, but stand beside it."""
+    are 0. Cached tokens are not included in `input_tokens`, but counted separately."""
     details = as_object(usage.get("input_tokens_details"))
     read, written = _count(details.get("cached_tokens")), _count(details.get("cache_write_tokens"))
     return {

@@ -29,10 +29,10 @@ _SERVED: Final = "/v1/messages and /v1/models"
 
 def routes(hub: Hub) -> Sequence[Router]:
     """Return the routes of the API, at its own path and below `BASE`."""
-    models, create, stored = Models(hub), CreateMessage(hub), StoredMessages(hub)
+    models, create, stored = ModelList(hub), CreateMessage(hub), StoredMessages(hub)
     message = "/messages/{message_id:str}"
 
-    def shared() -> list[HTTPRouteHandler]:
+    def message_routes() -> list[HTTPRouteHandler]:
         return [
             post("/messages", status_code=200)(create.create),
             post("/messages/count_tokens", status_code=200)(models.count_tokens),
@@ -42,7 +42,10 @@ def routes(hub: Hub) -> Sequence[Router]:
         ]
 
     listed = [get("/models")(models.list_models), get("/models/{model:str}")(models.get_model)]
-    return [Router("/v1", route_handlers=shared()), Router(f"{BASE}/v1", route_handlers=[*shared(), *listed])]
+    return [
+        Router("/v1", route_handlers=message_routes()),
+        Router(f"{BASE}/v1", route_handlers=[*message_routes(), *listed]),
+    ]
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
@@ -53,7 +56,7 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     return error_response(fault)
 
 
-class Models(Handlers):
+class ModelList(Handlers):
     """Handlers of the routes for models, which are the gateway's agents."""
 
     def __init__(self, hub: Hub) -> None:

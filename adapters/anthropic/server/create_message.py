@@ -13,17 +13,17 @@ from babelgate.adapters.anthropic.codec.blocks import refuse
 from babelgate.adapters.anthropic.codec.messages import Conversation, decode_messages
 from babelgate.adapters.anthropic.codec.names import PROTOCOL
 from babelgate.adapters.anthropic.codec.settings import (
-    declares_ask,
     decode_settings,
+    has_ask_tool,
     schema_of,
     settings_extra,
     without_ask,
 )
 from babelgate.adapters.anthropic.server.answers import message_headers
-from babelgate.adapters.anthropic.server.follow import Reading
+from babelgate.adapters.anthropic.server.follow import MessageReading
 from babelgate.adapters.anthropic.server.lookup import collect_answers, find_agent, find_asking_task
 from babelgate.adapters.anthropic.server.text_questions import (
-    TextQuestion,
+    MessageQuestion,
     find_question_in,
     find_question_on,
     stored_members,
@@ -81,7 +81,8 @@ class _Begun:
 
     receipt: Receipt
     cancels: bool
-    """True if the run is cancelled when the caller disconnects, because nobody can read it later."""
+    """True if the run is cancelled when the caller disconnects, because its message is not stored and cannot be read
+    later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +121,11 @@ class CreateMessage(Handlers):
             conversation=Conversation.of(body),
             settings=settings,
             place=await self._place(request, who, body, agent),
-            in_words=not declares_ask(settings),
+            in_words=not has_ask_tool(settings),
         )
         begun = await self._begin(call)
         receipt = begun.receipt
-        reading = Reading(self._hub, who, receipt.task, receipt.run_id)
+        reading = MessageReading(self._hub, who, receipt.task, receipt.run_id)
         on_disconnect = canceller(self._hub, who.principal, receipt.run_id, begun.cancels)
         headers = message_headers(receipt, receipt.run_id)
         if body.stream:
@@ -178,11 +179,11 @@ class CreateMessage(Handlers):
         members: JsonObject = {WORDS: True} if call.in_words else {}
         if call.in_words and not call.place.is_stored:
             members |= stored_members((*before, *news))
-        said = [message for message in news if message.role != "system"]
-        if call.in_words and all(message.role == "user" for message in said):
+        spoken_messages = [message for message in news if message.role != "system"]
+        if call.in_words and all(message.role == "user" for message in spoken_messages):
             question = await self._find_question(call, before)
             if question is not None:
-                return await self._answer_in_words(call, question, said, members)
+                return await self._answer_in_words(call, question, spoken_messages, members)
         return await self._submit(call, before, news, members)
 
     async def _submit(
@@ -218,7 +219,7 @@ class CreateMessage(Handlers):
 
     # Answers
 
-    async def _find_question(self, call: _Call, before: Sequence[Message]) -> TextQuestion | None:
+    async def _find_question(self, call: _Call, before: Sequence[Message]) -> MessageQuestion | None:
         """Return the question, shown as text, that the new user messages answer. Return None if no question is open."""
         place, principal, agent = call.place, call.who.principal, call.agent.name
         if not place.is_stored:
@@ -231,11 +232,11 @@ class CreateMessage(Handlers):
         return await find_question_on(self._hub, principal, agent, thread_id)
 
     async def _answer_in_words(
-        self, call: _Call, question: TextQuestion, said: Sequence[Message], members: JsonObject
+        self, call: _Call, question: MessageQuestion, messages: Sequence[Message], members: JsonObject
     ) -> _Begun:
         """Answer a question that was shown as text, with the text of the new user messages. Return the resumed run."""
-        values, messages = question.answer(said)
-        run_input = await self._input(call, messages, members)
+        values, input_messages = question.answer(messages)
+        run_input = await self._input(call, input_messages, members)
         answers = Answers(
             task_id=question.task.task_id, values=values, input=run_input, is_text=True, protocol=PROTOCOL
         )

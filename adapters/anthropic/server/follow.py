@@ -1,4 +1,4 @@
-"""Reading of a run as a message: wait for it, stream it, or read it later."""
+"""MessageReading of a run as a message: wait for it, stream it, or read it later."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -11,7 +11,7 @@ from babelgate.adapters.anthropic.codec.settings import schema_of, sent_settings
 from babelgate.adapters.anthropic.errors import STARTED_OVER, STOPPING
 from babelgate.adapters.anthropic.server.answers import error_response
 from babelgate.adapters.anthropic.write.frames import FrameWriter
-from babelgate.adapters.anthropic.write.message import MessageWriter
+from babelgate.adapters.anthropic.write.message import AnswerWriter
 from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.adapters.kit.server.caller import Caller, loss_header
 from babelgate.adapters.kit.server.encoding import json_response
@@ -23,11 +23,11 @@ from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
 
 
-class Reading:
+class MessageReading:
     """Reader of one run's records that shows them as a message, whole or as a stream."""
 
     def __init__(self, hub: Hub, who: Caller, task: Task, run_id: str) -> None:
-        self.writer = MessageWriter(task.task_id, run_id, task.agent, who.base_url)
+        self.writer = AnswerWriter(task.task_id, run_id, task.agent, who.base_url)
         self._hub = hub
         self._principal = who.principal
         self._task = task
@@ -115,7 +115,7 @@ class Reading:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for passage, texts in split_passages(batch):
-                    block = self.writer.continued(passage[0]) if texts else None
+                    block = self.writer.open_block(passage[0]) if texts else None
                     if block is not None:
                         writer.extend(block, texts)
                         ready += frames.texts(block, texts)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from babelgate.adapters.anthropic.codec.messages import ToolAnswer, decode_answer
+from babelgate.adapters.anthropic.codec.messages import CallAnswer, decode_answer
 from babelgate.adapters.anthropic.codec.names import changed_id, find_interrupt, run_id_of
 from babelgate.adapters.anthropic.codec.questions import called_part
 from babelgate.adapters.kit.server.caller import Caller
@@ -14,7 +14,8 @@ from babelgate.canonical.value import Json
 
 def find_agent(hub: Hub, who: Caller, model: str) -> AgentInfo:
     """Return the agent that a request names as its `model`. Below the base URL of a single agent it is that agent,
-    whatever the model, because clients such as Claude Code ask for models of their own. Raises not_found."""
+    even if the model has another name, because clients such as Claude Code ask for several models. Raises
+    not_found."""
     name = who.need_agent() if who.has_single_agent else model
     try:
         return hub.agent(who.principal, name)
@@ -26,14 +27,14 @@ def find_agent(hub: Hub, who: Caller, model: str) -> AgentInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRun:
+class FoundMessage:
     """A run, with its task."""
 
     run: Run
     task: Task
 
 
-async def find_run(hub: Hub, principal: Principal, message_id: str) -> FoundRun:
+async def find_run(hub: Hub, principal: Principal, message_id: str) -> FoundMessage:
     """Return the run that a message shows. Raises not_found."""
     lost = FaultError(FaultCode.NOT_FOUND, f"No message has the id {message_id[:100]!r}.")
     run_id = run_id_of(message_id)
@@ -48,7 +49,7 @@ async def find_run(hub: Hub, principal: Principal, message_id: str) -> FoundRun:
         raise lost from error
     if run.removed:
         raise lost
-    return FoundRun(run, task)
+    return FoundMessage(run, task)
 
 
 async def find_asking_task(hub: Hub, principal: Principal, task_id: str) -> Task:
@@ -72,7 +73,7 @@ class FoundAnswers:
     """True if the caller's client could not show any of the questions: it has no such tool."""
 
 
-async def collect_answers(hub: Hub, principal: Principal, task: Task, answers: Sequence[ToolAnswer]) -> FoundAnswers:
+async def collect_answers(hub: Hub, principal: Principal, task: Task, answers: Sequence[CallAnswer]) -> FoundAnswers:
     """Return the answers in the results of tool calls. Raises not_awaiting for a call whose question is not open."""
     values: dict[str, Json] = {}
     messages: list[Message] = []

@@ -10,8 +10,8 @@ from litestar import Response
 from babelgate.adapters.anthropic.codec.blocks import refuse
 from babelgate.adapters.anthropic.server.answers import message_headers
 from babelgate.adapters.anthropic.server.create_message import HEARTBEAT
-from babelgate.adapters.anthropic.server.follow import Reading
-from babelgate.adapters.anthropic.server.lookup import FoundRun, find_run
+from babelgate.adapters.anthropic.server.follow import MessageReading
+from babelgate.adapters.anthropic.server.lookup import FoundMessage, find_run
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Caller, caller
 from babelgate.adapters.kit.server.extended import answer_file
@@ -33,7 +33,7 @@ class StoredMessages(Handlers):
         streams = request.query_params.get("stream", "false").lower()
         if streams not in ("true", "false"):
             refuse("stream", "It must be true or false.")
-        reading = Reading(self._hub, who, found.task, found.run.run_id)
+        reading = MessageReading(self._hub, who, found.task, found.run.run_id)
         headers = message_headers(found.task, found.run.run_id)
         if streams == "true":
             headers = {"Cache-Control": "no-store", **headers}
@@ -50,7 +50,7 @@ class StoredMessages(Handlers):
                 await self._hub.cancel_run(who.principal, found.run.run_id)
             elif found.task.is_waiting:
                 await self._hub.cancel(who.principal, found.task.task_id)
-        reading = Reading(self._hub, who, found.task, found.run.run_id)
+        reading = MessageReading(self._hub, who, found.task, found.run.run_id)
         await reading.read()
         return reading.snapshot(message_headers(found.task, found.run.run_id))
 
@@ -58,7 +58,7 @@ class StoredMessages(Handlers):
         """Return the bytes of a file that a message links to, by its hash. Raises not_found."""
         return await answer_file(self._hub, request, request.path_params["blob"])
 
-    async def _find(self, request: AnyRequest) -> tuple[Caller, FoundRun]:
+    async def _find(self, request: AnyRequest) -> tuple[Caller, FoundMessage]:
         who = caller(request)
         return who, await find_run(self._hub, who.principal, request.path_params["message_id"])
 

@@ -32,7 +32,7 @@ _MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class TextQuestion:
+class MessageQuestion:
     """Oldest open question of a task whose open questions were all shown as text."""
 
     task: Task
@@ -52,7 +52,7 @@ def stored_members(messages: Sequence[Message]) -> JsonObject:
     return {_DIGEST: _digest(messages)}
 
 
-async def find_question_on(hub: Hub, principal: Principal, agent: str, thread_id: str) -> TextQuestion | None:
+async def find_question_on(hub: Hub, principal: Principal, agent: str, thread_id: str) -> MessageQuestion | None:
     """Return the text question of an agent's newest waiting task on a thread. Return None if no task waits, or if its
     questions were not shown as text."""
     where = TaskFilter(agent=agent, thread_id=thread_id, states=WAITING)
@@ -63,7 +63,7 @@ async def find_question_on(hub: Hub, principal: Principal, agent: str, thread_id
 
 async def find_question_in(
     hub: Hub, principal: Principal, agent: str, before: Sequence[Message]
-) -> TextQuestion | None:
+) -> MessageQuestion | None:
     """Return the text question at the end of the history `before`, for a request that names no thread. Return None if
     the history does not end with an open question. If several waiting conversations have the same messages, the newest
     one is used."""
@@ -87,7 +87,7 @@ async def _waiting_tasks(hub: Hub, principal: Principal, where: TaskFilter, limi
 
 async def _find_question(
     hub: Hub, principal: Principal, task: Task, last: str | None = None, digest: str | None = None
-) -> TextQuestion | None:
+) -> MessageQuestion | None:
     """Return the oldest open question of a task if all of its open questions were shown as text, else None.
 
     `last`: the assistant's last text, which must end with the question. `digest`: digest of the conversation before
@@ -110,7 +110,7 @@ async def _find_question(
     members = as_object(run_input.extra.get(PROTOCOL))
     if digest is not None and (members.get(WORDS) is not True or members.get(_DIGEST) != digest):
         return None
-    return TextQuestion(task, questions[0])
+    return MessageQuestion(task, questions[0])
 
 
 def _digest(messages: Sequence[Message]) -> str:

@@ -28,7 +28,7 @@ class Block:
     """Message of the run to which the block belongs. None for content outside of messages, such as calls of tools."""
     start: JsonObject
     growth: Growth | None
-    """None for a block that has no deltas."""
+    """Member that the deltas extend. None: the block has no deltas."""
     pieces: list[str] = field(default_factory=list[str])
 
     def whole(self) -> JsonObject:
@@ -41,7 +41,7 @@ class Block:
         value = parse_text(text or "{}")
         return {**self.start, "input": value if isinstance(value, dict) and value is not ABSENT else {}}
 
-    def started(self) -> JsonObject:
+    def start_event(self) -> JsonObject:
         """Return the event that begins the block in a stream."""
         return {"type": "content_block_start", "index": self.index, "content_block": self.start}
 
@@ -51,6 +51,6 @@ class Block:
         kind, member = _DELTAS[self.growth]
         return {"type": "content_block_delta", "index": self.index, "delta": {"type": kind, member: text}}
 
-    def stopped(self) -> JsonObject:
+    def stop_event(self) -> JsonObject:
         """Return the event that ends the block in a stream."""
         return {"type": "content_block_stop", "index": self.index}

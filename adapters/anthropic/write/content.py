@@ -70,7 +70,7 @@ class Content:
             self.events.append(block.delta(text))
 
     def add_shown(self, message_id: str | None, text: str, mark: JsonObject) -> None:
-        """Add a block of text that stands for something else, which the mark holds."""
+        """Add a block of text that represents something else, which the mark holds."""
         block = self.open(message_id, object(), dict(_EMPTY["text"]), "text", mark)
         self.grow(block, text)
         self.close()
@@ -90,7 +90,7 @@ class Content:
             start = {**start, w.OWN: marks}
         block = Block(len(self.blocks), key, message_id, start, growth)
         self.blocks.append(block)
-        self.events.append(block.started())
+        self.events.append(block.start_event())
         self._open = block
         return block
 
@@ -122,7 +122,7 @@ class Content:
     def close(self) -> None:
         """End the open block."""
         if self._open is not None:
-            self.events.append(self._open.stopped())
+            self.events.append(self._open.stop_event())
             self._open = None
 
     def text_block(self, message_id: str, key: object) -> Block | None:
@@ -134,15 +134,15 @@ class Content:
         """Add several texts to a block without events, which the caller writes itself."""
         block.pieces.append("".join(texts))  # one string takes half the memory of many short ones
 
-    def drop(self, is_void: Callable[[str], bool]) -> bool:
-        """Remove the blocks of messages that a restart has voided. Return True if there were any."""
+    def drop(self, is_void: Callable[[str], bool]) -> int:
+        """Remove the blocks of messages that a restart has voided. Return the number of removed blocks."""
         rest = [block for block in self.blocks if block.message_id is None or not is_void(block.message_id)]
-        has_dropped = len(rest) < len(self.blocks)
+        removed = len(self.blocks) - len(rest)
         self.close()
         self.blocks = rest
         for index, block in enumerate(rest):
             block.index = index
-        return has_dropped
+        return removed
 
     # Marks
 

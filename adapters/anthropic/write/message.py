@@ -64,7 +64,7 @@ _DELTA_USAGE: Final = (
 )
 
 
-class MessageWriter:
+class AnswerWriter:
     """Writer of the message that shows the run `run_id`. It must receive the records of the run's task from the first
     one on. Of other runs of the task, it reads only the questions and answers.
 
@@ -104,7 +104,7 @@ class MessageWriter:
         self._events: list[JsonObject] = []
         """Events of the log that a stream shows in pings, in their order."""
 
-    # Reading
+    # MessageReading
 
     @property
     def losses(self) -> Sequence[Loss]:
@@ -117,7 +117,7 @@ class MessageWriter:
 
     @property
     def text(self) -> str:
-        """Text of the answer, without what only stands for something else."""
+        """Text of the answer, without blocks that only represent something else."""
         return "".join(
             "".join(block.pieces)
             for block in self._content.blocks
@@ -164,7 +164,7 @@ class MessageWriter:
             marks["loss"] = losses_by_feature(self._losses)
         return marks
 
-    def continued(self, record: Record) -> Block | None:
+    def open_block(self, record: Record) -> Block | None:
         """Return the open block to which the text of a passage belongs. `record` is the first one of the passage
         (`babelgate.adapters.kit.server.passages`). Return None if its records must be written one by one."""
         event = record.event
@@ -240,8 +240,8 @@ class MessageWriter:
                 else:
                     content.add_shown(message_id, json_text(part.data), mark)
             case FilePart():
-                shown = content.portable(part)
-                content.add_shown(message_id, _file_text(shown), content.mark(PartAdded(part=shown)))
+                portable = content.portable(part)
+                content.add_shown(message_id, _file_text(portable), content.mark(PartAdded(part=portable)))
             case AnnotationPart():
                 self._cite(message_id, part)
             case ToolCallPart():
@@ -477,7 +477,7 @@ class MessageWriter:
 
 
 def _is_stand_in(mark: JsonObject) -> bool:
-    """Return True if a block of text with this mark only stands for something else, such as a file or a question."""
+    """Return True if a block of text with this mark only represents something else, such as a file or a question."""
     event = as_object(mark.get("event"))
     return bool(mark.keys() & {"question", "shows"}) or (bool(event) and event.get("open") is not True)
 

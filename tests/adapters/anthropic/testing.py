@@ -87,4 +87,4 @@ KNOWLEDGE: Final = Knowledge(
     callers=(Anthropic,),
     path="/anthropic",
 )
-"""What the tests of all routes need to know of this protocol."""
+"""Test data of this protocol."""
