@@ -48,11 +48,13 @@ _UPSTREAMS: Final = (
     acp.upstream,
     langchain.agent_protocol_upstream,
     aief.upstream,
+    anthropic.upstream,
     openai.upstream,
     ag_ui.upstream,
 )
 """Built-in upstreams, most preferred first. If an agent's server speaks several protocols, the gateway uses the first
-of them. So protocols that carry more features of a run precede the others."""
+of them. So protocols that carry more features of a run precede the others. Anthropic
+precedes OpenAI, because OpenAI's client would read Anthropic's list of models, too."""
 
 ADAPTERS: tuple[Adapter, ...]
 UPSTREAMS: tuple[Upstream, ...]

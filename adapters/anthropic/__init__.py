@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 
+from babelgate.adapters.anthropic.agents import assume_model, upstream_name
 from babelgate.adapters.anthropic.carries import CARRIES, VERSION
+from babelgate.adapters.anthropic.client import Client, discover
 from babelgate.adapters.anthropic.looks import looks
 from babelgate.adapters.anthropic.rest import REST
 from babelgate.adapters.anthropic.server import BASE, answer_fault, routes
 from babelgate.adapters.anthropic.snippets import snippets
 from babelgate.adapters.kit.adapter import Adapter, Example
+from babelgate.adapters.kit.upstream import Upstream
 
-__all__ = ("adapter",)
+__all__ = ("adapter", "upstream")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
@@ -32,4 +35,14 @@ adapter = Adapter(
     rest=REST,
     looks=looks,
     snippets=snippets,
+)
+
+upstream = Upstream(
+    protocol="anthropic",
+    title="Anthropic",
+    discover=discover,
+    client=Client,
+    name_of=upstream_name,
+    assume=assume_model,
+    own_path=BASE,
 )

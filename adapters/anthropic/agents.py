@@ -14,10 +14,17 @@ _CREATED = "1970-01-01T00:00:00Z"
 
 
 def encode_model(info: AgentInfo) -> JsonObject:
-    """Return an agent as a model."""
+    """Return an agent as a model. The member `owned_by` tells the client of another gateway that this is one."""
     members: JsonObject = info.metadata.get(PROTOCOL) or {}
     name = members.get("title") or info.name
-    return {"type": "model", "id": info.name, "display_name": name, "created_at": _CREATED, "lifecycle": "active"}
+    return {
+        "type": "model",
+        "id": info.name,
+        "display_name": name,
+        "created_at": _CREATED,
+        "lifecycle": "active",
+        "owned_by": "babelgate",
+    }
 
 
 def encode_models(infos: Sequence[AgentInfo]) -> JsonObject:

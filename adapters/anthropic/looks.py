@@ -14,8 +14,8 @@ def looks(target: LookTarget) -> Sequence[Look]:
     stream = ReadRequest(path=f"{path}?stream=true")
     has_failed = target.run.has_ended and target.run.status not in (RunStatus.SUCCESS, RunStatus.PAUSED)
     why_not = f"A run that ended as {target.run.status} has no message: a request for it gets the error."
-    whole = {"why_not": why_not} if has_failed else {"request": ReadRequest(path=path)}
+    whole = None if has_failed else ReadRequest(path=path)
     return (
-        Look(version=VERSION, title="Anthropic message", **whole),
+        Look(version=VERSION, title="Anthropic message", request=whole, why_not=why_not if has_failed else ""),
         Look(version=VERSION, title="Anthropic message stream", form="stream", request=stream),
     )

@@ -332,6 +332,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
         shows=frozenset({Feature.USAGE}),
         question=Question('ask_user({"question": "What is your name?"})', value=CALL),
     ),
+    "anthropic": Kind("anthropic", partial(behind, "anthropic", "/anthropic")),
     "ag-ui": Kind("ag-ui", partial(behind, "ag-ui", "/ag-ui/{agent}")),
     "openai-extended": Kind("openai-extended", partial(behind, "openai", "/v1"), callers=ONE_EACH),
     "a2a-sdk-0.3": Kind(

@@ -8,9 +8,10 @@ import json
 from typing import Final
 
 from babelgate.adapters.anthropic.codec.names import encode_call_id
-from babelgate.adapters.kit.json import ABSENT, parse_text
+from babelgate.adapters.kit.json import parse_text
 from babelgate.canonical import Interrupt, ToolCallPart
 from babelgate.canonical.event import InterruptRaised
+from babelgate.canonical.json import as_object
 from babelgate.canonical.value import JsonObject
 
 ASK: Final = "ask_caller"
@@ -41,8 +42,9 @@ def encode_question(task_id: str, question: InterruptRaised) -> JsonObject:
         return _tool_use(call_id, ASK, _arguments(question))
     arguments = parse_text(part.arguments or "{}")
     # The API requires an object. Another value of arguments is the text that the model wrote.
-    is_object = arguments is not ABSENT and isinstance(arguments, dict)
-    return _tool_use(call_id, part.name, arguments if is_object else {"arguments": part.arguments})
+    if not isinstance(arguments, dict):
+        arguments = {"arguments": part.arguments}
+    return _tool_use(call_id, part.name, as_object(arguments))
 
 
 def _tool_use(call_id: str, name: str, arguments: JsonObject) -> JsonObject:
