@@ -65,6 +65,7 @@ class Model(_Wire):
     type: Literal["model"] = "model"
     display_name: str
     created_at: str
+    lifecycle: str = "active"
 
 
 class Models(_Wire):
