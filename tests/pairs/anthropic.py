@@ -133,13 +133,13 @@ class AnthropicView(View):
         if event["type"] == "message_start" and self.is_over:
             self.before, self.message, self.is_over, self.open = self.task, {}, False, None
         assert not self.is_over, "nothing follows the end"
-        assert (event["type"] == "message_start") == (not self.message), "a stream starts with its message"
+        assert self.message or event["type"] == "message_start", "a stream starts with its message"
         self._read(event["type"], event)
 
     def _read(self, kind: str, event: Wire) -> None:
         match kind:
             case "message_start":
-                self.message = event["message"]
+                self.message, self.open = event["message"], None  # again after a restart
                 self.run_id = str(UUID(self.message["id"].removeprefix("msg_")))
             case "content_block_start":
                 assert self.open is None and event["index"] == len(self.message["content"])

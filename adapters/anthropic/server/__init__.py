@@ -11,6 +11,7 @@ from babelgate.adapters.anthropic.server.answers import error_response
 from babelgate.adapters.anthropic.server.create_message import CreateMessage
 from babelgate.adapters.anthropic.server.lookup import find_agent
 from babelgate.adapters.anthropic.server.stored import StoredMessages
+from babelgate.adapters.kit.json import read_json
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
@@ -76,4 +77,5 @@ class ModelList(Handlers):
 
     async def count_tokens(self, request: AnyRequest) -> Response[Any]:
         """Refuse to count the tokens of a request. Clients estimate them then."""
+        await read_json(request)
         raise FaultError(FaultCode.NOT_FOUND, "Tokens cannot be counted: agents have no tokenizer.")

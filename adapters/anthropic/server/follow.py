@@ -106,9 +106,13 @@ class MessageReading:
         words = f"The agent's answer does not fit output_config.format{error}"
         return Fault(code=FaultCode.AGENT_INVALID, message=words, details={PROTOCOL: {"code": "invalid_output"}})
 
-    async def frames(self) -> AsyncGenerator[bytes]:
+    async def frames(self, *, restates: bool = False) -> AsyncGenerator[bytes]:
         """Yield the frames of the message's stream, from its start to its end. Each item joins the frames that are
-        ready."""
+        ready.
+
+        A restart of the agent voids what was sent. If `restates`, the stream then begins the message again, with the
+        content that is not void; otherwise it ends with an error.
+        """
         writer, frames = self.writer, FrameWriter()
         has_begun = False
         async with self._open() as batches:
@@ -124,8 +128,11 @@ class MessageReading:
                         events = self._write(record)
                         if not has_begun and record.run_id == self._run_id:
                             has_begun = True
-                            ready += frames.events(({"type": "message_start", "message": writer.begin()}, _PING))
+                            ready += frames.events((writer.begin(), _PING))
                         ready += frames.events(events)
+                        if restates and writer.is_broken:
+                            writer.is_broken = False
+                            ready += frames.events(writer.restate())
                     if writer.is_broken or writer.has_ended:
                         break
                 ready += await self._last_frames(frames)

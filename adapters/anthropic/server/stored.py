@@ -37,7 +37,7 @@ class StoredMessages(Handlers):
         headers = message_headers(found.task, found.run.run_id)
         if streams == "true":
             headers = {"Cache-Control": "no-store", **headers}
-            return event_stream(reading.frames(), ping=HEARTBEAT, headers=headers)
+            return event_stream(reading.frames(restates=True), ping=HEARTBEAT, headers=headers)
         await reading.read()
         return await reading.present(headers)
 
@@ -46,10 +46,10 @@ class StoredMessages(Handlers):
         is now, without waiting for the end of the run. Cancelling again has no effect. Raises not_found."""
         who, found = await self._find(request)
         with _suppress_ended():
-            if not found.run.has_ended:
-                await self._hub.cancel_run(who.principal, found.run.run_id)
-            elif found.task.is_waiting:
+            if found.task.is_waiting:
                 await self._hub.cancel(who.principal, found.task.task_id)
+            else:
+                await self._hub.cancel_run(who.principal, found.run.run_id)
         reading = MessageReading(self._hub, who, found.task, found.run.run_id)
         await reading.read()
         return reading.snapshot(message_headers(found.task, found.run.run_id))

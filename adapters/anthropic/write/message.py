@@ -125,9 +125,18 @@ class AnswerWriter:
         )
 
     def begin(self) -> JsonObject:
-        """Return the message as the event `message_start` has it."""
+        """Return the first event of the stream."""
         marks = {w.OWN: {"metadata": self._metadata}} if self._metadata else {}
-        return {**w.message_body(self.message_id, self._agent, [], encode_usage({})), **marks}
+        message = {**w.message_body(self.message_id, self._agent, [], encode_usage({})), **marks}
+        return {"type": "message_start", "message": message}
+
+    def restate(self) -> list[JsonObject]:
+        """Return the events that begin the message again after a restart, with the content that is not void."""
+        events = [self.begin()]
+        for block in self._content.blocks:
+            text = "".join(block.pieces)
+            events += [block.start_event(), *([block.delta(text)] if text else ()), block.stop_event()]
+        return events
 
     def body(self) -> JsonObject:
         """Return the message as JSON, from the records read so far."""

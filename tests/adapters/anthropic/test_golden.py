@@ -24,9 +24,8 @@ def written(log: list[Record]) -> Iterator[str]:
     for created in [record.event for record in log if isinstance(record.event, RunCreated)]:
         writer = AnswerWriter("22222222-2222-4222-8222-222222222222", created.run_id, "echo", "http://gateway")
         events = [event for record in log for event in writer.write(record)]
-        started = {"type": "message_start", "message": writer.begin()}
         ended = frames.fault(writer.fault) if writer.fault is not None else frames.events(writer.end())
-        for frame in (*frames.events([started, *events]), *ended):
+        for frame in (*frames.events([writer.begin(), *events]), *ended):
             assert isinstance(frame, bytes)
             yield frame.decode()
         yield f"{json.dumps(writer.body(), ensure_ascii=False)}\n\n"

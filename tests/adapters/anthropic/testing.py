@@ -80,7 +80,7 @@ _CREATE: Final = body_of(
 
 KNOWLEDGE: Final = Knowledge(
     check_error=_check_error,
-    valid={"POST /v1/messages": _CREATE, "POST /anthropic/v1/messages": _CREATE},
+    valid={f"POST {base}/v1/messages{path}": _CREATE for base in ("", "/anthropic") for path in ("", "/count_tokens")},
     make=_make,
     look=_look,
     echo=_echo,
