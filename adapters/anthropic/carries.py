@@ -21,7 +21,7 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.FILE_URL: whole("a link in the text, with a mark", _MARKS),
     Feature.REASONING: FULL,
     Feature.REFUSAL: whole("text with a mark", _MARKS),
-    Feature.CITATION: whole("a text block of its own, with a mark", _MARKS),
+    Feature.CITATION: whole("a separate text block, with a mark", _MARKS),
     Feature.TOOL_ACTIVITY: whole("calls of a tool on an MCP server that is named after the agent", f"{_PAGE}, Tools"),
     Feature.CALLER_TOOLS: whole("for agents that read the run's configuration", f"{_PAGE}, Tools"),
     Feature.STEP: whole("a mark in an event `ping`", _MARKS),

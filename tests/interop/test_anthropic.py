@@ -148,14 +148,14 @@ async def test_agent_calls_a_tool_of_the_client(client: OfficialClient) -> None:
 @pytest.mark.parametrize("declares", [True, False])
 async def test_question_of_an_agent_is_answered(client: OfficialClient, declares: bool) -> None:
     tools = {"tools": [ASK]} if declares else {}
-    asked = await client.call("create", **body_of("ask", "go", **tools))
-    assert asked["stop_reason"] == ("tool_use" if declares else "end_turn")
+    question = await client.call("create", **body_of("ask", "go", **tools))
+    assert question["stop_reason"] == ("tool_use" if declares else "end_turn")
     if declares:
-        (call,) = asked["content"]
+        (call,) = question["content"]
         answer: Any = [{"type": "tool_result", "tool_use_id": call["id"], "content": "Ada"}]
         before: Any = [{name: call[name] for name in ("type", "id", "name", "input")}]
     else:
-        before, answer = text_of(asked), "Ada"
+        before, answer = text_of(question), "Ada"
     message = await client.call("create", **body_of("ask", "go", before, answer, **tools))
     assert "Ada" in text_of(message)
 

@@ -95,7 +95,7 @@ async def test_claude_code_executes_the_tool_that_an_agent_calls(gateway: Runnin
 
 
 async def test_claude_code_answers_a_question_in_the_next_prompt(gateway: Running, tmp_path: Path) -> None:
-    asked = await claude(gateway, "ask", tmp_path, "-p", "go")
-    assert asked["result"] == "What is your name?"
-    answered = await claude(gateway, "ask", tmp_path, "--resume", asked["session_id"], "-p", "Ada")
+    first = await claude(gateway, "ask", tmp_path, "-p", "go")
+    assert first["result"] == "What is your name?"
+    answered = await claude(gateway, "ask", tmp_path, "--resume", first["session_id"], "-p", "Ada")
     assert answered["result"] == "Hello, Ada."
