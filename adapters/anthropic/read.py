@@ -305,7 +305,7 @@ class AnswerReader:
         for feature, how in as_object(self._marks.get("loss")).items():
             self._events.append(LossNoted(feature=feature, how=as_text(how)))
         self._events += self._questions
-        usage = as_object(self._marks.get("usage")) or _counted(self._usage)
+        usage = as_object(self._marks.get("usage")) or _count_usage(self._usage)
         if self._questions:
             self._events.append(RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=usage))
             return
@@ -394,7 +394,7 @@ def _annotation(citation: JsonObject) -> AnnotationPart:
     )
 
 
-def _counted(usage: JsonObject) -> JsonObject:
+def _count_usage(usage: JsonObject) -> JsonObject:
     """Return the token counts of a message. A Babelgate sends zeros for counts that it does not know."""
     decoded = decode_usage(usage)
     return decoded if decoded.get("total_tokens", 1) else {}

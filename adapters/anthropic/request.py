@@ -152,7 +152,7 @@ class RequestEncoder:
         return {"type": "text", "text": f"[file: {part.name or part.url or media_type or 'unnamed'}]"}
 
 
-def needs_gateway(call: Invocation) -> bool:
+def has_gateway_content(call: Invocation) -> bool:
     """Return True if a call has content that is sent in another form to another Babelgate: data, files, or
     metadata."""
     messages = (*call.history, *call.input_messages)

@@ -12,7 +12,7 @@ from babelgate.adapters.anthropic.agents import decode_models, upstream_name
 from babelgate.adapters.anthropic.client.http import HttpClient
 from babelgate.adapters.anthropic.codec.names import PROTOCOL
 from babelgate.adapters.anthropic.read import AnswerReader
-from babelgate.adapters.anthropic.request import RequestEncoder, needs_gateway, response_schema
+from babelgate.adapters.anthropic.request import RequestEncoder, has_gateway_content, response_schema
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, parse_answer
 from babelgate.adapters.kit.client.blame import blaming_the_agent
 from babelgate.adapters.kit.client.blobs import with_files
@@ -73,7 +73,7 @@ class _Server:
             self.model = upstream_name(models[0])
         return self.model
 
-    async def find_gateway(self, model: str) -> bool:
+    async def is_babelgate(self, model: str) -> bool:
         """Return True if the server is another Babelgate. Detect it from its description of the model, once."""
         if self.is_gateway is None:
             try:
@@ -95,7 +95,7 @@ class _Run(UpstreamRun):
 
     async def stages(self) -> AsyncGenerator[Stage]:
         """Yield the requests of the run, one after the other. Raises agent_invalid if the log does not show which call
-        was answered, and the fault of a failed request."""
+        was answered, agent_failed if the server pauses its turn too often, and the fault of a failed request."""
         server, call = self._server, self._call
         # A task's first run has no earlier records. Others need them, because they may contain tool calls.
         self._past = () if call.cause in ("input", "cron") else await call.past()
@@ -105,7 +105,7 @@ class _Run(UpstreamRun):
         # The API has only messages, so other input becomes a part of one.
         self._call = replace(call, input=call.input.replace(messages=call.input_messages, data=None))
         await self._load_files()
-        is_gateway = needs_gateway(self._call) and await server.find_gateway(model)
+        is_gateway = has_gateway_content(self._call) and await server.is_babelgate(model)
         encoder = RequestEncoder(is_gateway=is_gateway)
         body = encoder.body(model, self._call, self._past, server.schema)
         losses = [LossNoted(feature=loss.feature, how=loss.how) for loss in encoder.losses]

@@ -1,4 +1,4 @@
-"""What requests of the Messages API mean, and what their responses show."""
+"""Requests of the Messages API: their meaning on a thread and without one, and their responses."""
 
 import asyncio
 import json
@@ -97,12 +97,12 @@ async def test_a_named_thread_keeps_the_conversation(http: httpx.AsyncClient, na
 
 
 async def test_text_answers_continue_a_conversation_without_a_thread(http: httpx.AsyncClient) -> None:
-    said: list[Any] = ["go"]
+    contents: list[Any] = ["go"]
     for answer in ("A", "B"):
-        message = await create(http, request_of("twice", *said))
+        message = await create(http, request_of("twice", *contents))
         assert message["stop_reason"] == "end_turn"
-        said += [text_in(message), answer]
-    assert text_in(await create(http, request_of("twice", *said))) == "A and B"
+        contents += [text_in(message), answer]
+    assert text_in(await create(http, request_of("twice", *contents))) == "A and B"
 
 
 async def test_text_of_the_user_answers_on_a_thread(http: httpx.AsyncClient) -> None:
@@ -203,7 +203,7 @@ def texts_of(*events: Event) -> tuple[list[str], bool]:
     return [block["text"] for block in writer.body()["content"]], writer.is_broken
 
 
-async def test_restart_voids_what_was_shown() -> None:
+async def test_restart_voids_earlier_content() -> None:
     whole = (*streamed("m", "Half"), RunStarted(attempt=2), *streamed("n", "Whole"))
     assert texts_of(*whole) == (["Whole"], True)
     rest = RunStarted(attempt=2, void=("n",))
