@@ -20,7 +20,7 @@ from babelgate.canonical.value import Json, JsonObject
 
 _VERSIONED: Final = re.compile(r"/v\d+$")
 """Pattern for the end of a URL that already names a version of the API."""
-_HASH: Final = re.compile(r"/messages/files/([0-9a-f]{64})$")
+_FILE_PATH: Final = re.compile(r"/messages/files/([0-9a-f]{64})$")
 
 
 def base_of(url: str) -> str:
@@ -54,7 +54,7 @@ class HttpClient(Calls):
     def blob_of(self, url: str) -> str | None:
         """Return the hash of a file that another Babelgate serves for this agent, or None for any other URL."""
         target, agent = urlsplit(url), urlsplit(self._base)
-        found = _HASH.search(target.path)
+        found = _FILE_PATH.search(target.path)
         return found[1] if found and (target.scheme, target.netloc) == (agent.scheme, agent.netloc) else None
 
     async def file(self, blob: str) -> bytes:
