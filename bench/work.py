@@ -142,6 +142,12 @@ def ag_ui(agent: str = "echo", text: str = "Hello") -> Job:
     return posted(f"/ag-ui/{agent}", body, b"RUN_FINISHED")
 
 
+def anthropic(model: str = "echo", text: str = "Hello", **more: Any) -> Job:
+    """Return a job of a message. By default the gateway does not store it, like Anthropic."""
+    body = {"model": model, "max_tokens": 1024, "messages": [{"role": "user", "content": text}], **more}
+    return posted("/v1/messages", lambda _: body, b"message_stop" if more else b"Hello")
+
+
 def raw_stream() -> Job:
     body = acp_run("echo")
     return posted("/", lambda _: body, b"token199")
@@ -165,11 +171,13 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "Vercel AI SDK": vercel_ui(),
     "Minimal runtime": runtime(),
     "AG-UI": ag_ui(),
+    "Anthropic": anthropic(),
     "A2A stream": a2a_stream(),
     "ACP stream": acp_stream(),
     "LangGraph stream": langgraph_stream(),
     "Vercel AI SDK stream": vercel_ui("stream", TOKENS),
     "OpenAI chat stream": openai_chat("stream", TOKENS, stream=True),
     "AG-UI stream": ag_ui("stream", TOKENS),
+    "Anthropic stream": anthropic("stream", TOKENS, stream=True),
 }
 """Jobs for the gateway's demo agents, by name: one for each kind of request. Streams have 200 tokens."""
