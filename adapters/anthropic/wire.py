@@ -105,13 +105,9 @@ class MessageCreate(_Wire):
     temperature: Annotated[int | float, Field(ge=0, le=1)] | None = None
     stop_sequences: list[str] | None = None
 
-    def settings(self) -> JsonObject:
-        """Return the members that configure the agent, such as `tools`, as the caller sent them."""
-        members: JsonObject = self.model_dump(exclude_unset=True, exclude=_NOT_SETTINGS, by_alias=True)
-        return {name: value for name, value in members.items() if value is not None}
 
-
-_NOT_SETTINGS: Final = {"model", "messages", "system", "stream", "metadata"}
+NOT_SETTINGS: Final = frozenset({"model", "messages", "system", "stream", "metadata"})
+"""Members of a request that do not configure the agent."""
 
 
 # Responses

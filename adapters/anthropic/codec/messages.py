@@ -46,6 +46,8 @@ class Conversation:
 
         If they end with a message of the assistant that calls no tool, it counts as new: the agent is to continue it.
         """
+        if len(body.messages) == 1 and body.system is None and isinstance(body.messages[0].content, str):
+            return cls((), body.messages, ())
         messages = [*_system(body), *body.messages]
         last = max((number for number, each in enumerate(messages) if each.role == "assistant"), default=-1)
         if last == len(messages) - 1 and not _has_calls(messages[last]):

@@ -5,7 +5,9 @@ from typing import Any, Final
 
 from babelgate.adapters.anthropic.codec.names import PROTOCOL
 from babelgate.adapters.anthropic.codec.questions import ASK
+from babelgate.adapters.anthropic.wire import NOT_SETTINGS
 from babelgate.canonical import caller_tools
+from babelgate.canonical.event import RunCreated
 from babelgate.canonical.json import as_object, objects_in
 from babelgate.canonical.value import Extra, JsonObject
 
@@ -66,10 +68,24 @@ def schema_of(settings: Mapping[str, Any]) -> JsonObject | None:
     return as_object(schema) if form.get("type") == "json_schema" and isinstance(schema, dict) else None
 
 
-def settings_extra(settings: JsonObject, members: JsonObject) -> Extra:
-    """Return the `extra` of a run's input: the settings as the caller sent them, for agents whose server speaks this
-    API, and `members`."""
-    return {PROTOCOL: {_SETTINGS: settings, **members}}
+def settings_in(body: JsonObject) -> JsonObject:
+    """Return the members of a valid request that configure the agent, such as `tools`, as the caller sent them."""
+    return {name: value for name, value in body.items() if name not in NOT_SETTINGS and value is not None}
+
+
+def settings_extra(settings: JsonObject | None, members: JsonObject) -> Extra:
+    """Return the `extra` of a run's input with `members`. `settings` are those of the request as the caller sent them,
+    for agents whose server speaks this API, or None."""
+    return {PROTOCOL: members if settings is None else {_SETTINGS: settings, **members}}
+
+
+def demanded_schema(created: RunCreated) -> JsonObject | None:
+    """Return the JSON Schema that the request of a run demands of the answer, or None for any text, and for a run of
+    another protocol."""
+    if PROTOCOL not in created.extra:
+        return None
+    form = as_object(as_object(created.config.get("response_format")).get("json_schema"))
+    return as_object(form["schema"]) if "schema" in form else None
 
 
 def sent_settings(extra: Extra) -> JsonObject | None:

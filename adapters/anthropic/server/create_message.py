@@ -17,6 +17,7 @@ from babelgate.adapters.anthropic.codec.settings import (
     has_ask_tool,
     schema_of,
     settings_extra,
+    settings_in,
     without_ask,
 )
 from babelgate.adapters.anthropic.server.answers import message_headers
@@ -110,8 +111,9 @@ class CreateMessage(Handlers):
         unsupported for content that the gateway does not have, not_found for an unknown model, and not_awaiting for an
         answer to a closed question."""
         who = caller(request)
-        body = validate(w.MessageCreate, await read_json(request))
-        settings = body.settings()
+        raw_body = await read_json(request)
+        body = validate(w.MessageCreate, raw_body)
+        settings = settings_in(as_object(raw_body))
         await self._check_schema(who, settings)
         agent = find_agent(self._hub, who, body.model)
         call = _Call(
@@ -214,7 +216,7 @@ class CreateMessage(Handlers):
             config=decode_settings(settings),
             metadata=dict(call.body.metadata or {}),
             headers=call.who.headers,
-            extra=settings_extra(settings, members),
+            extra=settings_extra(settings if has_messages_api(call.agent) else None, members),
         )
 
     # Answers

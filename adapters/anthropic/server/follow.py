@@ -5,9 +5,10 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from litestar import Response
+from pydantic_core import to_json
 
 from babelgate.adapters.anthropic.codec.names import PROTOCOL
-from babelgate.adapters.anthropic.codec.settings import schema_of, sent_settings
+from babelgate.adapters.anthropic.codec.settings import demanded_schema
 from babelgate.adapters.anthropic.errors import STARTED_OVER, STOPPING
 from babelgate.adapters.anthropic.server.answers import error_response
 from babelgate.adapters.anthropic.write.frames import FrameWriter
@@ -63,7 +64,7 @@ class MessageReading:
 
     def _write(self, record: Record) -> list[JsonObject]:
         if isinstance(record.event, RunCreated) and record.run_id == self._run_id:
-            self._schema = schema_of(sent_settings(record.event.extra) or {})
+            self._schema = demanded_schema(record.event)
         return self.writer.write(record)
 
     async def response(self, headers: Mapping[str, str], *, losses: Sequence[Loss] = ()) -> Response[Any]:
@@ -72,15 +73,20 @@ class MessageReading:
         fault = await self._find_fault()
         if fault is not None:
             return error_response(fault, headers, self.writer.body() if self.writer.has_output else None)
-        return json_response(self.writer.body(), {**headers, **loss_header((*self.writer.losses, *losses))})
+        return self.snapshot(headers, losses)
 
     async def present(self, headers: Mapping[str, str]) -> Response[Any]:
         """Return the message as it is now, also that of a run that has not ended."""
         return await self.response(headers) if self.writer.has_ended else self.snapshot(headers)
 
-    def snapshot(self, headers: Mapping[str, str]) -> Response[Any]:
-        """Return the message with what was read so far, also that of a failed run."""
-        return json_response(self.writer.body(), {**headers, **loss_header(self.writer.losses)})
+    def snapshot(self, headers: Mapping[str, str], losses: Sequence[Loss] = ()) -> Response[Any]:
+        """Return the message with what was read so far, also that of a failed run. `losses` are losses of the
+        request."""
+        all_headers = {**headers, **loss_header((*self.writer.losses, *losses))}
+        body = self.writer.body()
+        if self.writer.is_short:  # measuring the size of the value would take longer than encoding it
+            return Response(to_json(body), media_type="application/json", headers=all_headers)
+        return json_response(body, all_headers)
 
     async def _find_fault(self) -> Fault | None:
         """Return the reason why there is no complete answer: a shutdown, a failed run, or an answer that does not match

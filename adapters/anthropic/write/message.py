@@ -58,6 +58,8 @@ END: Final = "end"
 """Name of the `Native` event with the members `stop_reason`, `stop_sequence` and `stop_details` of another server."""
 WORDS: Final = "words"
 """Key in the `extra` of a run's input: true if its caller sees questions as text."""
+_SHORT: Final = 16_000
+"""Maximum length of a message's text that is encoded at once, in characters. Chosen."""
 _DELTA_USAGE: Final = (
     *("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
     *("server_tool_use", "output_tokens_details"),
@@ -114,6 +116,14 @@ class AnswerWriter:
     @property
     def has_output(self) -> bool:
         return bool(self._content.blocks)
+
+    @property
+    def is_short(self) -> bool:
+        """True if the message has only a short text, so that it can be encoded at once."""
+        blocks = self._content.blocks
+        is_plain = all(block.growth == "text" and w.OWN not in block.start for block in blocks)
+        has_marks = bool(self._events or self._metadata or self._usage) or self.output is not None
+        return is_plain and not has_marks and sum(len(piece) for block in blocks for piece in block.pieces) < _SHORT
 
     @property
     def text(self) -> str:
