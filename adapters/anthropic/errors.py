@@ -35,8 +35,8 @@ _ERRORS: Final[Mapping[FaultCode, tuple[int, str]]] = {
     FaultCode.AGENT_NOT_REPLAYABLE: (502, _API),
     FaultCode.EXPIRED: (410, "not_found_error"),
     FaultCode.GATEWAY_RESTARTED: (500, _API),
-    FaultCode.SHUTTING_DOWN: (529, "overloaded_error"),
-    FaultCode.UNAVAILABLE: (529, "overloaded_error"),
+    FaultCode.SHUTTING_DOWN: (503, "overloaded_error"),
+    FaultCode.UNAVAILABLE: (503, "overloaded_error"),
     FaultCode.INTERNAL: (500, _API),
 }
 """HTTP status and `type` of the error by fault code (docs/en/api/errors)."""

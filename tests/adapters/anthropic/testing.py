@@ -23,8 +23,8 @@ _TYPES: Final = {
     429: {"rate_limit_error"},
     500: {"api_error"},
     502: {"api_error"},
+    503: {"overloaded_error"},
     504: {"timeout_error"},
-    529: {"overloaded_error"},
 }
 """Types of errors by status (docs/en/api/errors)."""
 
