@@ -5,7 +5,19 @@ the protocols that agents behind the gateway may speak; there is no other list. 
 from typing import Any, Final
 
 from babelgate._renamed import refuse_former_name
-from babelgate.adapters import a2a, acp, ag_ui, agent_client, aief, langchain, mcp, openai, runtime, vercel_ui
+from babelgate.adapters import (
+    a2a,
+    acp,
+    ag_ui,
+    agent_client,
+    aief,
+    anthropic,
+    langchain,
+    mcp,
+    openai,
+    runtime,
+    vercel_ui,
+)
 from babelgate.adapters.kit.adapter import Adapter
 from babelgate.adapters.kit.plugins import with_adapters, with_upstreams
 from babelgate.adapters.kit.upstream import Upstream
@@ -20,6 +32,7 @@ _ADAPTERS: Final = (
     aief.adapter,
     langchain.adapter,
     runtime.adapter,
+    anthropic.adapter,
     openai.adapter,
     mcp.adapter,
     vercel_ui.adapter,
@@ -27,7 +40,7 @@ _ADAPTERS: Final = (
     agent_client.adapter,
 )
 """Built-in adapters, in the order in which the path of a request is compared with their prefixes. The minimal runtime
-precedes OpenAI, because its paths are below OpenAI's prefix."""
+and Anthropic precede OpenAI, because their paths are below OpenAI's prefix."""
 
 _UPSTREAMS: Final = (
     langchain.upstream,
@@ -35,13 +48,15 @@ _UPSTREAMS: Final = (
     acp.upstream,
     langchain.agent_protocol_upstream,
     aief.upstream,
+    anthropic.upstream,
     openai.upstream,
     ag_ui.upstream,
     agent_client.upstream,
     mcp.upstream,
 )
 """Built-in upstreams, most preferred first. If an agent's server speaks several protocols, the gateway uses the first
-of them. So protocols that carry more features of a run precede the others."""
+of them. So protocols that carry more features of a run precede the others. Anthropic
+precedes OpenAI, because OpenAI's client would read Anthropic's list of models, too."""
 
 ADAPTERS: tuple[Adapter, ...]
 UPSTREAMS: tuple[Upstream, ...]

@@ -167,6 +167,12 @@ def agent_client(agent: str = "echo", text: str = "Hello") -> Job:
     return job
 
 
+def anthropic(model: str = "echo", text: str = "Hello", **more: Any) -> Job:
+    """Return a job of a message. By default the gateway does not store it, like Anthropic."""
+    body = {"model": model, "max_tokens": 1024, "messages": [{"role": "user", "content": text}], **more}
+    return posted("/v1/messages", lambda _: body, b"message_stop" if more else b"Hello")
+
+
 def raw_stream() -> Job:
     body = acp_run("echo")
     return posted("/", lambda _: body, b"token199")
@@ -192,6 +198,7 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "AG-UI": ag_ui(),
     "A2A short stream": posted("/a2a/echo", a2a_message("SendStreamingMessage"), b"TASK_STATE_COMPLETED", A2A),
     "Agent Client Protocol": agent_client(),
+    "Anthropic": anthropic(),
     "A2A stream": a2a_stream(),
     "ACP stream": acp_stream(),
     "LangGraph stream": langgraph_stream(),
@@ -199,5 +206,6 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "OpenAI chat stream": openai_chat("stream", TOKENS, stream=True),
     "AG-UI stream": ag_ui("stream", TOKENS),
     "Agent Client Prot. stream": agent_client("stream", TOKENS),
+    "Anthropic stream": anthropic("stream", TOKENS, stream=True),
 }
 """Jobs for the gateway's demo agents, by name: one for each kind of request. Streams have 200 tokens."""

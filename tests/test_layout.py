@@ -275,6 +275,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/openai/client/*": "tests/adapters/openai/test_client.py",
     "adapters/runtime/codec.py": "tests/adapters/runtime/test_golden.py",
     "adapters/runtime/*": "tests/adapters/runtime/test_server.py",
+    "adapters/anthropic/*": "tests/adapters/anthropic/test_server.py",
     "adapters/agent_client/agents.py": "tests/adapters/agent_client/test_server.py",
     "adapters/agent_client/codec/*": "tests/adapters/agent_client/test_server.py",
     "adapters/agent_client/errors.py": "tests/adapters/agent_client/test_server.py",

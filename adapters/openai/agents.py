@@ -55,9 +55,12 @@ def _decode_model(model: w.Model, name: str) -> AgentInfo:
 
 def encode_model(info: AgentInfo) -> replies.Model:
     """Return an agent as a `Model` of the list of models. Members that the agent's own server reported, such as
-    `owned_by`, replace the gateway's."""
+    `owned_by`, replace the gateway's. The members that OpenAI's API does not have are for clients of Anthropic's, whose
+    list of models has the same path."""
     # SPEC/model.py requires `created`. The gateway does not know when an agent was created.
     extra: JsonObject = info.metadata.get("openai") or {}
     about: JsonObject = extra.get("about") or {}
-    encoded = replies.Model(id=info.name, created=0, owned_by="babelgate")
-    return encoded.model_copy(update={**about, "id": info.name, "object": "model"})
+    encoded = replies.Model(
+        id=info.name, created=0, owned_by="babelgate", display_name=info.name, created_at="1970-01-01T00:00:00Z"
+    )
+    return encoded.model_copy(update={**about, "id": info.name, "object": "model", "type": "model"})

@@ -68,7 +68,8 @@ WITHOUT_REFUSAL: Final[Mapping[str, str]] = {
     "GET /console/api/v1/me": '{"owner":"acme"',
     "GET /console/api/v1/protocols": '[{"name":',
     "GET /info": '{"version":',
-    "GET /v1/models": '{"object":"list","data":[]}',
+    "GET /v1/models": '{"object":"list","data":[],"has_more":false,"first_id":null,"last_id":null}',
+    "GET /anthropic/v1/models": '{"data":[],"has_more":false,"first_id":null,"last_id":null}',
     "GET /threads/{thread_id}/runs/{run_id}/join": '{"__error__":{"error":"HTTPException","message":"404: Run',
     "GET /threads/{thread_id}/runs/{run_id}/stream": "event: error",
     "POST /runs/search": '{"detail":"Invalid assistant: ',
@@ -249,6 +250,7 @@ async def test_lists_of_agents_have_what_the_caller_can_discover(place: Place) -
             "/": lambda body: body["agents"],
             "/acp/agents": lambda body: [each["name"] for each in body["agents"]],
             "/v1/models": lambda body: [each["id"] for each in body["data"]],
+            "/anthropic/v1/models": lambda body: [each["id"] for each in body["data"]],
             "/readyz": lambda body: list(body["agents"]),
         }
         lists = [set(read((await client.get(path)).json())) for path, read in by_path.items()]

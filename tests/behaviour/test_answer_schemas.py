@@ -68,9 +68,10 @@ ERRORS: Final[Mapping[str, tuple[int, str]]] = {
     "responses": (400, '"type":"invalid_request_error"'),
     "mcp": (200, '"isError":true'),
     "ag-ui": (422, '"code":"invalid"'),
+    "anthropic": (400, '"type":"invalid_request_error"'),
 }
 """Status of the response to an answer that violates its schema, and a part of its body, by caller."""
-TEXT_ONLY: Final = ("acp", "a2a-0.3", "a2a-1.0", "aief", "openai-chat-completions", "openai-responses")
+TEXT_ONLY: Final = ("acp", "a2a-0.3", "a2a-1.0", "aief", "openai-chat-completions", "openai-responses", "anthropic")
 """Protocols whose messages may hold only text."""
 
 

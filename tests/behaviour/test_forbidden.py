@@ -72,6 +72,7 @@ async def denied(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Den
         things = await make(gateway.http)
         (question,) = await gateway.hub.reads.open_interrupts(DEFAULT_OWNER, things.task_id)
         ids = {each.name: getattr(things, each.name) for each in fields(things) if each.name != "offered"}
+        ids["anthropic_id"] = things.offered["anthropic"]["message_id"]
         yield Denied(gateway, policy, {**ids, "open_question": question.interrupt_id})
 
 
@@ -135,6 +136,9 @@ CASES: Final[list[Any]] = [
     ("ag-ui", "answer", "POST /ag-ui/ask", {**AG_UI, **ANSWER, "threadId": "{thread_id}"}, 403),
     ("ag-ui", "read", "POST /ag-ui/ask/connect", {"threadId": "{thread_id}"}, 403),
     ("ag-ui", "cancel", "POST /ag-ui/ask/cancel", {"threadId": "{thread_id}"}, 403),
+    ("anthropic", "run", "POST /v1/messages", {"model": "echo", "messages": INPUT["messages"]}, 403),
+    ("anthropic", "read", "GET /v1/messages/{anthropic_id}", None, 403),
+    ("anthropic", "cancel", "POST /v1/messages/{anthropic_id}/cancel", None, 403),
     ("mcp", "answer", "POST /mcp", tool(RESUME, run_id="{mcp_run}", answers={"{open_question}": "x"}), 200),
 ]
 HIDDEN: Final[list[Any]] = [
@@ -149,6 +153,7 @@ HIDDEN: Final[list[Any]] = [
     ("runtime", "POST /v1/runs", {"assistant_id": "echo", "input": {"message": "hi"}}, 404),
     ("vercel-ui", "POST /vercel-ui/echo", {"prompt": "hi"}, 404),
     ("ag-ui", "POST /ag-ui/echo", AG_UI, 404),
+    ("anthropic", "POST /v1/messages", {"model": "echo", "messages": INPUT["messages"]}, 404),
 ]
 
 

@@ -40,6 +40,7 @@ CASES: Final[list[Any]] = [
     ("runtime", "/v1/runs", {}, {"assistant_id": "echo", "input": {"message": "hi"}}, 429),
     ("vercel-ui", "/vercel-ui/echo", {}, {"prompt": "hi"}, 429),
     ("ag-ui", "/ag-ui/echo", {}, AG_UI, 429),
+    ("anthropic", "/v1/messages", {}, {"model": "echo", "messages": INPUT["messages"]}, 429),
     ("mcp", "/mcp", MCP, tool("echo", message="hi"), 200),
 ]
 

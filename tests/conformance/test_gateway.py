@@ -109,6 +109,13 @@ async def test_demo_agents_conform_to_the_ui_message_stream(tmp_path: Path, acce
     assert_recorded("babelgate", report, accept)
 
 
+async def test_demo_agents_conform_to_the_messages_api(tmp_path: Path, accept: bool) -> None:
+    report = await judged(tmp_path, "anthropic", UNOWNED, "/anthropic")
+    assert [each.set.name for each in report.sets] == ["anthropic-2023-06-01"]
+    assert wrong(report) == []
+    assert_recorded("babelgate", report, accept)
+
+
 @pytest.mark.timeout(120)
 async def test_demo_agents_conform_to_ag_ui(tmp_path: Path, accept: bool) -> None:
     report = await judged(tmp_path, "ag-ui", OWNED, "/ag-ui/echo", keys=KEYS)

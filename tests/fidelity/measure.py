@@ -22,6 +22,7 @@ from babelgate.adapters.acp.client import Client as Acp
 from babelgate.adapters.ag_ui.client import Client as AgUi
 from babelgate.adapters.aief.carries import EXTENDED as AIEF
 from babelgate.adapters.aief.client import Client as Aief
+from babelgate.adapters.anthropic.client import Client as Anthropic
 from babelgate.adapters.kit.upstream import Client
 from babelgate.adapters.langchain.client import Client as LangChain
 from babelgate.adapters.mcp.client import Client as Mcp
@@ -112,6 +113,7 @@ WAYS: Final[Mapping[str, Way]] = {
     "mcp": Way(lambda url, agent: Mcp(f"{url}/mcp", agent), SERVERS["mcp"]),
     "agent-client": Way(socket_client, SERVERS["agent-client"], AGENTS["agent-client"]),
     "vercel-ui": Way(VercelReader, SERVERS["vercel-ui"]),
+    "anthropic": Way(lambda url, agent: Anthropic(f"{url}/anthropic", agent), SERVERS["anthropic"]),
     "ag-ui": Way(lambda url, agent: AgUi(f"{url}/ag-ui/{agent}"), SERVERS["ag-ui"]),
 }
 """Ways by the name in `docs.pairing.SERVERS`."""

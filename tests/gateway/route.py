@@ -122,6 +122,8 @@ def protocol_of(path: str) -> Protocol:
         return "langchain"
     if re.match(r"/v1/(threads|runs)(/|$)", path):
         return "runtime"
+    if re.match(r"/v1/messages(/|$)", path):
+        return "anthropic"
     if re.match(r"/v1(/|$)", path):
         return "openai"
     if re.match(r"/mcp(/|$)", path):

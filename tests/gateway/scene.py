@@ -16,6 +16,7 @@ from tests.pairs.a2a import JsonRpc10
 from tests.pairs.acp import Acp
 from tests.pairs.ag_ui import AgUi
 from tests.pairs.agent_client import AgentClient
+from tests.pairs.anthropic import Anthropic
 from tests.pairs.caller import Caller, Feed, TaskView
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.vercel_ui import VercelUi
@@ -234,13 +235,13 @@ class Company(Scene):
         cancelled, and those in `late` are started."""
         self.cancelling = self.cast("stubborn", 4)
         self.queue = self.cast("single", 7, Acp)
-        self.streams = self.cast("paced", 9, Acp, JsonRpc10, AgUi)
+        self.streams = self.cast("paced", 9, Acp, JsonRpc10, AgUi, Anthropic)
         self.cancelled = [Part(Acp(stage.http, "paced"), f"cancelled-{number}") for number in range(3)]
         self.again = self.cast(
-            "again", 9, Acp, Acp, JsonRpc10, JsonRpc10, LangGraph, LangGraph, AgentProtocol, AgentProtocol, AgUi
+            "again", 9, Acp, Acp, JsonRpc10, JsonRpc10, LangGraph, LangGraph, AgentProtocol, AgUi, Anthropic
         )
         self.far = [
-            *self.cast("far", 5, Acp, JsonRpc10, LangGraph, AgentProtocol, AgUi, VercelUi),
+            *self.cast("far", 5, Acp, JsonRpc10, LangGraph, AgentProtocol, AgUi, VercelUi, Anthropic),
             *self.cast("far-a2a", 2, JsonRpc10, LangGraph),
             *self.cast("far-langgraph", 4, Acp, JsonRpc10, LangGraph, AgentProtocol),
         ]

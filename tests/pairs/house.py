@@ -365,6 +365,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
         shows=frozenset({Feature.USAGE}),
         question=Question('ask_user({"question": "What is your name?"})', value=CALL),
     ),
+    "anthropic": Kind("anthropic", partial(behind, "anthropic", "/anthropic")),
     "ag-ui": Kind("ag-ui", partial(behind, "ag-ui", "/ag-ui/{agent}")),
     "agent-client": Kind("agent-client", connected),
     "mcp": Kind("mcp", partial(behind, "mcp", "/mcp"), tells=_LOSSES),

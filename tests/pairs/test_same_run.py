@@ -18,6 +18,7 @@ from tests.pairs.acp import Acp
 from tests.pairs.ag_ui import AgUi
 from tests.pairs.agent_client import AgentClient
 from tests.pairs.aief import Aief
+from tests.pairs.anthropic import Anthropic
 from tests.pairs.caller import Caller, Content, Data, Feed, Frame, Question, TaskView
 from tests.pairs.cast import APPROVAL
 from tests.pairs.house import CALLERS, OWNER, House, needs
@@ -43,6 +44,7 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "agent-client": (AgentClient,),
     "vercel-ui": (VercelUi,),
     "ag-ui": (AgUi,),
+    "anthropic": (Anthropic,),
 }
 """Dialects of each protocol, which take turns."""
 

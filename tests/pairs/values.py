@@ -65,6 +65,10 @@ def _values_of(part: Wire) -> Iterator[tuple[Feature, Any]]:
         yield Feature.STEP, step
     for piece in _pieces_of(part):
         yield Feature.ARTIFACT_APPEND, piece
+    if "cache_read_input_tokens" in part:  # Anthropic, which counts nothing before the end
+        counts = part["input_tokens"], part["output_tokens"]
+        yield from ((Feature.USAGE, (*counts, sum(counts))),) if any(counts) else ()
+        return
     for names in _COUNTS:
         if names[0] in part:
             yield Feature.USAGE, tuple(part.get(name) for name in names)
@@ -91,6 +95,8 @@ def _refusal_of(part: Wire) -> str | None:
     if isinstance(part.get("_meta"), dict) and part["_meta"].get("babelgate", {}).get("refusal"):  # MCP
         return part["text"]
     if part.get("providerMetadata", {}).get("babelgate", {}).get("refusal") and "text" in part:
+        return part["text"]
+    if part.get("type") == "text" and _gateway_member(part).get("event", {}).get("part", {}).get("kind") == "refusal":
         return part["text"]
     if _gateway_member(part).get("kind") == "refusal":
         return part.get("text", part.get("content", part.get("delta")))
@@ -141,6 +147,8 @@ def _pieces_of(part: Wire) -> Iterator[str]:
         if "text" in part["content"]:
             yield part["content"]["text"]
         return
+    if part.get("kind") == "artifact_added":  # Anthropic
+        part = {"artifact": part}
     if part.get("type") == "data-artifact":
         part = {"artifact": part["data"]}
     if part.get("activityType") == "babelgate.artifact":

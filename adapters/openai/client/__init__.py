@@ -20,6 +20,7 @@ from babelgate.adapters.kit.client.catch_up import catch_up
 from babelgate.adapters.kit.client.driver import DrivenClient, Stage, UpstreamRun
 from babelgate.adapters.kit.client.frames import DRAIN, FrameStream, is_stream
 from babelgate.adapters.kit.client.status import is_retryable
+from babelgate.adapters.kit.client.transcript import input_of, results_of, transcript
 from babelgate.adapters.kit.extension import (
     HEADER,
     URI,
@@ -46,7 +47,6 @@ from babelgate.adapters.openai.read.records import RecordsReader
 from babelgate.adapters.openai.read.responses import ResponseReader
 from babelgate.adapters.openai.request.chat import encode_chat
 from babelgate.adapters.openai.request.responses import encode_items, encode_response, encode_results
-from babelgate.adapters.openai.request.transcript import input_of, results_of, transcript
 from babelgate.canonical import (
     AgentInfo,
     Event,
@@ -68,6 +68,8 @@ MOST_OF_FILES: Final = 32 * 2**20
 """Maximum total size of the files in earlier messages that a request repeats, in bytes. The newest files take
 precedence. Chosen."""
 
+_PROTOCOL: Final = "openai"
+"""Key in `extra` under which `read` stores the ids of calls."""
 _DONE: Final = b"[DONE]"
 """Data of the last event of a stream. openai-python accepts it in either API (`_streaming.py`)."""
 
@@ -192,7 +194,7 @@ class _Run(UpstreamRun):
         server, call = self._server, self._call
         # A task's first run has no earlier records. Others need them, because they may contain tool calls.
         self._past = () if call.cause in ("input", "cron") else await call.past()
-        if call.answers and len(results_of(call, self._past)) < len(call.answers):
+        if call.answers and len(results_of(call, self._past, _PROTOCOL)) < len(call.answers):
             raise FaultError(FaultCode.AGENT_INVALID, "The log does not show which tool call was answered")
         self._model = server.model = await server.find_model()
         await server.look_for_extension()
@@ -305,9 +307,9 @@ class _Run(UpstreamRun):
         """Return the items of a request: the whole conversation or, to continue the response `previous`, only the new
         items."""
         if previous is None:
-            return list(encode_items(transcript(self._call, self._past), losses))
+            return list(encode_items(transcript(self._call, self._past, _PROTOCOL), losses))
         if self._call.answers:
-            return encode_results(results_of(self._call, self._past))
+            return encode_results(results_of(self._call, self._past, _PROTOCOL))
         return list(encode_items(input_of(self._call), losses))
 
     async def _next_of_response(
@@ -403,7 +405,7 @@ class _Run(UpstreamRun):
         call, losses, done = self._call, Losses(), False
         body = encode_chat(
             self._model,
-            transcript(call, self._past),
+            transcript(call, self._past, _PROTOCOL),
             self._config,
             self._server.schema,
             losses,

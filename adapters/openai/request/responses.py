@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from babelgate.adapters.kit.client.transcript import Results
 from babelgate.adapters.openai.codec.model import (
     BOTH,
     Losses,
@@ -19,7 +20,6 @@ from babelgate.adapters.openai.codec.model import (
     text_of_json,
     tools_of,
 )
-from babelgate.adapters.openai.request.transcript import Results
 from babelgate.canonical import FilePart, Message, ToolCallPart, ToolResultPart
 from babelgate.canonical.value import JsonObject
 

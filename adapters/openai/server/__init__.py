@@ -101,7 +101,9 @@ class Models(Handlers):
         infos = self._hub.agents(who.principal)
         if who.has_single_agent:
             infos = [info for info in infos if info.name == who.agent]
-        return json_response(w.Models(data=[encode_model(info) for info in infos]))
+        models = [encode_model(info) for info in infos]
+        ids = [model.id for model in models] or [None]
+        return json_response(w.Models(data=models, first_id=ids[0], last_id=ids[-1]))
 
     async def get_model(self, request: AnyRequest) -> Response[Any]:
         """Return the model in the path. Raises not_found."""

@@ -61,11 +61,19 @@ class Model(_Wire):
     object: Literal["model"] = "model"
     created: int
     owned_by: str
+    # Members of Anthropic's API, which official clients of both read.
+    type: Literal["model"] = "model"
+    display_name: str
+    created_at: str
+    lifecycle: str = "active"
 
 
 class Models(_Wire):
     object: Literal["list"] = "list"
     data: list[Model]
+    has_more: bool = False
+    first_id: str | None = None
+    last_id: str | None = None
 
 
 class Deleted(_Wire):

@@ -6,8 +6,8 @@ from typing import Any, Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.agent_client.target import (
     AgentClientTarget,
-    TargetSession,
     Ctx,
+    TargetSession,
     error_of,
     new_for,
     result_of,

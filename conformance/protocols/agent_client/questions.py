@@ -7,8 +7,8 @@ from babelgate.conformance.protocols.agent_client.peer import AgentRequest, stay
 from babelgate.conformance.protocols.agent_client.prompts import play_turn
 from babelgate.conformance.protocols.agent_client.target import (
     AgentClientTarget,
-    TargetSession,
     Ctx,
+    TargetSession,
     new_for,
     result_of,
     updates_of,

@@ -7,8 +7,8 @@ from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.agent_client.target import (
     CWD,
     AgentClientTarget,
-    TargetSession,
     Ctx,
+    TargetSession,
     create_session,
     error_of,
     new_for,

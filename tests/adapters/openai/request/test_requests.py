@@ -133,18 +133,21 @@ MODEL: dict[str, Any] = {
 
 def test_model_keeps_the_members_its_server_reports() -> None:
     [info] = decode_models({"data": [MODEL]})
-    assert list(differences(MODEL, encode_model(info).model_dump())) == []
+    encoded = encode_model(info).model_dump()
+    assert list(differences(MODEL, {name: value for name, value in encoded.items() if name not in SHARED})) == []
 
 
 def test_oversized_description_of_a_model_is_dropped() -> None:
     [info] = decode_models({"data": [{**MODEL, "x": "x" * 70_000}]})
-    assert encode_model(info).model_dump().keys() == {"id", "object", "created", "owned_by"}
+    assert encode_model(info).model_dump().keys() - SHARED == {"id", "object", "created", "owned_by"}
 
 
 def test_bare_list_of_models_is_accepted() -> None:
     assert [info.name for info in decode_models([{"id": "a"}])] == ["a"]
 
 
+SHARED = {"type", "display_name", "created_at", "lifecycle"}
+"""Members for clients of Anthropic's API, whose list of models has the same path."""
 NO_LISTS: list[Any] = [None, {}, {"data": None}, {"data": [{}]}, [1], "x"]
 
 

@@ -379,7 +379,8 @@ async def test_agents_are_listed_as_models(gateway: Running) -> None:
     assert {"echo", "ask", "gated"} <= {each["id"] for each in listed["data"]}
     one = (await gateway.http.get("/v1/models/echo")).json()
     assert one in listed["data"]
-    assert one == {"id": "echo", "object": "model", "created": 0, "owned_by": "babelgate"}
+    shared = {"type": "model", "display_name": "echo", "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
+    assert one == {"id": "echo", "object": "model", "created": 0, "owned_by": "babelgate", **shared}
     alone = (await gateway.http.get("/agent/echo/v1/models")).json()["data"]
     assert [each["id"] for each in alone] == ["echo"]
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from babelgate.adapters.kit.client.transcript import transcript
 from babelgate.adapters.openai.codec.model import Losses
 from babelgate.adapters.openai.request.chat import encode_messages
-from babelgate.adapters.openai.request.transcript import transcript
 from babelgate.canonical import Event, FilePart, Invocation, Message, Record, TextPart, ToolCallPart, ToolResultPart
 from babelgate.canonical.event import (
     InterruptAnswered,
@@ -62,7 +62,7 @@ def call(run: str = "r1", **fields: Any) -> Invocation:
 def transcript_of(call: Invocation, past: Sequence[Record] = ()) -> list[Any]:
     """Return the transcript as chat completions receive it: roles, with contents or ids."""
     entries: list[Any] = []
-    for message in encode_messages(transcript(call, past), Losses()):
+    for message in encode_messages(transcript(call, past, "openai"), Losses()):
         calls = tuple(each["id"] for each in message.get("tool_calls", ()))
         entries.append((message["role"], message.get("content"), *calls))
         if message["role"] == "tool":
@@ -210,7 +210,7 @@ def test_file_of_an_earlier_turn_is_named_and_noted_lost() -> None:
     losses = Losses()
     file = FilePart(name="a.png", media_type="image/png", blob="0" * 64)
     now = call(history=(Message(role="user", parts=(file,)),), messages=(user("c"),))
-    first, _ = encode_messages(transcript(now), losses)
+    first, _ = encode_messages(transcript(now, (), "openai"), losses)
     assert first["content"] == "[file: a.png]"
     assert [loss.feature for loss in losses] == ["file-bytes"]
 
@@ -218,5 +218,5 @@ def test_file_of_an_earlier_turn_is_named_and_noted_lost() -> None:
 def test_call_without_arguments_is_sent_with_an_empty_object() -> None:
     bare = agent(ToolCallPart(call_id="a", name="f"))
     now = call(history=(bare, result("a")), messages=(user("c"),))
-    [first, *_] = encode_messages(transcript(now), Losses())
+    [first, *_] = encode_messages(transcript(now, (), "openai"), Losses())
     assert first["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}

@@ -1,17 +1,18 @@
-"""Transcript for a stateless model: the conversation so far, with every tool call and its result.
+"""Transcript for a stateless model, in any protocol: the conversation so far, with every tool call and its result.
 
 The thread's history contains messages only. In the log, a model's call of a caller's tool is a question, and the result
 is the answer. The transcript inserts both where they occurred, from the task's records, under the ids that the model
 used.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from babelgate.adapters.openai.codec.model import text_of_json
 from babelgate.canonical import Fold, Invocation, Message, Part, Record, ToolCallPart, ToolResultPart
 from babelgate.canonical.event import InterruptAnswered, InterruptRaised, MessageStarted, RunCreated, RunRemoved
 from babelgate.canonical.message import Role
+from babelgate.canonical.value import Json
 
 DECLINED: Final = "The caller declined to answer."
 
@@ -25,10 +26,10 @@ def input_of(call: Invocation) -> tuple[Message, ...]:
     return call.messages or (Message.of(call.text, "user"),)
 
 
-def results_of(call: Invocation, past: Sequence[Record]) -> Results:
-    """Return the tool calls that the answers in `call` belong to, each with its result. `past` are the task's
-    records."""
-    calls = _question_calls(past)
+def results_of(call: Invocation, past: Sequence[Record], protocol: str) -> Results:
+    """Return the tool calls that the answers in `call` belong to, each with its result. `past` are the task's records.
+    `protocol` is the key in `extra` under which the protocol's reader stores the id of a call."""
+    calls = _question_calls(past, protocol)
     return tuple(
         (calls[answer.interrupt_id], _result(calls[answer.interrupt_id], answer))
         for answer in call.answers
@@ -36,7 +37,7 @@ def results_of(call: Invocation, past: Sequence[Record]) -> Results:
     )
 
 
-def _question_calls(past: Sequence[Record]) -> dict[str, ToolCallPart]:
+def _question_calls(past: Sequence[Record], protocol: str) -> dict[str, ToolCallPart]:
     """Return the calls of callers' tools in the records, by the id of the question as which the log stores each
     call."""
     calls: dict[str, ToolCallPart] = {}
@@ -47,7 +48,7 @@ def _question_calls(past: Sequence[Record]) -> dict[str, ToolCallPart]:
                     calls[record.event.interrupt_id or ""] = part
             # A question that arrived in another gateway's records names the call that it is in this API.
             interrupt_id = record.event.interrupt_id or ""
-            extra: Mapping[str, Any] = record.event.extra.get("openai") or {}
+            extra: Mapping[str, Any] = record.event.extra.get(protocol) or {}
             if isinstance(extra.get("call_id"), str):
                 known_call = calls.get(interrupt_id) or ToolCallPart(
                     call_id="", name=extra.get("name", ""), side="caller"
@@ -63,14 +64,15 @@ def _result(call: ToolCallPart, answer: InterruptAnswered) -> ToolResultPart:
     return ToolResultPart(call_id=call.call_id, output=DECLINED, error=True)
 
 
-def transcript(call: Invocation, past: Sequence[Record] = ()) -> tuple[Message, ...]:
-    """Return the messages of the whole conversation, including this run's input. `past` are the task's records."""
-    task_messages = tuple(_task(call, past))
+def transcript(call: Invocation, past: Sequence[Record], protocol: str) -> tuple[Message, ...]:
+    """Return the messages of the whole conversation, including this run's input. `past` are the task's records, and
+    `protocol` is the key in `extra` as in `results_of`."""
+    task_messages = tuple(_task(call, past, protocol))
     logged_ids = {message.message_id for message in task_messages} | _ids(past)
     earlier = [
         message for message in call.history if message.message_id is None or message.message_id not in logged_ids
     ]
-    new = [_tool_message(results_of(call, past))] if call.answers else [*input_of(call)]
+    new = [_tool_message(results_of(call, past, protocol))] if call.answers else [*input_of(call)]
     return tuple(_pair_calls([*earlier, *task_messages, *new]))
 
 
@@ -90,10 +92,10 @@ def _ids(past: Sequence[Record]) -> set[str | None]:
     return ids
 
 
-def _task(call: Invocation, past: Sequence[Record]) -> Iterator[Message]:
+def _task(call: Invocation, past: Sequence[Record], protocol: str) -> Iterator[Message]:
     """Yield the messages of the task's earlier runs, in order, with tool calls and their results."""
     messages_by_run = Fold(call.thread_id, call.owner, past).messages_by_run()
-    calls = _question_calls(past)
+    calls = _question_calls(past, protocol)
     removed = {record.event.run_id for record in past if isinstance(record.event, RunRemoved)}
     answered = {answer.interrupt_id for answer in call.answers}
     # Questions that this run answers. An earlier run that answered only some of them did not resume the agent.
@@ -111,11 +113,11 @@ def _task(call: Invocation, past: Sequence[Record]) -> Iterator[Message]:
         ):
             yield _tool_message(results)
         output = messages_by_run.get(run_id, [])[len(event.messages) :]
-        yield from _append_calls([m for m in output if m.phase == "answer"], _calls(past, run_id))
+        yield from _append_calls([m for m in output if m.phase == "answer"], _calls(past, run_id, protocol))
 
 
-def _calls(past: Sequence[Record], run_id: str) -> tuple[ToolCallPart, ...]:
-    return tuple(_question_calls([record for record in past if record.run_id == run_id]).values())
+def _calls(past: Sequence[Record], run_id: str, protocol: str) -> tuple[ToolCallPart, ...]:
+    return tuple(_question_calls([record for record in past if record.run_id == run_id], protocol).values())
 
 
 def _append_calls(messages: list[Message], calls: tuple[ToolCallPart, ...]) -> Iterator[Message]:
@@ -147,7 +149,7 @@ def _pair_calls(messages: Sequence[Message]) -> Iterator[Message]:
             if results:
                 yield message.replace(parts=results)
             if strays:
-                yield Message.of("\n".join(text_of_json(part.output) for part in strays), "user")
+                yield Message.of("\n".join(_text_of(part.output) for part in strays), "user")
             continue
         after = pieces[index + 1].parts if index + 1 < len(pieces) else ()
         answered = {part.call_id for part in after if isinstance(part, ToolResultPart)}
@@ -188,3 +190,7 @@ def _piece(message: Message, parts: Sequence[Part]) -> Message:
     elif role == "tool":
         role = "user"
     return message.replace(role=role, parts=tuple(parts))
+
+
+def _text_of(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""Pure conversions between the Messages API and the canonical model."""

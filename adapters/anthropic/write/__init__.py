@@ -1,0 +1,1 @@
+"""Writing of messages and their streams from the records of a run."""
