@@ -3,7 +3,6 @@ questions, and a task of the tasks extension can be found again after a restart.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Final, Literal, Unpack
 
@@ -17,12 +16,13 @@ from babelgate.adapters.kit.client.status import is_retryable
 from babelgate.adapters.kit.extension import declared_tools
 from babelgate.adapters.mcp.agents import decode_tool
 from babelgate.adapters.mcp.client.http import HttpClient, Session
-from babelgate.adapters.mcp.client.open_call import OpenCall, ParkedCalls
+from babelgate.adapters.mcp.client.open_call import OpenCall, ParkedCalls, StatelessCall
 from babelgate.adapters.mcp.codec.arguments import THREAD
 from babelgate.adapters.mcp.read.questions import PROTOCOL, decode_request, encode_answer
 from babelgate.adapters.mcp.read.result import ResultReader, decode_contents
 from babelgate.adapters.mcp.request import ToolArguments, encode_arguments
 from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, FilePart, Invocation, Record, RunStatus
+from babelgate.canonical.agent import DETACH
 from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptRaised,
@@ -111,15 +111,22 @@ class _Run(UpstreamRun):
         self._is_attached = is_attached
         self._reader = ResultReader()
         self._open: OpenCall | None = None
+        self._stateless: StatelessCall | None = None
         self._has_stopped = False
 
     @property
     def is_cancellable(self) -> bool:
-        """True while a task is active, or a call in a session. A call of 2026-07-28 ends with its connection."""
-        return not self._has_stopped and (self._reader.task_id is not None or self._open is not None)
+        """True while a task or a call is active."""
+        is_active = self._reader.task_id is not None or self._open is not None or self._stateless is not None
+        return is_active and not self._has_stopped
 
     async def cancel(self) -> None:
         """Cancel the task or the call on its server."""
+        if self._reader.task_id is None and self._stateless is not None:
+            response = await self._stateless.close()
+            result = as_object(None if response is None else response.get("result"))
+            if result.get("resultType") == "task":
+                self._reader.read_result(result)
         if self._reader.task_id is not None:
             await self._http.ask("tasks/cancel", {"taskId": self._reader.task_id})
         elif self._open is not None:
@@ -163,11 +170,17 @@ class _Run(UpstreamRun):
         params["_meta"] = meta
         if not self._call.answers:
             yield self._begin(encoded)
-        async with aclosing(self._http.messages("tools/call", params)) as messages:
-            async for message in messages:
-                yield await self._read(message, None)
-        if not self._reader.has_ended and self._reader.task_id is None:
-            raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its result")
+        self._stateless = StatelessCall(self._http, params)
+        try:
+            while not self._has_stopped and self._reader.task_id is None:
+                yield await self._read(await self._stateless.next(), None)
+        except FaultError:
+            self._has_stopped = True
+            raise
+        except asyncio.CancelledError as error:
+            if DETACH in error.args:  # the gateway stops, and does not cancel the run
+                self._stateless.drop()
+            raise
 
     def _begin(self, encoded: ToolArguments) -> Sequence[Event]:
         """Return the losses of the input, and the name of the conversation on the server, if it keeps one."""

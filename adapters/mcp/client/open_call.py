@@ -1,7 +1,12 @@
-"""Call of a tool up to 2025-11-25, whose server may ask its client in between. While a question waits for its answer,
-the call stays open, and no run reads it."""
+"""Calls of a tool that a separate task reads.
+
+- Up to 2025-11-25, the server may ask its client in between. While a question waits for its answer, the call stays
+  open, and no run reads it.
+- In 2026-07-28, a cancel may come when the server has created a task, and the client has not read its id yet.
+"""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
@@ -18,31 +23,75 @@ _LONGEST: Final = 3600.0
 """Seconds for which a call waits for an answer. Chosen: one hour."""
 _CLOSING: Final = 3.0
 """Seconds for the requests that end a call. Chosen."""
+_GRACE: Final = 0.3
+"""Seconds for which a cancelled call of 2026-07-28 waits for a response that may be on its way. Chosen."""
 
 
-class OpenCall:
-    """One call of a tool, in a separate session. A task reads the stream of the response, also between two runs."""
+class _ReadCall:
+    """One call of a tool. A task reads the stream of the response."""
 
-    def __init__(self, http: HttpClient, session: Session, params: JsonObject) -> None:
+    def __init__(self, http: HttpClient, session: Session | None, params: JsonObject) -> None:
         self._http = http
-        self.session = session
         self._request_id = http.next_id()
-        self._params = params
         self._messages: asyncio.Queue[JsonObject | FaultError] = asyncio.Queue(_WAITING)
-        self._question_id: object = None
-        self._reading = asyncio.ensure_future(self._read())
+        messages = http.messages("tools/call", params, session, self._request_id)
+        self._reading = asyncio.ensure_future(self._read(messages))
         self._has_ended = False
 
-    async def _read(self) -> None:
+    async def _read(self, messages: AsyncGenerator[JsonObject]) -> None:
         try:
-            messages = self._http.messages("tools/call", self._params, self.session, self._request_id)
             async with aclosing(messages):
                 async for message in messages:
                     await self._messages.put(message)
-            error = FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its response")
+            error = FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its result")
             await self._messages.put(error)
         except FaultError as error:
             await self._messages.put(error)
+
+
+class StatelessCall(_ReadCall):
+    """One call of a tool in 2026-07-28. The end of its connection cancels it (NEXT/basic/utilities/cancellation)."""
+
+    def __init__(self, http: HttpClient, params: JsonObject) -> None:
+        super().__init__(http, None, params)
+
+    async def next(self) -> JsonObject:
+        """Return the next message of the server: a notification or the response. Raises the fault that ended the
+        stream."""
+        message = await self._messages.get()
+        if isinstance(message, FaultError):
+            self._has_ended = True
+            raise message
+        self._has_ended = "method" not in message
+        return message
+
+    async def close(self) -> JsonObject | None:
+        """Cancel the call, and return None. If the server responds within `_GRACE`, return its response: it may have
+        created a task already, which is not cancelled with the connection."""
+        try:
+            async with asyncio.timeout(_GRACE):
+                while not self._has_ended:
+                    message = await self.next()
+                    if self._has_ended:
+                        return message
+        except (FaultError, TimeoutError):
+            pass
+        finally:
+            self.drop()
+        return None
+
+    def drop(self) -> None:
+        """Close the connection at once."""
+        self._reading.cancel()
+
+
+class OpenCall(_ReadCall):
+    """One call of a tool up to 2025-11-25, in a separate session. It is read also between two runs."""
+
+    def __init__(self, http: HttpClient, session: Session, params: JsonObject) -> None:
+        super().__init__(http, session, params)
+        self.session = session
+        self._question_id: object = None
 
     async def next(self) -> JsonObject:
         """Return the next message of the server: a notification, a question, or the response. Other requests of the

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from babelgate.adapters.mcp.client import Client, discover
+from babelgate.adapters.mcp.client import Client, discover, open_call
 from babelgate.canonical import (
     Ask,
     Event,
@@ -29,6 +29,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 BOUND: Final = 30
 GATE: Final = asyncio.Event()
+STARTED: Final = asyncio.Event()
+CANCELLED: Final = asyncio.Event()
 VERSIONS: Final = ("2025-11-25", "2026-07-28")
 
 
@@ -48,9 +50,19 @@ async def gated(text: str) -> AsyncGenerator[str]:
     yield "two"
 
 
+async def held(text: str) -> AsyncGenerator[str]:
+    """Work until the run is cancelled."""
+    STARTED.set()
+    try:
+        yield "one "
+        await asyncio.Event().wait()
+    finally:
+        CANCELLED.set()
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    agents = {each.__name__: each for each in (echo, ask, gated)}
+    agents = {each.__name__: each for each in (echo, ask, gated, held)}
     async with running(tmp_path_factory.mktemp("server"), agents) as gateway:
         yield gateway
 
@@ -77,7 +89,7 @@ def ids_in(events: list[Event]) -> dict[str, str]:
 
 async def test_tools_are_discovered(server: Running) -> None:
     infos = {info.name: info for info in await discover(f"{server.url}/mcp", server.http)}
-    assert infos.keys() == {"echo", "ask", "gated", "resume_run"}
+    assert infos.keys() == {"echo", "ask", "gated", "held", "resume_run"}
     assert infos["echo"].remembers
     assert "input" not in infos["echo"].schemas
 
@@ -140,6 +152,18 @@ async def test_a_task_is_found_again(server: Running) -> None:
         GATE.set()
         events = [event async for event in client.reattach(replace(call, upstream=ids))]
     assert text_in(events) == "one two"
+    await client.aclose()
+
+
+async def test_a_cancel_reaches_a_task_whose_id_is_on_its_way(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_call, "_GRACE", BOUND)
+    client = Client(f"{server.url}/mcp", "held", version="2026-07-28")
+    reading = asyncio.ensure_future(run(client, call_of("go")))
+    async with asyncio.timeout(BOUND):
+        await STARTED.wait()
+        reading.cancel()
+        await asyncio.wait([reading])
+        await CANCELLED.wait()
     await client.aclose()
 
 
