@@ -89,7 +89,7 @@ def events_of(body: str) -> list[Wire]:
     return [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: ")]
 
 
-@pytest.mark.parametrize("name", ["trip", str(uuid4())])
+@pytest.mark.parametrize("name", ["trip", str(uuid4())], ids=["name", "uuid"])
 async def test_a_named_thread_keeps_the_conversation(http: httpx.AsyncClient, name: str) -> None:
     await create(http, request_of("recall", "one"), name)
     message = await create(http, request_of("recall", "two", metadata={"thread_id": name}))

@@ -155,7 +155,7 @@ async def test_a_task_is_found_again(server: Running) -> None:
     await client.aclose()
 
 
-async def test_a_cancel_reaches_a_task_whose_id_is_on_its_way(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancel_reaches_a_task_with_an_unread_id(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_call, "_GRACE", BOUND)
     client = Client(f"{server.url}/mcp", "held", version="2026-07-28")
     reading = asyncio.ensure_future(run(client, call_of("go")))
