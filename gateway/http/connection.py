@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
+from weakref import ref
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -333,10 +334,11 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
         self._report_disconnect()
 
-    def _register_disconnect(self, cycle: RequestResponseCycle, callback: Callable[[], None]) -> bool:
+    def _register_disconnect(self, weak: "ref[RequestResponseCycle]", callback: Callable[[], None]) -> bool:
         """Call `callback` when the client disconnects before the end of this response. Return False if the request's
         body is still to be read, because a disconnect is then detected only by reading."""
-        if cycle is not self._open_cycle() or cycle.disconnected or cycle.more_body:
+        cycle = weak()
+        if cycle is None or cycle is not self._open_cycle() or cycle.disconnected or cycle.more_body:
             return False
         self._on_disconnect = callback
         return True
@@ -446,8 +448,9 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not before:  # unchanged for a WebSocket handshake
             self.cycle.transport = cast("asyncio.Transport", self._answering)
-            self.scope[SCOPE_KEY] = partial(self._abandon_answer, self.cycle)  # type: ignore[typeddict-unknown-key]
-            self.scope[DISCONNECT_KEY] = partial(self._register_disconnect, self.cycle)  # type: ignore[typeddict-unknown-key]
+            cycle = ref(self.cycle)  # weak, because the cycle holds the scope: only the collector would free both
+            self.scope[SCOPE_KEY] = partial(self._abandon_weak, cycle)  # type: ignore[typeddict-unknown-key]
+            self.scope[DISCONNECT_KEY] = partial(self._register_disconnect, cycle)  # type: ignore[typeddict-unknown-key]
             if self._certificate is not None:
                 self.scope[CERTIFICATE_KEY] = self._certificate  # type: ignore[typeddict-unknown-key]
 
@@ -523,6 +526,11 @@ class HttpConnection(HttpToolsProtocol):
         if cycle is None:
             self.transport.close()
         else:
+            self._abandon_answer(cycle)
+
+    def _abandon_weak(self, weak: "ref[RequestResponseCycle]") -> None:
+        cycle = weak()
+        if cycle is not None:
             self._abandon_answer(cycle)
 
     def _abandon_answer(self, cycle: RequestResponseCycle) -> None:

@@ -8,6 +8,7 @@ gateways commit are not put into the ring: the readers are woken, and read pages
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextvars import Context
 from typing import Final
 
 from babelgate.canonical.event import Record
@@ -18,6 +19,10 @@ _BYTES: Final = 2**20
 _LINGER: Final = 5.0
 """Seconds for which the records of a thread stay in memory after its last run. Chosen: readers that keep up have read
 them by then, and a thread with a slow reader would hold 300 KiB."""
+
+
+_EMPTY: Final = Context()
+"""Context of the timers, instead of the current one, which would hold the whole last request until then."""
 
 
 class Channel:
@@ -115,7 +120,7 @@ class Channel:
         """Count one active run less. After the last one, the ring is cleared `_LINGER` seconds later."""
         self.pinned -= 1
         if not self.pinned:
-            asyncio.get_running_loop().call_later(_LINGER, self._forget_if_idle)
+            asyncio.get_running_loop().call_later(_LINGER, self._forget_if_idle, context=_EMPTY)
 
     def _forget_if_idle(self) -> None:
         if not self.pinned:

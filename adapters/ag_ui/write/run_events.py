@@ -8,6 +8,7 @@ from babelgate.adapters.ag_ui.codec import names
 from babelgate.adapters.ag_ui.codec.names import PROTOCOL, WireIds, decode_ids
 from babelgate.adapters.ag_ui.codec.questions import called_part, encode_interrupt, is_tool_call
 from babelgate.adapters.ag_ui.codec.usage import add_usage, encode_usage
+from babelgate.adapters.ag_ui.write.event_list import EventList
 from babelgate.adapters.ag_ui.write.message_events import MessageWriter
 from babelgate.adapters.ag_ui.write.state_events import StateWriter
 from babelgate.canonical import Fault, FaultCode, Feature, Record, RunReason, RunStatus, caller_tools
@@ -57,10 +58,11 @@ class RunEventWriter:
         self.is_restarted = False
         """True if the record that was written last began another attempt, which voids events of the attempt before
         it."""
-        self._events: list[JsonObject] = []
-        self._at = 0
+        # Shared, because bound methods of this object would hold it in a circle, which only the collector frees.
+        self._list = EventList()
+        self._emit = self._list.emit
         self._agent = agent
-        self._messages = MessageWriter(self._emit, self._add, base_url, agent)
+        self._messages = MessageWriter(self._emit, self._list.add, base_url, agent)
         self._state = StateWriter(self._emit)
         self._questions: dict[str, InterruptRaised] = {}
         self._tools: frozenset[str] = frozenset()
@@ -78,7 +80,8 @@ class RunEventWriter:
         """Return the AG-UI events that a record adds; empty for records of other runs. Call it once for each record of
         the task, in order."""
         event = record.event
-        self._events, self._at, self.is_restarted = [], record.at // 1000, False
+        self._list.begin(record.at // 1000)
+        self.is_restarted = False
         if isinstance(event, RunCreated):
             tools = caller_tools(event.config)
             self._tools = frozenset(tool.name for tool in tools) or self._tools
@@ -93,7 +96,7 @@ class RunEventWriter:
             self._messages.write(event)
         else:
             write(self, event)
-        return self._events
+        return self._list.events
 
     def text_maker(self, record: Record) -> Callable[[str], JsonObject] | None:
         """Return a function that returns the AG-UI event for one text of a passage. A passage is a series of text
@@ -105,15 +108,6 @@ class RunEventWriter:
     def interrupt(self) -> JsonObject:
         """Return the `RUN_ERROR` for a stream that ends before its run does, because the gateway stops."""
         return {"type": "RUN_ERROR", "message": STOPPING.message, "code": str(STOPPING.code)}
-
-    def _emit(self, type: str, **members: Any) -> None:
-        """Add an event. Members that are None are left out, because old clients refuse null."""
-        event: JsonObject = {"type": type, "timestamp": self._at}
-        event.update((name, value) for name, value in members.items() if value is not None)
-        self._events.append(event)
-
-    def _add(self, event: JsonObject) -> None:
-        self._events.append(event)
 
     # Runs
 
@@ -240,7 +234,7 @@ class RunEventWriter:
         marks = {"ns": list(event.ns) or None, "isUnnamed": None if event.name else True}
         event_value = {"value": event.value}  # null is a value
         self._emit("CUSTOM", name=event.name or names.CUSTOM, metadata=_mark(marks))
-        self._events[-1].update(event_value)
+        self._list.events[-1].update(event_value)
 
     def _native(self, event: Native) -> None:
         if event.protocol != PROTOCOL or not isinstance(event.data, dict):
@@ -252,7 +246,7 @@ class RunEventWriter:
 
     def _emit_native(self, event: JsonObject) -> None:
         """Add an event of another AG-UI server unchanged, except for its time."""
-        self._events.append({**event, "timestamp": self._at})
+        self._list.add({**event, "timestamp": self._list.at})
 
     def _loss_noted(self, event: LossNoted) -> None:
         self._losses[Loss(feature=event.feature, how=event.how)] = None

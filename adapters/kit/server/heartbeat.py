@@ -33,8 +33,9 @@ class Monitor:
         self._timer.add(self)
 
     def close(self) -> None:
-        """Stop watching the stream."""
+        """Stop watching the stream, and drop the references to it."""
         self._timer.remove(self)
+        self._beat = self._cut = _do_nothing
 
     def begin_send(self) -> None:
         """Record that the stream has begun to send a chunk."""
@@ -53,6 +54,10 @@ class Monitor:
         elif self.interval is not None and now - self._beaten_at >= self.interval:
             self._beaten_at = now
             self._beat()
+
+
+def _do_nothing() -> None:
+    pass
 
 
 class _Timer:

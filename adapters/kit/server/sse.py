@@ -126,9 +126,11 @@ class _Sending:
         self.stop()
 
     def close(self) -> None:
+        """End the watch, and drop the references that form circles, which only the garbage collector would free."""
         self.monitor.close()
         if self._beating is not None:
             self._beating.cancel()
+        self.task = None
 
     def stop(self) -> None:
         """End the stream, because its reader has disconnected or accepts nothing."""
