@@ -70,7 +70,8 @@ class FoundAnswers:
     values: Mapping[str, Json]
     messages: Sequence[Message]
     is_declined: bool
-    """True if the caller's client could not show any of the questions: it has no such tool."""
+    """True if the client answered all questions with an error result, other than for calls of the caller's own tools:
+    it does not have the tool `ask_caller`, and has shown none of the questions. The questions are then declined."""
 
 
 async def collect_answers(hub: Hub, principal: Principal, task: Task, answers: Sequence[CallAnswer]) -> FoundAnswers:
