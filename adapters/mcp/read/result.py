@@ -55,7 +55,7 @@ class ResultReader:
 
     def __init__(self, read_before: JsonObject | None = None) -> None:
         """Create the reader. `read_before` has the numbers of blocks and marks that were read before the question which
-        this call answers: the result of another Babelgate contains them again."""
+        this call answers, by kind. The result of another Babelgate contains them again, so they are skipped."""
         self._read_before = dict(read_before or {})
         self.has_ended = False
         """True if the result of the call was read. The run has ended, or waits for answers."""
@@ -191,7 +191,7 @@ class ResultReader:
 
 
 def _artifact(mark: JsonObject, part: Part) -> list[Event]:
-    """Return an artifact, in the pieces whose sizes its mark has."""
+    """Return an artifact in one or several pieces. The mark has the size of each piece."""
     pieces = _split(part, [size for size in as_list(mark.get("pieces")) if isinstance(size, int) and size >= 0])
     artifact_id = _text(mark.get("id")) if len(pieces) > 1 else None
     if artifact_id is None:

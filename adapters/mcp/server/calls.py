@@ -109,8 +109,9 @@ class Peer(Protocol):
 
     @property
     def extras(self) -> Request:
-        """The call's part for the Babelgate extension. Without the extension, the metadata and the tools in
-        `_meta.babelgate`. Empty if it has none. Raises invalid if it is malformed."""
+        """Data that the call's `_meta` has for the gateway. With the Babelgate extension, these are the members of the
+        extension. Without it, they are the metadata and the tools in `_meta.babelgate`. Empty if there are none. Raises
+        invalid if they are malformed."""
         ...
 
     async def progress(self, progress: ProgressText) -> None:

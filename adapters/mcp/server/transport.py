@@ -205,7 +205,7 @@ def _can_be_asked(params: Mapping[str, Any]) -> bool:
 
 
 def _has_pages(params: Mapping[str, Any]) -> bool:
-    """Return True if a client opens pages (SPEC/client/elicitation, Capabilities)."""
+    """Return True if a client can open web pages for its user (SPEC/client/elicitation, Capabilities)."""
     return isinstance(_object(_object(params.get("capabilities")).get("elicitation")).get("url"), dict)
 
 
