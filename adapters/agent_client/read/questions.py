@@ -58,7 +58,7 @@ class OpenRequest:
 
 
 def decode_mark(members: JsonObject) -> InterruptRaised:
-    """Return the question of another gateway, from the object `question` in `_meta.babelgate`."""
+    """Return the question of another Babelgate, from the object `question` in `_meta.babelgate`."""
     kind: Any = members.get("kind")
     ask: Literal["input", "approval", "auth"] = kind if kind in ("input", "approval", "auth") else "input"
     schema = as_object(members.get("schema"))
