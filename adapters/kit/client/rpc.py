@@ -145,7 +145,8 @@ class RpcTransport(httpx.AsyncBaseTransport):
         return channel
 
     async def _forget(self, place: tuple[str, str, int]) -> None:
-        """Close a channel that cannot connect, so that the next call resolves the name again."""
+        """Close the channel of a server (scheme, host and port) that cannot connect. The next call then resolves the
+        name again."""
         channel = self._channels.pop(place, None)
         if channel is not None:
             await channel.close()
