@@ -50,7 +50,8 @@ The one step of an agent without steps has the agent's name.
 
 
 class Cast:
-    """Agents that wait for their test, and record what the test cannot see from outside."""
+    """Agents of the suite. Some of them wait until the test lets them continue, and some record what the test cannot
+    see from outside."""
 
     def __init__(self) -> None:
         self.reset()

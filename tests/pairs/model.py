@@ -94,7 +94,7 @@ def outside(body: Wire, items: Sequence[Wire]) -> Answer:
 
 
 REQUEST_MODELS: Final[Mapping[str, Callable[[Wire, Sequence[Wire]], Answer]]] = {"noted": noted, "outside": outside}
-"""Models whose answer depends on more of the request than its messages."""
+"""Models whose answer depends on more of the request than its messages, by name."""
 GATED: Final = frozenset({"stream", "slow"})
 
 

@@ -322,8 +322,8 @@ def call_in(question: Question) -> tuple[Any, Any]:
 _AS_IT_CAME: Final[Mapping[tuple[str, str], Set[Feature]]] = {
     ("openai", "openai-responses"): {Feature.TOOL_ACTIVITY},
 }
-"""Features without a loss to report, by kind of agents and caller. The caller's protocol carries them with a loss in
-general, but here the gateway passes on the objects of an official server unchanged."""
+"""Features whose loss is not reported, by kind of agents and protocol of the caller. In general the caller's protocol
+carries them with a loss. Here, the gateway passes on the objects of an official server unchanged."""
 
 
 def named(house: House, caller: Caller, features: Set[Feature]) -> Iterator[Feature]:

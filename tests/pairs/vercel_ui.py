@@ -32,7 +32,7 @@ def part_of(content: Content) -> Wire:
 
 
 def own(part: Wire) -> Wire:
-    """Return the gateway's members of a part."""
+    """Return the gateway's own members of a part."""
     return part.get("providerMetadata", {}).get("babelgate", {})
 
 
@@ -314,7 +314,8 @@ def _task_of(message: Wire) -> str | None:
 
 
 def _answered(part: Wire, values: Mapping[str, Content]) -> Wire:
-    """Return a part as the page has completed it."""
+    """Return a part of the page's message in which the page has added the caller's answer. `values` has the answers by
+    question id."""
     answer = values.get(part.get("toolCallId", ""))
     if answer is None or part["state"] in _ANSWERED:
         return part
