@@ -70,8 +70,8 @@ class FoundAnswers:
     values: Mapping[str, Json]
     messages: Sequence[Message]
     is_declined: bool
-    """True if the client answered all questions with an error result, other than for calls of the caller's own tools:
-    it does not have the tool `ask_caller`, and has shown none of the questions. The questions are then declined."""
+    """True if all results are errors, and all questions were shown as calls of `ask_caller`. The caller's client then
+    does not have this tool and has shown no question, so the questions are declined."""
 
 
 async def collect_answers(hub: Hub, principal: Principal, task: Task, answers: Sequence[CallAnswer]) -> FoundAnswers:
