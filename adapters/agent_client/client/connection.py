@@ -220,7 +220,8 @@ class ProgramConnection:
             self._pending.pop(number, None)
 
     async def prompt(self, params: JsonObject) -> None:
-        """Send a prompt. Its end arrives as a message. Raises OSError if the program has ended."""
+        """Send a prompt, without waiting for its result, which arrives as an `Incoming`. Raises OSError if the program
+        has ended."""
         self._prompt = self._next_number()
         await self._send({"id": self._prompt, "method": w.PROMPT, "params": params})
 

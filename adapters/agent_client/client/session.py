@@ -30,7 +30,7 @@ log = logging.getLogger("babelgate.agent_client")
 _CANCEL: Final = 3.0
 """Seconds in which an agent must end a cancelled turn. After that its process is ended. Chosen."""
 _KINDS: Final = 20
-"""Maximum number of kinds of updates between two turns of which the newest is retained. Chosen."""
+"""Maximum number of kinds of session updates whose newest update is retained between two turns. Chosen."""
 _NAME: Final = 200
 """Maximum length of a name of the agent in an error, in characters. Chosen."""
 
@@ -66,7 +66,7 @@ class AgentSession:
         """Answers to questions that the turn ended without asking by a request. The next prompt must send these
         answers. Only another Babelgate asks in this way."""
         self._between: dict[str, JsonObject] = {}
-        """Newest update of each kind that came while no turn was active."""
+        """Newest session update of each kind that arrived while no turn was active. The next turn begins with them."""
         self._is_stuck = False
         """True if the agent did not end a cancelled turn in time."""
         self.ending: asyncio.Future[None] | None = None

@@ -64,7 +64,8 @@ class UpdateReader:
         self._steps: dict[str, str] = {}
         """Name of each open step, by its id."""
         self._question_ids = set(answered)
-        """Ids of all questions of the turn. A gateway reports the answer to one as the end of a tool call."""
+        """Ids of all questions of the turn, open or answered. Another Babelgate reports the answer to a question as the
+        end of a tool call with the same id, which the reader ignores."""
         self.questions: dict[str, InterruptRaised] = {}
         """Open questions by id."""
 
