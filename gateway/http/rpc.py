@@ -52,7 +52,8 @@ _OF_HTTP: Final = frozenset(
 )
 """Headers of a response that describe only HTTP. They are left out of the metadata of a gRPC response."""
 _LARGE: Final = 64 * 1024
-"""Size from which messages are converted in another thread, in bytes. Chosen: that takes milliseconds."""
+"""Size from which messages are converted in another thread, in bytes. Chosen: converting such a message takes
+milliseconds."""
 _END: Final = b"\n\n"
 _DATA: Final = b"data: "
 
@@ -236,7 +237,7 @@ class _Call:
 
     def receiver(self, body: bytes) -> Callable[[], Awaitable[Message]]:
         """Return the ASGI function that returns the request's body, and then the disconnect if the gateway hangs up. If
-        the client disconnects, gRPC cancels the task."""
+        the client disconnects, gRPC cancels the asyncio task of the call."""
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Message:
@@ -248,7 +249,8 @@ class _Call:
         return receive
 
     async def send(self, message: Message) -> None:
-        """Take what the application sends. An event of a stream is written at once, so a slow client slows it down."""
+        """Receive an ASGI message of the application. An event of a stream is written to the client before the next one
+        is accepted, so a slow client slows the application down."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in message["headers"]]

@@ -164,7 +164,8 @@ def _with_integers(value: Any) -> Json:
 def encode_status(code: int, text: str, details: Sequence[JsonObject]) -> bytes:
     """Return a `google.rpc.Status` as bytes, for the metadata `grpc-status-details-bin`. `details` are in ProtoJSON.
 
-    Invalid fields beyond `_STATUS_SIZE` are left out, because clients would refuse the whole response.
+    If it is larger than `_STATUS_SIZE`, the last entries of `fieldViolations` are left out, because clients would
+    refuse the whole response.
     """
     details = [deepcopy(each) for each in details]
     while True:

@@ -16,7 +16,7 @@ from babelgate.gateway.agents.processes.command import environment, with_launche
 from babelgate.gateway.agents.processes.process import Child
 
 _FILE: Final = 8 * 2**20
-"""Maximum size of a file that is read or written, in bytes. Chosen: the limit of a text of an agent."""
+"""Maximum size of a file that is read or written, in bytes. Chosen: the default of `limits.event`."""
 _OUTPUT: Final = 2**20
 """Number of bytes of a terminal's output that are retained, and the maximum that an agent may request. Chosen."""
 _TERMINALS: Final = 32
