@@ -263,7 +263,7 @@ class AgUi(Caller):
     """Members of the state that the next run changes, with their values; None for no change."""
 
     def expected_question(self, question: Question) -> Question:
-        """Return the question with a pending call under an id of the gateway."""
+        """Return the question unchanged: AG-UI shows every question as the agent asked it."""
         return question
 
     def _body(self, **members: Any) -> Wire:

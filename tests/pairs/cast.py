@@ -58,7 +58,8 @@ class Cast:
 
     def reset(self) -> None:
         self.gate = asyncio.Semaphore(0)
-        """Each pass lets one agent continue that waits in the middle of its answer."""
+        """Semaphore for which agents wait in the middle of their answers. Each `release` by the test lets one of them
+        continue."""
         self.started = asyncio.Event()
         """Set when the agent `slow` has started."""
         self.closed = asyncio.Event()
@@ -75,7 +76,7 @@ class Cast:
         return text
 
     async def stream(self, text: str) -> AsyncGenerator[str]:
-        """Yield one token for each word. From the second on, each waits for the test."""
+        """Yield one token for each word. Before each but the first, wait for `gate`."""
         for index, word in enumerate(text.split()):
             if index:
                 await self.gate.acquire()
@@ -119,7 +120,7 @@ class Cast:
         raise RuntimeError(text)
 
     async def slow(self, text: str) -> AsyncGenerator[str]:
-        """Yield a first token, then wait until the test releases or cancels the agent."""
+        """Yield a first token, then wait until the test releases `gate` or cancels the run."""
         try:
             self.started.set()
             yield "first"

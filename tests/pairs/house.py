@@ -51,12 +51,11 @@ CALLERS: Final[tuple[type[Caller], ...]] = (
 
 
 WITH_GRPC: Final[tuple[type[Caller], ...]] = (*CALLERS, Grpc10)
-"""Callers of some kinds of agents. Calls over gRPC become calls over JSON-RPC, so what differs is in the messages."""
+"""All callers, and the one over gRPC. Only some kinds of agents are tested with gRPC: the gateway converts each of its
+calls to JSON-RPC, so only the conversion of messages differs."""
 ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Runtime, Chat, Mcp, AgUi)
-"""Callers for official servers.
-
-These differ from the scripted ones in nothing that depends on the caller's protocol.
-"""
+"""One caller of each of several protocols. They test kinds of agents for which no dialect of a caller's protocol
+matters, such as official servers and the cluster: other kinds are tested with all callers."""
 
 
 @dataclass(frozen=True)
