@@ -49,7 +49,9 @@ class Workspace(Protocol):
     async def start_terminal(
         self, command: Sequence[str], env: Sequence[tuple[str, str]], cwd: str | None, limit: int | None
     ) -> str:
-        """Start a command, and return the id of its terminal. The terminal retains the last `limit` bytes of output."""
+        """Start a command, and return the id of its terminal. The command runs in the folder `cwd`; None is the folder
+        of the program. The terminal retains the last `limit` bytes of output; None is the largest limit. Raises
+        queue_full if too many commands run."""
         ...
 
     def find_terminal(self, terminal_id: str) -> TerminalState:

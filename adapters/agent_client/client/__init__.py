@@ -79,7 +79,8 @@ class Client:
             self._set_timer(thread)
 
     def forget(self, owner: str, task_id: str) -> None:
-        """Cancel the turn of a task that ended while the agent waited for an answer."""
+        """Cancel the turn of a task that ended while the agent waited for an answer. If the turn has ended with open
+        questions, notify the agent that they are cancelled."""
         for thread, session in list(self._sessions.items()):
             if thread[0] == owner and task_id in (session.task_id, session.asking_task_id):
                 self._cancel(thread, session)

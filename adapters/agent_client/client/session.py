@@ -337,7 +337,11 @@ class AgentSession:
 
     async def cancel(self) -> None:
         """Cancel the active turn, and wait for its end. The open requests of the agent are dismissed. If the agent does
-        not end the turn in time, the session is no longer alive."""
+        not end the turn in time, the session is no longer alive.
+
+        If no turn is active, only send `session/cancel`, which dismisses the questions that an ended turn has left
+        open.
+        """
         if self._reader is None:
             with suppress(OSError):
                 await self._connection.notify(w.CANCEL, {"sessionId": self.session_id})
