@@ -28,9 +28,9 @@ def one_at_a_time(house: House, caller: Caller) -> bool:
 
 
 def left(house: House, caller: Caller, streamed: TaskView) -> TaskView:
-    """Return the state that a later look at a failed or cancelled task must show, given the state of its stream. The
-    text is missing if the agent keeps its own state and the protocol shows only that state: it lacks an unfinished
-    answer."""
+    """Return the state that a later `look` at a failed or cancelled task must show. `streamed` is the state that its
+    stream showed. The text is missing if the agent keeps its own state and the protocol shows only that: it lacks an
+    unfinished answer."""
     return replace(streamed, text="") if house.kind.stateful and caller.shows_state else streamed
 
 
