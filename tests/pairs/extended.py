@@ -202,7 +202,7 @@ class A2A(Extended):
         return await self._fetch(Records(), **self._request("stream", params))
 
     async def answer(self, paused: Records, values: Mapping[str, Any]) -> Records:
-        """Answer in A2A's own form."""
+        """Answer in the form that A2A itself defines, and not with members of the extension."""
         resume = {"resume": [{"id": name, "value": value} for name, value in values.items()]}
         message = self._message(resume, taskId=paused.ids.task, contextId=paused.ids.thread)
         params = {"message": message, "metadata": {URI: {"tools": [TOOL]}}}

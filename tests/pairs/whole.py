@@ -1,4 +1,5 @@
-"""An agent that emits one of everything, for comparison with what arrives."""
+"""An agent whose output has parts of all kinds, artifacts, tools, steps, a state and questions. Tests compare its
+events with those that arrive at a caller."""
 
 from collections.abc import AsyncGenerator, Sequence
 from hashlib import sha256

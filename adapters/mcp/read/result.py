@@ -84,8 +84,9 @@ class ResultReader:
         return [MessageStarted(**start), *(PartAdded(part=part) for part in parts), MessageEnded()]
 
     def read_result(self, result: JsonObject) -> Sequence[Event]:
-        """Return the events for the result of a call, or for that of a task. A result with `isError` ends the run with
-        its last text as the fault, after its other content. Raises agent_invalid if it is no result."""
+        """Return the events for the result of a call or of a task. A result with `isError` ends the run with a fault:
+        its text is the last text block, and all other blocks become output before it. Raises agent_invalid if it is no
+        result."""
         kind = result.get("resultType", "complete")
         if kind == "task":
             task_id = result.get("taskId")

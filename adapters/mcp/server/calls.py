@@ -626,6 +626,7 @@ def _can_answer(peer: Peer, questions: Sequence[Question]) -> bool:
 
 def _can_open_pages(peer: Peer, questions: Sequence[Question]) -> bool:
     """Return True if all questions are answered on web pages, and the client opens the pages of a refused call and then
-    repeats the call. Only clients of version 2025-11-25 without a session do so."""
+    repeats the call. This holds only for version 2025-11-25, and only if no request can be sent to the client during
+    the call."""
     can_be_refused = peer.version == _WITH_PAGES and not peer.can_be_asked and not peer.can_repeat_call
     return can_be_refused and peer.can_answer(PAGE) and all(method_of(each) == PAGE for each in questions)

@@ -50,7 +50,7 @@ class Editor:
         self.transcript: bytearray | None = None
         """Buffer to which the editor appends all received messages; None for no recording."""
         self.asked: list[Wire] = []
-        """Requests of the agent."""
+        """Requests of the agent to the editor, in order."""
         self._number = -1
 
     async def send(self, **message: Any) -> None:
