@@ -14,7 +14,8 @@ _CREATED = "1970-01-01T00:00:00Z"
 
 
 def encode_model(info: AgentInfo) -> JsonObject:
-    """Return an agent as a model. The member `owned_by` tells the client of another gateway that this is one."""
+    """Return an agent as a model of the API. The value `babelgate` of its member `owned_by` shows the client of another
+    Babelgate that the server is a gateway."""
     members: JsonObject = info.metadata.get(PROTOCOL) or {}
     name = members.get("title") or info.name
     return {

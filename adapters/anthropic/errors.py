@@ -62,7 +62,7 @@ STARTED_OVER: Final = Fault(
 
 def encode_fault(fault: Fault, request_id: str | None = None) -> tuple[int, JsonObject, dict[str, str]]:
     """Return the HTTP status, the body and the headers of the error response for a fault. An error of the agent's own
-    server, which speaks this API, keeps its type and text."""
+    server, which speaks this API, keeps its type, its text and, if known, its status."""
     status, kind = _ERRORS[fault.code]
     upstream = as_object(fault.details.get(PROTOCOL))
     error: JsonObject = {"type": as_text(upstream.get("type")) or kind, "message": fault.message}

@@ -69,20 +69,25 @@ class _OpenBlock:
     is_shown: bool = False
     """True if a part was begun for the text of the block."""
     is_ignored: bool = False
-    """True if the text of the block only represents something that its mark holds."""
+    """True if the block's text is only a rendering for clients that do not know the gateway. The content itself is in
+    the block's member `babelgate`, and is read from there."""
     signature: str = ""
     citations: list[JsonObject] = field(default_factory=list[JsonObject])
 
 
 class AnswerReader:
-    """Reader of one message. `structured`: an answer in JSON is also the run's output."""
+    """Reader of one message. If `structured`, an answer that is JSON also becomes the run's output.
+
+    A mark, below, is the value of the member `babelgate` of a block or an event. Only another Babelgate sends it.
+    """
 
     def __init__(self, *, structured: bool = False) -> None:
         self.has_ended = False
         self.is_paused = False
-        """True if the server has paused its turn, and continues it if it receives its message back."""
+        """True if the message ended with the stop reason `pause_turn`. The server continues the message if the next
+        request contains it."""
         self.content: list[JsonObject] = []
-        """Blocks of the message as the server sent them, to send them back."""
+        """Blocks of the message as the server sent them. A request that continues the message repeats them."""
         self._structured = structured
         self._events: list[Event] = []
         self._open: _OpenBlock | None = None
@@ -234,7 +239,8 @@ class AnswerReader:
                 self._events.append(PartAdded(part=_annotation(citation)))
 
     def _end_call(self, kind: str, block: _OpenBlock) -> None:
-        """Read a call: of a tool of the caller, which becomes a question, or of the server's own."""
+        """Read a complete call. A call of a tool of the caller becomes a question. A call of the server's own tool
+        becomes `ToolStarted`."""
         text = "".join(block.pieces)
         value: Any = parse_text(text) if text else block.block.get("input", {})
         call_id, name = as_text(block.block.get("id")), as_text(block.block.get("name"))
@@ -270,7 +276,7 @@ class AnswerReader:
         self._events.append(ToolEnded(call_id=call_id, name=name, output=output, fault=fault, extra=extra))
 
     def _read_question(self, mark: JsonObject) -> None:
-        """Read a question of an agent behind another Babelgate."""
+        """Read a question of an agent behind another Babelgate. `mark` is the member `question` of a block's mark."""
         event = decode_said(mark.get("event"), InterruptRaised)
         call_id = as_text(mark.get("id"))
         if not isinstance(event, InterruptRaised) or not call_id:
@@ -326,7 +332,8 @@ class AnswerReader:
     # Messages of the run
 
     def _begin_message(self, marks: JsonObject) -> None:
-        """Begin the message that a mark describes, after ending the open one."""
+        """Begin the message in the member `message` of a mark, after ending the open one. Do nothing without this
+        member."""
         if (started := decode_said(marks.get("message"), MessageStarted)) is not None:
             assert isinstance(started, MessageStarted)
             self._end_message("stop")
@@ -359,7 +366,7 @@ class AnswerReader:
 
 
 def _deltas(block: JsonObject) -> list[JsonObject]:
-    """Return the deltas of a stream that give a whole block its text."""
+    """Return the deltas with which a stream would send the text or the thinking of a complete block."""
     if block.get("type") == "text" and block.get("text"):
         return [{"type": "text_delta", "text": block["text"]}]
     if block.get("type") != "thinking":
@@ -369,7 +376,7 @@ def _deltas(block: JsonObject) -> list[JsonObject]:
 
 
 def _sent_back(block: _OpenBlock) -> JsonObject:
-    """Return a block as the server has sent it, whole."""
+    """Return a block in the form in which a later request repeats it: complete, with the content of all its deltas."""
     text, kind = "".join(block.pieces), block.block.get("type")
     whole = dict(block.block)
     if kind in ("text", "thinking"):
@@ -385,7 +392,7 @@ def _sent_back(block: _OpenBlock) -> JsonObject:
 
 
 def _annotation(citation: JsonObject) -> AnnotationPart:
-    """Return a citation. Those of documents have no URL, but a title and the cited text."""
+    """Return a citation as a part. A citation of a document has no URL, but the document's title and the cited text."""
     return AnnotationPart(
         url=as_text(citation.get("url")) or as_text(citation.get("source")) or None,
         title=as_text(citation.get("title")) or as_text(citation.get("document_title")) or None,
@@ -395,6 +402,7 @@ def _annotation(citation: JsonObject) -> AnnotationPart:
 
 
 def _count_usage(usage: JsonObject) -> JsonObject:
-    """Return the token counts of a message. A Babelgate sends zeros for counts that it does not know."""
+    """Return the token counts of a message as canonical usage. Return {} if the total is 0, because a Babelgate sends
+    zeros for counts that it does not know."""
     decoded = decode_usage(usage)
     return decoded if decoded.get("total_tokens", 1) else {}

@@ -39,8 +39,8 @@ _PDF: Final = "application/pdf"
 
 
 class RequestEncoder:
-    """Encoder of one request. `is_gateway` is True if the server is another Babelgate, which reads marks and files of
-    any type."""
+    """Encoder of one request. `is_gateway` is True if the server is another Babelgate. It reads files of any type, and
+    the member `babelgate` of blocks and sources, which other servers refuse."""
 
     def __init__(self, *, is_gateway: bool) -> None:
         self._is_gateway = is_gateway
@@ -173,7 +173,8 @@ def response_schema(call: Invocation, schema: JsonObject | None) -> JsonObject |
 
 
 def _append(turns: list[JsonObject], role: str, blocks: list[JsonObject]) -> None:
-    """Add a message, or its blocks to the last message if that has the same role."""
+    """Add a message with `role` and `blocks` to the messages `turns`. If the last message has the same role, add the
+    blocks to that message instead. Do nothing without blocks."""
     if not blocks:
         return
     if turns and turns[-1]["role"] == role:
@@ -201,7 +202,8 @@ def _result(part: ToolResultPart) -> JsonObject:
 
 
 def _thinking(part: ReasoningPart, extra: Mapping[str, object]) -> JsonObject | None:
-    """Return reasoning as the server has sent it, or None without the server's signature, which the API requires."""
+    """Return reasoning as the block that the server sent. Return None if its signature is missing, because the API
+    refuses such a block."""
     if as_text(extra.get("redacted")):
         return {"type": "redacted_thinking", "data": extra["redacted"]}
     if not as_text(extra.get("signature")):
@@ -221,7 +223,8 @@ def _text_in(part: FilePart) -> str | None:
 
 
 def _with_signatures(messages: Iterable[Message], past: Sequence[Record]) -> list[Message]:
-    """Return the messages with the signatures of their reasoning, which the log has at the end of each part."""
+    """Return the messages with the server's signatures added to their reasoning parts. The log has each signature in
+    the `PartEnded` event of the part, among the records `past`."""
     signatures = {
         (record.event.message_id, record.event.index): as_object(record.event.extra[PROTOCOL])
         for record in past

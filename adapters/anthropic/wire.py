@@ -16,7 +16,8 @@ VERSION: Final = "2023-06-01"
 does not require the header."""
 VERSION_HEADER: Final = "anthropic-version"
 OWN: Final = "babelgate"
-"""Name of the member with which the gateway marks what the API has no form for. Clients ignore unknown members."""
+"""Name of the member in which the gateway adds to a message, block or event what the API has no form for. Its value is
+called a mark. Clients ignore unknown members."""
 MAX_MESSAGES: Final = 100_000
 """Maximum number of messages in a request (SPEC, messages: "a limit of 100,000 messages in a single request")."""
 

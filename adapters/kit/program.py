@@ -49,11 +49,14 @@ class Workspace(Protocol):
     async def start_terminal(
         self, command: Sequence[str], env: Sequence[tuple[str, str]], cwd: str | None, limit: int | None
     ) -> str:
-        """Start a command, and return the id of its terminal. The terminal retains the last `limit` bytes of output."""
+        """Start a command, and return the id of its terminal. The command runs in the folder `cwd`; None is the folder
+        of the program. The terminal retains the last `limit` bytes of output; None is the largest limit. Raises
+        queue_full if too many commands run."""
         ...
 
     def find_terminal(self, terminal_id: str) -> TerminalState:
-        """Return the state of a terminal. Its output can be read until the program ends, also after `release`."""
+        """Return the state of a terminal. Its output can also be read after the agent has released it with
+        `terminal/release`. Raises not_found for a terminal that a later one has replaced."""
         ...
 
     async def wait_for_exit(self, terminal_id: str) -> TerminalState:
@@ -110,7 +113,7 @@ class ProgramRules:
     has_terminals: bool = False
     """True if the gateway runs commands in the folder for the agent."""
     mode: str | None = None
-    """Id of the mode that is set in each session; None leaves the agent's own."""
+    """Id of the mode of the agent that is set in each session. None: the mode that the agent selects."""
     start_timeout: float = 60.0
     """Seconds in which the program must open a session after its start."""
     silence: float | None = None

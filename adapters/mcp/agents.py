@@ -119,7 +119,7 @@ class AgentTool:
 
     def choices(self, argument: str, value: str) -> list[str]:
         """Return the values of an argument in the agent's input schema (`enum`, `const`, `examples`, `default`) that
-        begin with `value`. Only texts are returned."""
+        begin with `value`. Values that are not strings are left out."""
         member = as_object(as_object(self.input_schema.get("properties")).get(argument))
         values: list[object] = [member.get("const"), member.get("default")]
         for keyword in ("enum", "examples"):

@@ -69,8 +69,8 @@ def encode_arguments(call: Invocation, schema: JsonObject) -> ToolArguments:
 
 
 def thread_of(call: Invocation) -> str:
-    """Return the name of the conversation on the server: that of earlier runs, or a new one if they cannot be continued
-    or there were none."""
+    """Return the name of the conversation on the server. It is that of earlier runs if they bound one. Otherwise it is
+    new: the run's id if the thread has a history, else the thread's id."""
     return call.upstream.get("context") or (call.run_id if call.history else call.thread_id)
 
 

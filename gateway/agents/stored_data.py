@@ -111,7 +111,8 @@ def _check(tx: Transaction, call: Invocation, pk: int | None) -> None:
     """Check that a call may still write checkpoints. Raises conflict if the call was abandoned, or if the thread is a
     new one with the same id.
 
-    `pk` is the key of the thread that the call has read; None if it has read none.
+    `pk` is the key of the thread that the call has read; None if it has read none. A call without a run, which changes
+    the state of a graph, needs a thread without an active run instead.
     """
     if not call.run_id:
         need_idle_thread(tx, call.owner, call.thread_id)

@@ -50,9 +50,10 @@ _NOT_PASSED: Final = frozenset(
 _OF_HTTP: Final = frozenset(
     {"cache-control", "connection", "content-length", "content-type", "date", "vary", "x-accel-buffering"}
 )
-"""Headers of a response that say nothing about a gRPC response."""
+"""Headers of a response that describe only HTTP. They are left out of the metadata of a gRPC response."""
 _LARGE: Final = 64 * 1024
-"""Size from which messages are converted in another thread, in bytes. Chosen: that takes milliseconds."""
+"""Size from which messages are converted in another thread, in bytes. Chosen: converting such a message takes
+milliseconds."""
 _END: Final = b"\n\n"
 _DATA: Final = b"data: "
 
@@ -128,7 +129,8 @@ class RpcServer:
         log.info("gRPC served address=%s tls=%s", place, "off" if tls is None else "on")
 
     def _end_later(self, server: grpc.aio.Server, seconds: float) -> None:
-        """Let the calls of an earlier server end, whose certificates have been replaced. Its clients connect again."""
+        """Stop an earlier server, whose certificates were replaced, in the background. Its calls have `seconds` to end.
+        Its clients then connect to the new server."""
         ending = asyncio.ensure_future(server.stop(seconds))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
@@ -235,7 +237,7 @@ class _Call:
 
     def receiver(self, body: bytes) -> Callable[[], Awaitable[Message]]:
         """Return the ASGI function that returns the request's body, and then the disconnect if the gateway hangs up. If
-        the client disconnects, gRPC cancels the task."""
+        the client disconnects, gRPC cancels the asyncio task of the call."""
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Message:
@@ -247,7 +249,8 @@ class _Call:
         return receive
 
     async def send(self, message: Message) -> None:
-        """Take what the application sends. An event of a stream is written at once, so a slow client slows it down."""
+        """Receive an ASGI message of the application. An event of a stream is written to the client before the next one
+        is accepted, so a slow client slows the application down."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in message["headers"]]
@@ -330,7 +333,7 @@ def _parse_peer(peer: str) -> tuple[str, int] | None:
 def _credentials(tls: TlsSettings) -> grpc.ServerCredentials:
     """Return the certificates of the settings. Raises OSError if a file cannot be read.
 
-    gRPC for Python can require client certificates, but not accept them as an option.
+    gRPC for Python can require client certificates or ignore them, but cannot make them optional.
     """
     is_required = tls.client == "required"
     authorities = tls.client_ca.read_bytes() if is_required and tls.client_ca is not None else None

@@ -1,4 +1,4 @@
-"""Settings of the gRPC server, which checks that the packages for gRPC are installed."""
+"""Settings of the gRPC server. They are refused if the packages for gRPC are not installed."""
 
 from importlib.util import find_spec
 from typing import Annotated, Final

@@ -354,13 +354,13 @@ class A2A(Caller):
         return self._followed(self._view(), **self._request("subscribe", {"id": task_id}))
 
     def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> AbstractAsyncContextManager[Feed]:
-        """Request all frames and skip the received ones, because A2A frames have no number."""
+        """Request all frames of the task again, and skip the first `skip`, because A2A frames have no number."""
         return self.replay_from(task_id, 0, view=view, skip=skip)
 
     def replay_from(
         self, task_id: str, seq: int, *, view: View | None = None, skip: int = 0
     ) -> AbstractAsyncContextManager[Feed]:
-        """Follow the task from its state at record `seq`, with the later updates."""
+        """Follow the task from record `seq` on: its state at that record, and then the later updates."""
         request = self._request("subscribe", {"id": task_id})
         request["headers"] = {**request["headers"], "Babelgate-From": str(seq)}
         return self._followed(view or self._view(), skip, skip, **request)

@@ -66,7 +66,7 @@ def question_of(interrupt: Wire) -> Question:
 
 
 class AgUiView(View):
-    """State that a client builds of a task, over all of its runs."""
+    """Client's state of a task over all of its runs, built from their events."""
 
     def __init__(self, before: TaskView | None = None) -> None:
         self.before = TaskView("") if before is None else before
@@ -82,7 +82,7 @@ class AgUiView(View):
         self.thoughts: dict[str, str] = {}
         self.calls: dict[str, Wire] = {}
         self.open: set[str] = set()
-        """Messages, calls and steps that are open."""
+        """Ids of the messages, calls and steps that have started and not ended."""
         self.losses: set[str] = set()
         self.run = ""
         self.last = ""
@@ -250,7 +250,7 @@ class _Feed(RunFeed):
         return True
 
     view_agent = ""
-    """Name of the agent, for the next run."""
+    """Name of the agent, which the request for the next run contains."""
 
 
 class AgUi(Caller):
@@ -258,12 +258,12 @@ class AgUi(Caller):
     speaks: ClassVar = "ag-ui"
 
     _parent: str | None = None
-    """Run from which the next one starts."""
+    """Run whose state the next run continues from; None for the newest."""
     _changes: Mapping[str, Any] | None = None
-    """Members of the state that the next run changes."""
+    """Members of the state that the next run changes, with their values; None for no change."""
 
     def expected_question(self, question: Question) -> Question:
-        """Return the question with a pending call under an id of the gateway."""
+        """Return the question unchanged: AG-UI shows every question as the agent asked it."""
         return question
 
     def _body(self, **members: Any) -> Wire:
@@ -346,7 +346,7 @@ class AgUi(Caller):
         return view
 
     async def _restated(self, thread_id: str, run_id: str | None = None) -> list[Wire]:
-        """Return the events by which a client that has nothing gets the conversation."""
+        """Return the events that the gateway sends to a client that connects to the thread without earlier state."""
         body = {"threadId": thread_id, "protocolVersion": VERSION, "runId": run_id}
         response = await self.http.post(f"/ag-ui/{self.agent}/connect", json=body)
         assert response.status_code == 200, response.text
@@ -354,7 +354,8 @@ class AgUi(Caller):
         return [json.loads(line.removeprefix("data: ")) for line in lines]
 
     async def look(self, task_id: str) -> TaskView:
-        """Return the state of the task's runs. A run does not show that its question was cancelled later."""
+        """Return the state of the task's runs. A replay does not show that a question was cancelled after its run, so
+        the outcome of the last run is requested in addition."""
         view = (await self._replayed(task_id)).task
         if view.questions:
             last = (await self._restated(view.context_id, Ids.runs_of(task_id)[-1]))[-1]

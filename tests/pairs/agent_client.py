@@ -22,9 +22,9 @@ from tests.pairs.openai import after
 Wire = dict[str, Any]
 
 SENT: Final = frozenset({"authorization", "x-api-key"})
-"""Headers of the HTTP client that the handshake of a WebSocket repeats."""
+"""Names of the HTTP client's headers that the handshake of the WebSocket sends, too."""
 _SHOWN: Final = ("", "refusal")
-"""Kinds of text that belong to the answer."""
+"""Values of `kind` in `_meta.babelgate` whose text is part of the answer. Plain text has no kind."""
 
 
 def block_of(content: Content) -> Wire:
@@ -50,7 +50,7 @@ def file_of(block: Wire) -> tuple[str, bytes]:
 
 
 class _Reader(View):
-    """State of a task after its updates."""
+    """State of a task, built from the updates of its turns."""
 
     def __init__(self, agent: str, before: TaskView | None = None) -> None:
         self.agent = agent
@@ -210,8 +210,8 @@ class AgentClient(Caller):
             raise httpx.ReadError(str(error)) from error
 
     async def _address(self) -> str:
-        """Return the URL of a gateway. Behind a load balancer, it is that of the gateway that the next request
-        reaches."""
+        """Return the WebSocket URL of a gateway. Behind a load balancer, it is the gateway to which the balancer would
+        send the next request."""
         url = self.http.base_url
         if url.port is None:
             url = (await self.http.get("/healthz")).request.url

@@ -53,7 +53,7 @@ def message_of(contents: Sequence[Content]) -> Wire:
 
 
 def marks_of(value: Wire) -> Wire:
-    """Return the gateway's members of a block, a message or an event."""
+    """Return the gateway's own members of a block, a message or an event (`babelgate`)."""
     return value.get("babelgate", {})
 
 

@@ -66,7 +66,7 @@ class TaskView:
 
     @property
     def lasting(self) -> "TaskView":
-        """The state without what only readers of the stream may have received."""
+        """The state without progress messages and thoughts, which some protocols show only in a stream."""
         return replace(self, asides=())
 
 
@@ -227,7 +227,8 @@ class Feed:
 
 
 class RunFeed(Feed):
-    """Stream of one run. If `onward`, it continues with the next run of the task, if there is one."""
+    """Stream of one run. If `onward`, the feed continues with the task's next run when the stream ends, and so on until
+    its last run."""
 
     def __init__(
         self, http: httpx.AsyncClient, stack: AsyncExitStack, view: View, *, onward: bool, **more: int
@@ -254,7 +255,8 @@ class RunFeed(Feed):
 
     @abstractmethod
     async def join_next(self) -> bool:
-        """Join the next run. Return False if the task has no next run, or if the feed shows one run only."""
+        """Open the stream of the task's next run. Return False if there is no such run, or if the feed shows only one
+        run."""
 
 
 Following = AbstractAsyncContextManager[Feed]
@@ -268,19 +270,15 @@ class Caller(ABC):
     speaks: ClassVar[str]
     """Protocol of the caller, a key of `docs.pairing.SERVERS`."""
     names_partial: ClassVar[bool] = True
-    """True if the protocol reports features that it carries in part as losses.
-
-    A protocol that shows such a feature in another place has no loss to name.
-    """
+    """True if the protocol reports a loss for a feature that it carries with a loss. A protocol that shows such a
+    feature in another place has no loss to report."""
 
     shows_state: ClassVar[bool] = False
     """True if the result of a finished task includes the agent's own state, if the agent has one."""
 
     shows_end: ClassVar[bool] = True
-    """True if a second look at a question shows that its task has been cancelled since.
-
-    In some protocols an answer never changes.
-    """
+    """True if `look` shows that a task with an open question was cancelled later. False for protocols whose responses
+    never change after the run."""
 
     def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
         self.http = http
@@ -306,7 +304,7 @@ class Caller(ABC):
         """Answer all shown questions, or the first ones, in their order, and wait until the task stops."""
 
     def stream_answer(self, paused: Feed, *answers: Content) -> Following:
-        """Answer, and follow the run that the answer starts. The new feed starts with the state of the earlier one."""
+        """Answer, and follow the run that the answer starts. The new feed starts with the state of `paused`."""
         self._lacks(Feature.STREAM)
 
     async def cancel(self, task_id: str) -> TaskView:
@@ -321,7 +319,7 @@ class Caller(ABC):
         """Return the current state of the task."""
 
     async def branch(self, task: TaskView) -> None:
-        """Continue from the state of the conversation after that task."""
+        """Let the next task continue from the state of the conversation after `task`."""
         self._lacks(Feature.FORK)
 
     async def values(self) -> Any:
@@ -379,11 +377,12 @@ class Caller(ABC):
         return self.replay(feed.ids.task, view=feed.view, skip=feed.before + len(feed.frames))
 
     def repeated(self, live: list[bytes]) -> list[bytes]:
-        """Return those frames of an answer's stream that a replay repeats."""
+        """Return the frames of `live`, the stream of an answer, that a replay repeats."""
         return live
 
     def _lacks(self, feature: Feature) -> NoReturn:
-        """Refuse what the protocol does not have. Tests ask `carries` first."""
+        """Raise NotImplementedError for a feature that the protocol does not have. Tests check `carries` before they
+        use a feature."""
         raise NotImplementedError(f"{feature}: {self.carries[feature].how}")
 
     @asynccontextmanager

@@ -50,14 +50,16 @@ The one step of an agent without steps has the agent's name.
 
 
 class Cast:
-    """Agents that wait for their test, and record what the test cannot see from outside."""
+    """Agents of the suite. Some of them wait until the test lets them continue, and some record what the test cannot
+    see from outside."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         self.gate = asyncio.Semaphore(0)
-        """Each pass lets one agent continue that waits in the middle of its answer."""
+        """Semaphore for which agents wait in the middle of their answers. Each `release` by the test lets one of them
+        continue."""
         self.started = asyncio.Event()
         """Set when the agent `slow` has started."""
         self.closed = asyncio.Event()
@@ -74,7 +76,7 @@ class Cast:
         return text
 
     async def stream(self, text: str) -> AsyncGenerator[str]:
-        """Yield one token for each word. From the second on, each waits for the test."""
+        """Yield one token for each word. Before each but the first, wait for `gate`."""
         for index, word in enumerate(text.split()):
             if index:
                 await self.gate.acquire()
@@ -118,7 +120,7 @@ class Cast:
         raise RuntimeError(text)
 
     async def slow(self, text: str) -> AsyncGenerator[str]:
-        """Yield a first token, then wait until the test releases or cancels the agent."""
+        """Yield a first token, then wait until the test releases `gate` or cancels the run."""
         try:
             self.started.set()
             yield "first"

@@ -85,7 +85,7 @@ class Records:
 
     @property
     def open(self) -> Sequence[InterruptRaised]:
-        """Open questions, oldest first."""
+        """Questions that are open after these records, oldest first."""
         questions: dict[str | None, InterruptRaised] = {}
         for event in self.events:
             if isinstance(event, InterruptRaised):
@@ -96,7 +96,8 @@ class Records:
 
 
 def saying() -> Wire:
-    """Return the members of a request that the extension carries in a protocol without fields for them."""
+    """Return the members of the extension in a request: a tool, an upload and metadata. They are for protocols without
+    fields for them."""
     name, media_type, content = UPLOAD
     upload = {"name": name, "media_type": media_type, "bytes": b64encode(content).decode()}
     return {"tools": [TOOL], "uploads": [upload], "metadata": LABELS}
@@ -112,11 +113,11 @@ class Extended(ABC):
     """Protocol of the caller, a key of `docs.pairing.EXTENDED_SERVERS`."""
     header: ClassVar[str] = "Babelgate-Extensions"
     of_run: ClassVar[bool] = False
-    """True if the records are those of a run, and not of its task."""
+    """True if the response has only the records of a run. False if it has those of the whole task."""
     looks: ClassVar[bool] = True
-    """True if a finished object has the records too."""
+    """True if the response to a read of a finished object has records, too."""
     ends: ClassVar[str] = "task_changed"
-    """Kind of the last record of a task that stops."""
+    """Kind of the event after which no further record of a stopped task is sent."""
 
     def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
         self.http = http
@@ -136,23 +137,22 @@ class Extended(ABC):
 
     @abstractmethod
     async def look(self, task: Records) -> Records:
-        """Return the records of a finished object."""
+        """Read the finished object of a task again, and return the records in the response."""
 
     async def reconnect(self, task: Records, seq: int) -> Records:
-        """Return the records after that one."""
+        """Return the records of a task after the record number `seq`."""
         raise NotImplementedError(self.carries[Feature.REATTACH].how)
 
     @abstractmethod
     def found(self, message: Wire, kind: str) -> Wire | None:
-        """Return the envelope in a message of a stream, or in a finished object. `kind` is the name of the frame."""
+        """Return the envelope of records in a message of a stream, or in a finished object. Return None if it has none.
+        `kind` is the name of the frame."""
 
     async def _fetch(
         self, records: Records, method: str, url: str, headers: Mapping[str, str] | None = None, **request: Any
     ) -> Records:
-        """Send a request, and read the envelopes of its response in either form.
-
-        The first envelope may have no record.
-        """
+        """Send a request, and add the envelopes of its response to `records`. The response is a stream or one object.
+        The first envelope may have no record."""
         all_headers = {self.header: URI, **(headers or {})}
         async with self.http.stream(method, url, headers=all_headers, **request) as response:
             streams = response.headers["content-type"].startswith("text/event-stream")
@@ -202,7 +202,7 @@ class A2A(Extended):
         return await self._fetch(Records(), **self._request("stream", params))
 
     async def answer(self, paused: Records, values: Mapping[str, Any]) -> Records:
-        """Answer in A2A's own form."""
+        """Answer in the form that A2A itself defines, and not with members of the extension."""
         resume = {"resume": [{"id": name, "value": value} for name, value in values.items()]}
         message = self._message(resume, taskId=paused.ids.task, contextId=paused.ids.thread)
         params = {"message": message, "metadata": {URI: {"tools": [TOOL]}}}

@@ -51,12 +51,11 @@ CALLERS: Final[tuple[type[Caller], ...]] = (
 
 
 WITH_GRPC: Final[tuple[type[Caller], ...]] = (*CALLERS, Grpc10)
-"""Callers of some kinds of agents. Calls over gRPC become calls over JSON-RPC, so what differs is in the messages."""
+"""All callers, and the one over gRPC. Only some kinds of agents are tested with gRPC: the gateway converts each of its
+calls to JSON-RPC, so only the conversion of messages differs."""
 ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Runtime, Chat, Mcp, AgUi)
-"""Callers for official servers.
-
-These differ from the scripted ones in nothing that depends on the caller's protocol.
-"""
+"""One caller of each of several protocols. They test kinds of agents for which no dialect of a caller's protocol
+matters, such as official servers and the cluster: other kinds are tested with all callers."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,12 @@ class Kind:
     callers: tuple[type[Caller], ...] = CALLERS
     """Callers that test these agents."""
     tells: Set[str] = frozenset()
-    """Levels of losses that the server reports and the gateway passes on."""
+    """Levels of losses (`dropped`, `lossy`) that the agents' server reports for its own protocol, and the gateway
+    passes on."""
     shows: Set[Feature] = frozenset()
     """Features that these agents show in addition to the cast."""
     stateful: bool = False
-    """True if the agents keep their own state."""
+    """True if the agents keep their own state, which the gateway shows to callers."""
     question: Question = QUESTION
     """Question of the agent `ask`."""
 
@@ -93,7 +93,8 @@ class House:
     front: Running
     """The tested gateway."""
     release: Callable[[], None]
-    """Function that lets one agent continue that waits in the middle of its answer, now or later."""
+    """Function that lets one agent continue that waits in the middle of its answer. If none waits, the next one that
+    would wait continues at once."""
     reset: Callable[[], None]
     """Function that prepares the agents for the next test."""
     await_cancel: Callable[[Run], Awaitable[None]]
@@ -305,7 +306,8 @@ async def _a2a_cancelled(rest: str, server: OfficialServer, front: Running, run:
 
 
 async def _aief_left(server: OfficialServer, front: Running, run: Run) -> None:
-    """Release the agent. AIEF has no cancel, so a started agent continues."""
+    """Let the agent of a cancelled run continue and end. AIEF has no cancel, so its server does not end a started
+    agent."""
     server.release()
 
 

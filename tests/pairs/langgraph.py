@@ -61,7 +61,8 @@ class _Output:
     thoughts: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
     """Reasoning by message id and block, which may arrive in pieces."""
     written: Wire = field(default_factory=dict[str, Any])
-    """Members written to the state: a structured answer, which may also be in a message."""
+    """Members that the runs wrote to the state, other than messages. A structured answer is there, and may also be in a
+    message."""
 
     def add(self, message: Wire) -> None:
         content: str | list[Wire] = message["content"]
@@ -127,10 +128,8 @@ class _View(View):
         self.chunks: dict[str, _Output] = {}
         """Accumulated chunks, by message id."""
         self.taken_back: dict[str, _Output] = {}
-        """Accumulated chunks from before a run started over, by message id.
-
-        A message that is in a state still counts.
-        """
+        """Chunks that were received before the run started over, by message id. They count only if a later state
+        contains the message."""
         self.started: list[str] = []
         """Ids of the started runs."""
         self.before: list[tuple[_Output, list[str]]] = []
@@ -262,10 +261,10 @@ class LangGraph(Caller):
     shows_state: ClassVar[bool] = True
     prefix: ClassVar[str] = ""
     speaker: ClassVar[tuple[str, Set[str]]] = ("type", {"ai", "AIMessageChunk"})
-    """Member and values that mark a message of the agent."""
+    """Member of a message that names its author, and the values of this member for messages of the agent."""
     modes: ClassVar[tuple[str, ...]] = ("values", "messages-tuple", "custom")
     joins: ClassVar[str] = "join"
-    """Path below the run at which a client waits for its end."""
+    """Last path segment of the request that waits for the end of a run."""
     paused: ClassVar[str] = "success"
     """Status of a run that asked a question."""
     states: ClassVar[Mapping[str, str]] = {
@@ -279,7 +278,8 @@ class LangGraph(Caller):
     """State of a task, by the status of its last run, unless that run asked a question."""
 
     def expected_question(self, question: Question) -> Question:
-        """Return the question with a call of a caller's tool as a headless tool."""
+        """Return the question as LangGraph shows it: a call of a caller's tool becomes the interrupt value of a
+        headless tool."""
         value = question.value
         if not (isinstance(value, dict) and "call_id" in value):
             return question
@@ -461,7 +461,7 @@ class LangGraph(Caller):
         return self._created(self._run_body(contents), _View(self.speaker))
 
     async def run_in_each_way(self, *contents: Content) -> Sequence[TaskView]:
-        """Request also the modes of steps, which no other test uses."""
+        """Request also a stream with the modes `updates` and `debug`, which no other test uses."""
         other = type(self)(self.http, self.agent)
         body = {**other._run_body(contents), "stream_mode": ["updates", "debug"]}
         response = await self.http.post(f"{self.runs_url(await other._thread())}/stream", json=body)

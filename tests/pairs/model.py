@@ -94,7 +94,7 @@ def outside(body: Wire, items: Sequence[Wire]) -> Answer:
 
 
 REQUEST_MODELS: Final[Mapping[str, Callable[[Wire, Sequence[Wire]], Answer]]] = {"noted": noted, "outside": outside}
-"""Models whose answer depends on more of the request than its messages."""
+"""Models whose answer depends on more of the request than its messages, by name."""
 GATED: Final = frozenset({"stream", "slow"})
 
 
@@ -153,7 +153,7 @@ class _Server:
             yield {**event, "sequence_number": number}
 
     async def _may_continue(self, disconnect: asyncio.Future[Any]) -> bool:
-        """Wait for a pass. Return False if the client has disconnected."""
+        """Wait until the test lets one agent continue. Return False if the client disconnects first."""
         turn = asyncio.ensure_future(self._players.gate.acquire())
         await asyncio.wait((turn, disconnect), return_when=asyncio.FIRST_COMPLETED)
         if turn.done():

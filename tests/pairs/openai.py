@@ -155,7 +155,8 @@ class _OpenAI(Caller):
     def _url(self, run_id: str) -> str: ...
 
     def expected_question(self, question: Question) -> Question:
-        """Return the question with a call of a caller's tool under an id of the gateway."""
+        """Return the question without the agent's id of a tool call, because the API shows the call under an id of the
+        gateway."""
         value = question.value
         if isinstance(value, dict) and "call_id" in value:
             return replace(question, value={name: value[name] for name in ("name", "arguments")})  # pyright: ignore[reportUnknownVariableType]

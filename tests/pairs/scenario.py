@@ -20,9 +20,9 @@ class Scenario:
     agent: str
     """Name of the agent in the cast."""
     features: tuple[Feature, ...]
-    """Features of which all must arrive, or there is nothing to test."""
+    """Features that must all arrive. A pair that loses one of them is skipped."""
     shows: tuple[Feature, ...] = ()
-    """Features that are tested in the form in which the pair carries them."""
+    """Features that are tested in the form in which the pair carries them, even if that is with a loss."""
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {}
@@ -30,7 +30,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {}
 
 
 def lost(agent: Side, caller: type[Caller], features: tuple[Feature, ...]) -> Cell | None:
-    """Return the first cell that says that the scenario cannot be shown."""
+    """Return the matrix cell of the first of `features` that is lost between the agent and the caller. Return None if
+    none is."""
     cells = (cell(agent, SERVERS[caller.speaks], feature) for feature in features)
     return next((each for each in cells if each.level == "dropped"), None)
 

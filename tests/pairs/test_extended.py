@@ -96,7 +96,7 @@ async def test_a_reconnect_receives_the_records_after_any_number(house: House, c
 
 _INPUT_SUMMARY: Final[Any] = {"tools": [TOOL["name"]], "metadata": LABELS, "uploads": [list(UPLOAD[:2])]}
 RUN: Final = every_event_run(_INPUT_SUMMARY, ANSWERS[LOGIN.message.text])
-"""All events of the agent once its questions are answered."""
+"""All events of the agent's run, after all of its questions were answered."""
 
 
 def _probed(feature: Feature) -> Extract:
@@ -104,17 +104,18 @@ def _probed(feature: Feature) -> Extract:
 
 
 def _unnumbered(feature: Feature) -> Extract:
-    """Return a function that extracts the values without the number of their message."""
+    """Return a function that extracts the values of a feature, without the number of the message that contains each."""
     return lambda events: [each[1:] for each in PROBES[feature].extract(events)]
 
 
 def _text(events: Sequence[Event]) -> Any:
-    """Return how often the text occurs. It may be surrounded by refusals and data that are shown as text."""
+    """Return how many times the text of the agent occurs. Refusals and data that a protocol shows as text may surround
+    it."""
     return "".join(PROBES[Feature.TEXT].extract(events)).count("One twö three.")
 
 
 def _pieces(events: Sequence[Event]) -> Any:
-    """Return the pieces of the text that arrives in several."""
+    """Return the pieces of each text part that arrives in several pieces."""
     messages: dict[str | None, list[list[str]]] = {}
     for event in events:
         if isinstance(event, PartAdded):
@@ -132,7 +133,8 @@ def _data(events: Sequence[Event]) -> Any:
 
 
 def _input_member(name: str) -> Extract:
-    """Return a function that extracts the agent's input, which the agent emits first."""
+    """Return a function that extracts the member `name` of the agent's input. The agent emits its input first, as
+    data."""
 
     def extract(events: Sequence[Event]) -> Any:
         parts = [event.part for event in events if isinstance(event, PartAdded)]
@@ -152,14 +154,16 @@ def _states(events: Sequence[Event]) -> Any:
 
 
 def _output(events: Sequence[Event]) -> Any:
-    """Return True if the output arrives. An agent that keeps a state may have it there."""
+    """Return True if the structured output arrives at the end of the run. An agent that keeps a state may have it there
+    instead."""
     found = [event.output for event in events if isinstance(event, RunEnded)]
     states = [event.values for event in events if isinstance(event, StateSaved)]
     return OUTPUT in found or any(OUTPUT.items() <= (values or {}).items() for values in states)
 
 
 def _question_members(*names: str) -> Extract:
-    """Return a function that extracts the questions by their text, so that a repeated question counts once."""
+    """Return a function that extracts the members `names` of each question, by the text of the question. A repeated
+    question counts once."""
 
     def extract(events: Sequence[Event]) -> Any:
         raised = [event for event in events if isinstance(event, InterruptRaised)]
@@ -194,7 +198,7 @@ EXTRACTS: Final[Mapping[Feature, Extract]] = {
     Feature.UPLOAD: _input_member("uploads"),
     Feature.METADATA: _metadata,
 }
-"""Extractor of each feature that the agent shows."""
+"""Function that extracts the values of a feature from events, for each feature that the agent shows."""
 
 
 async def logged(house: House, caller: Extended, received: Records) -> Mapping[int, Any]:

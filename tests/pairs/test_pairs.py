@@ -28,9 +28,9 @@ def one_at_a_time(house: House, caller: Caller) -> bool:
 
 
 def left(house: House, caller: Caller, streamed: TaskView) -> TaskView:
-    """Return the state that a later look at a failed or cancelled task must show, given the state of its stream. The
-    text is missing if the agent keeps its own state and the protocol shows only that state: it lacks an unfinished
-    answer."""
+    """Return the state that a later `look` at a failed or cancelled task must show. `streamed` is the state that its
+    stream showed. The text is missing if the agent keeps its own state and the protocol shows only that: it lacks an
+    unfinished answer."""
     return replace(streamed, text="") if house.kind.stateful and caller.shows_state else streamed
 
 
@@ -322,8 +322,8 @@ def call_in(question: Question) -> tuple[Any, Any]:
 _AS_IT_CAME: Final[Mapping[tuple[str, str], Set[Feature]]] = {
     ("openai", "openai-responses"): {Feature.TOOL_ACTIVITY},
 }
-"""Features without a loss to report, by kind of agents and caller. The caller's protocol carries them with a loss in
-general, but here the gateway passes on the objects of an official server unchanged."""
+"""Features whose loss is not reported, by kind of agents and protocol of the caller. In general the caller's protocol
+carries them with a loss. Here, the gateway passes on the objects of an official server unchanged."""
 
 
 def named(house: House, caller: Caller, features: Set[Feature]) -> Iterator[Feature]:

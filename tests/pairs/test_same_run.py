@@ -46,13 +46,14 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "ag-ui": (AgUi,),
     "anthropic": (Anthropic,),
 }
-"""Dialects of each protocol, which take turns."""
+"""Callers of each protocol, one for each of its dialects. The pairs of a test use the dialects alternately."""
 
 
 def from_both_sides(agent: str, turn: int) -> pytest.MarkDecorator:
-    """Return a mark that runs a test with two callers: one starts the run, the other one, of any protocol, joins it.
+    """Return a mark that runs a test with pairs of callers. One caller starts the run, and the other, of any protocol,
+    joins it. `turn` selects the dialects.
 
-    In four turns, each dialect meets each one of the other protocols.
+    With the values 0 to 3 of `turn`, each dialect is paired with each dialect of the other protocols.
     """
     cells: list[object] = []
     for at, (one, other) in enumerate(itertools.product(SIDES.values(), repeat=2), turn):

@@ -1,4 +1,5 @@
-"""Values in all that a caller received, at any place in its protocol. Values are compared, not text."""
+"""Extraction of the values of each feature from all that a caller received, at any place in its protocol. Tests compare
+these values instead of texts."""
 
 import json
 from collections.abc import Iterator

@@ -32,7 +32,7 @@ def part_of(content: Content) -> Wire:
 
 
 def own(part: Wire) -> Wire:
-    """Return the gateway's members of a part."""
+    """Return the gateway's own members of a part."""
     return part.get("providerMetadata", {}).get("babelgate", {})
 
 
@@ -180,7 +180,8 @@ class VercelUi(Caller):
         return f"/vercel-ui/{self.agent}"
 
     def expected_question(self, question: Question) -> Question:
-        """Return the question with a call of a tool under an id of the gateway."""
+        """Return the question without the agent's id of a tool call, because the page shows the call under an id of the
+        gateway."""
         value = question.value
         if isinstance(value, dict) and "call_id" in value:
             return replace(question, value={name: value[name] for name in ("name", "arguments")})  # pyright: ignore[reportUnknownVariableType]
@@ -314,7 +315,8 @@ def _task_of(message: Wire) -> str | None:
 
 
 def _answered(part: Wire, values: Mapping[str, Content]) -> Wire:
-    """Return a part as the page has completed it."""
+    """Return a part of the page's message in which the page has added the caller's answer. `values` has the answers by
+    question id."""
     answer = values.get(part.get("toolCallId", ""))
     if answer is None or part["state"] in _ANSWERED:
         return part

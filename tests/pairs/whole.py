@@ -1,4 +1,5 @@
-"""An agent that emits one of everything, for comparison with what arrives."""
+"""An agent whose output has parts of all kinds, artifacts, tools, steps, a state and questions. Tests compare its
+events with those that arrive at a caller."""
 
 from collections.abc import AsyncGenerator, Sequence
 from hashlib import sha256
@@ -145,7 +146,8 @@ _GATEWAY_MEMBERS: Final = frozenset(
 
 
 def exact(events: Sequence[Event]) -> Sequence[Any]:
-    """Return the emitted events in comparable form. Of the end, compare the output and the usage."""
+    """Return the emitted events in a form that can be compared. `RunEnded` is reduced to its output and usage, and left
+    out without usage. Events that the agent does not emit are left out, too."""
     found: list[Any] = []
     for event in map(hashed, events):
         if isinstance(event, RunEnded):

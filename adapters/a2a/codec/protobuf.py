@@ -20,12 +20,13 @@ from babelgate.canonical.value import Json, JsonObject
 _EXACT: Final = 2**53
 """Integers up to this one are exact as a double, which is the only number of `google.protobuf.Value`."""
 _FEW: Final = 64 * 1024
-"""Size of a message whose fields need not be counted, in bytes. Chosen: it has at most 32 thousand."""
+"""Maximum size of a message whose fields are not counted, in bytes. Chosen: it has at most 32,768 fields."""
 MOST_FIELDS: Final = 2_000_000
-"""Maximum number of fields in a response. Chosen: a JSON value has up to four, and a response 500,000 values."""
+"""Maximum number of fields in a response. Chosen: a JSON value takes up to four fields, and a response may have 500,000
+values."""
 MOST_REQUEST_FIELDS: Final = 400_000
-"""Maximum number of fields in a request. Chosen: a JSON value has up to four, and a request 100,000 values by
-default."""
+"""Maximum number of fields in a request. Chosen: a JSON value takes up to four fields, and a request may have 100,000
+values by default."""
 _STATUS_SIZE: Final = 4096
 """Maximum size of the details of an error, in bytes. Chosen: clients accept 8 KiB of metadata with a response."""
 _MESSAGE_LENGTH: Final = 1024
@@ -163,7 +164,8 @@ def _with_integers(value: Any) -> Json:
 def encode_status(code: int, text: str, details: Sequence[JsonObject]) -> bytes:
     """Return a `google.rpc.Status` as bytes, for the metadata `grpc-status-details-bin`. `details` are in ProtoJSON.
 
-    Invalid fields beyond `_STATUS_SIZE` are left out, because clients would refuse the whole response.
+    If it is larger than `_STATUS_SIZE`, the last entries of `fieldViolations` are left out, because clients would
+    refuse the whole response.
     """
     details = [deepcopy(each) for each in details]
     while True:

@@ -50,8 +50,9 @@ def service() -> RpcService:
 
 
 def _read(name: str, message: bytes, metadata: Mapping[str, str], default: str | None) -> RpcRequest:
-    """Return the JSON-RPC request for a call. Raises invalid for bytes that are no message, too_large for too many
-    fields, and not_found without an agent."""
+    """Return the JSON-RPC request for a call of the method `name`. `default` is the agent for a request without a
+    `tenant`. Raises invalid for bytes that are no message, too_large for too many fields, and not_found without an
+    agent."""
     params = from_bytes(message, REQUESTS[name](), MOST_REQUEST_FIELDS)
     agent = params.pop("tenant", "") or default
     if not agent:
@@ -68,8 +69,8 @@ def _read(name: str, message: bytes, metadata: Mapping[str, str], default: str |
 
 
 def _write(name: str, body: bytes, status: int) -> bytes:
-    """Return the message for a JSON-RPC response. Raises RpcFailure for an error, and unsupported for content that a
-    protocol buffer cannot hold."""
+    """Return the message for a JSON-RPC response to the method `name`. Raises RpcFailure for an error, and unsupported
+    for content that a protocol buffer cannot hold."""
     reply = cast("JsonObject", from_json(body))
     error = reply.get("error")
     if error is not None:

@@ -1,8 +1,8 @@
 """Messages of the protocol buffer `lf.a2a.v1` (specification 1.0, 10), and those of its errors.
 
-Needs the extra `babelgate[grpc]`, so other modules import this one when gRPC is used. The descriptors are in a pool of
-their own, because an agent in this process may import the official SDK, which has the same names.
-`python -m tests.protobuf` writes them.
+Needs the extra `babelgate[grpc]`, so other modules import this one only when gRPC is used. The descriptors are in a
+separate pool, because an agent in this process may import the official SDK, which has the same names. `python -m
+tests.protobuf` writes them.
 """
 
 from importlib.resources import files

@@ -1,7 +1,10 @@
 """Client for an agent that the gateway starts as a program: one process and one session for each thread.
 
-The process of a thread lives on between its runs, because an open request of the agent is lost with it. It ends when it
-was idle for a time, and the next run then continues the session in a new process.
+The process of a thread continues to run between the thread's runs, because its end would lose the agent's open
+requests. An idle process is ended after a time. The next run then continues the session in a new process.
+
+A turn, in the client, is the specification's prompt turn: it begins with a `session/prompt` and ends with the result of
+it.
 """
 
 import asyncio
@@ -76,7 +79,8 @@ class Client:
             self._set_timer(thread)
 
     def forget(self, owner: str, task_id: str) -> None:
-        """Cancel the turn of a task that ended while the agent waited for an answer."""
+        """Cancel the turn of a task that ended while the agent waited for an answer. If the turn has ended with open
+        questions, notify the agent that they are cancelled."""
         for thread, session in list(self._sessions.items()):
             if thread[0] == owner and task_id in (session.task_id, session.asking_task_id):
                 self._cancel(thread, session)
@@ -137,7 +141,8 @@ class Client:
     async def _begin_answer(
         self, call: Invocation, session: AgentSession, answers: Sequence[InterruptAnswered]
     ) -> list[Event]:
-        """Send answers to questions of another gateway by a prompt, and return the first events of its run."""
+        """Send the answers as a prompt, because the agent, another Babelgate, has no open request for the questions.
+        Return the first events of the run."""
         prompt = encode_answers(call, answers)
         return await session.begin(call.task_id, prompt, [each.interrupt_id for each in answers])
 

@@ -55,7 +55,7 @@ class AgentError(Exception):
 
     @property
     def is_login(self) -> bool:
-        """True if the agent requires an authentication first."""
+        """True if the agent refuses the request until its user has logged in."""
         return self.code == AUTH_REQUIRED
 
     def fault(self) -> FaultError:
@@ -65,7 +65,8 @@ class AgentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """Message of the agent for the turn: an update, a request to the user, or the end of the prompt."""
+    """Message of the agent that belongs to the active turn: an update, a request to the user, or the end of the
+    prompt."""
 
     size: int
     update: JsonObject | None = None
@@ -219,7 +220,8 @@ class ProgramConnection:
             self._pending.pop(number, None)
 
     async def prompt(self, params: JsonObject) -> None:
-        """Send a prompt. Its end arrives as a message. Raises OSError if the program has ended."""
+        """Send a prompt, without waiting for its result, which arrives as an `Incoming`. Raises OSError if the program
+        has ended."""
         self._prompt = self._next_number()
         await self._send({"id": self._prompt, "method": w.PROMPT, "params": params})
 
@@ -245,7 +247,7 @@ class ProgramConnection:
             await self._program.send(line + b"\n")
 
     async def aclose(self) -> None:
-        """Stop to read, and cancel the requests of the agent that are handled."""
+        """Stop reading, and cancel the handlers of the agent's requests."""
         tasks = [self._reading, *self._handling]
         for task in tasks:
             task.cancel()

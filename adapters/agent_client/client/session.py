@@ -1,4 +1,7 @@
-"""Session of one thread with an agent: its process, the active turn, and the requests of the agent to its user."""
+"""Session of one thread with an agent: its process, the active turn, and the requests of the agent to its user.
+
+A turn begins with a `session/prompt`, and ends with the result of that request.
+"""
 
 import asyncio
 import logging
@@ -27,7 +30,7 @@ log = logging.getLogger("babelgate.agent_client")
 _CANCEL: Final = 3.0
 """Seconds in which an agent must end a cancelled turn. After that its process is ended. Chosen."""
 _KINDS: Final = 20
-"""Maximum number of kinds of updates between two turns of which the newest is retained. Chosen."""
+"""Maximum number of kinds of session updates whose newest update is retained between two turns. Chosen."""
 _NAME: Final = 200
 """Maximum length of a name of the agent in an error, in characters. Chosen."""
 
@@ -48,7 +51,7 @@ class AgentSession:
         self._initialized = w.Initialized(protocolVersion=w.PROTOCOL_VERSION)
         self.session_id = ""
         self.is_new = False
-        """True if the agent has created the session now, so that it does not know the earlier messages."""
+        """True if the session was just created, so that the agent does not know the earlier messages of the thread."""
         self.task_id: str | None = None
         """Id of the task of the active turn; None if no turn is active."""
         self.asking_task_id: str | None = None
@@ -57,13 +60,15 @@ class AgentSession:
         self._open: dict[str, OpenRequest] = {}
         """Requests of the agent that wait for an answer, by the id of the question."""
         self._answers: dict[str, InterruptAnswered] = {}
-        """Answers to questions whose requests have not arrived yet."""
+        """Answers to questions of the turn that no request of the agent has asked yet. The request gets the answer when
+        it arrives."""
         self.unsent: tuple[InterruptAnswered, ...] = ()
-        """Answers to questions for which the ended turn had no request, so that another prompt must send them."""
+        """Answers to questions that the turn ended without asking by a request. The next prompt must send these
+        answers. Only another Babelgate asks in this way."""
         self._between: dict[str, JsonObject] = {}
-        """Newest update of each kind that came while no turn was active."""
+        """Newest session update of each kind that arrived while no turn was active. The next turn begins with them."""
         self._is_stuck = False
-        """True if the agent has not ended a cancelled turn in time."""
+        """True if the agent did not end a cancelled turn in time."""
         self.ending: asyncio.Future[None] | None = None
         """Running cancel of the turn, or running end of the session; None if neither runs."""
 
@@ -183,7 +188,8 @@ class AgentSession:
     # Requests
 
     async def _request(self, method: str, params: JsonObject) -> JsonObject:
-        """Send a request of the start. Raises AgentError, and agent_unreachable if the program ends meanwhile."""
+        """Send one of the requests that open the session. Raises AgentError, and agent_unreachable if the program ends
+        meanwhile."""
         try:
             return await self._connection.request(method, params)
         except OSError:
@@ -242,7 +248,8 @@ class AgentSession:
         return self._reader is not None and any(each.interrupt_id in self._open for each in answers)
 
     async def answer(self, answers: Sequence[InterruptAnswered]) -> None:
-        """Answer requests of the agent. Answers to requests that have not arrived yet are retained."""
+        """Send answers as the results of the agent's requests. An answer whose request has not arrived yet is retained
+        until it does."""
         self._answers |= {each.interrupt_id: each for each in answers}
         if self._reader is not None:
             self._reader.close_questions(self._answers)
@@ -313,8 +320,8 @@ class AgentSession:
     async def _take_request(
         self, reader: UpdateReader, request_id: int | str, method: str, params: JsonObject
     ) -> list[Event]:
-        """Return the events of the question that a request of the agent asks. A request that the settings decide, or
-        whose answer is known already, is answered at once."""
+        """Return the events of the question that a request of the agent asks. The request is answered at once if the
+        settings decide it, or if the caller's answer is already known."""
         if method == w.PERMISSION and self._rules.permissions != "ask" and not self.is_gateway:
             is_allowed = self._rules.permissions == "allow"
             await self._connection.respond(request_id, decide(params, is_allowed=is_allowed))
@@ -330,7 +337,11 @@ class AgentSession:
 
     async def cancel(self) -> None:
         """Cancel the active turn, and wait for its end. The open requests of the agent are dismissed. If the agent does
-        not end the turn in time, the session is no longer alive."""
+        not end the turn in time, the session is no longer alive.
+
+        If no turn is active, only send `session/cancel`, which dismisses the questions that an ended turn has left
+        open.
+        """
         if self._reader is None:
             with suppress(OSError):
                 await self._connection.notify(w.CANCEL, {"sessionId": self.session_id})

@@ -16,7 +16,7 @@ _MAX_VALUES: Final = 100
 """Maximum number of values of one option; a member with more is not offered. Chosen."""
 _MAX_NAME: Final = 100
 _MAX_ABOUT: Final = 500
-"""Maximum lengths of the name and the description of an option, in characters. Chosen."""
+"""Maximum length of the description of an option, in characters; `_MAX_NAME` is that of its name. Chosen."""
 _REF: Final = "#/$defs/"
 
 
@@ -87,8 +87,8 @@ def check_choice(options: Sequence[SessionOption], option_id: str, value: Json) 
 
 
 def current_values(options: Sequence[SessionOption], chosen: Mapping[str, Json]) -> JsonObject:
-    """Return the value of each option that the user has chosen, or that has no default, for the agent's
-    configuration."""
+    """Return the members of the agent's configuration for the values that the user has chosen. An option without a
+    choice is left out, unless its schema has no default: then it has the option's `default`."""
     return {
         each.id: chosen.get(each.id, each.default)
         for each in options

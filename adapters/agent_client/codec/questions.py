@@ -176,8 +176,7 @@ def encode_request(question: Question, session_id: str, elicitation: w.Elicitati
 
 
 def encode_call(question: Question) -> JsonObject:
-    """Return the tool call that shows a question in a permission request. The id of the call is that of the
-    question."""
+    """Return the tool call that shows a question in a permission request. It has the id of the question."""
     text = question_text(question)
     call: JsonObject = {"toolCallId": question.interrupt_id or "", "title": text, "kind": "other", "status": "pending"}
     if wanted := permission_call(question):

@@ -1,4 +1,5 @@
-"""Chunks of an agent's messages → canonical messages."""
+"""Chunks of an agent's messages → canonical messages. A chunk is an `agent_message_chunk` or an
+`agent_thought_chunk`."""
 
 import re
 from collections.abc import Callable
@@ -46,7 +47,7 @@ class MessageReader:
         self._add = add
         self._new_id = new_id
         self._key: tuple[str, str] | None = None
-        """Id on the wire, which may be empty, and phase of the open message; None if no message is open."""
+        """Id of the open message on the wire, which may be empty, and its phase. None if no message is open."""
         self._message_id = ""
         self._parts = 0
         """Number of parts of the open message."""

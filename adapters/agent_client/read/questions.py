@@ -58,7 +58,7 @@ class OpenRequest:
 
 
 def decode_mark(members: JsonObject) -> InterruptRaised:
-    """Return the question of another gateway, from the object `question` in `_meta.babelgate`."""
+    """Return the question of another Babelgate, from the object `question` in `_meta.babelgate`."""
     kind: Any = members.get("kind")
     ask: Literal["input", "approval", "auth"] = kind if kind in ("input", "approval", "auth") else "input"
     schema = as_object(members.get("schema"))
@@ -81,9 +81,12 @@ def _message(text: str, call: JsonObject) -> Message:
 
 
 def decode_request(method: str, params: JsonObject, call: JsonObject, question_id: str, folder: str) -> InterruptRaised:
-    """Return the question of a `session/request_permission` or an `elicitation/create`. `call` is all that is known of
-    the tool call of a permission request, and `question_id` becomes the id of a question that has no mark. The text
-    shows paths in `folder` relative to it."""
+    """Return the question of a `session/request_permission` or an `elicitation/create`.
+
+    - `call`: all known members of the tool call of a permission request.
+    - `question_id`: id for a question that does not come from another Babelgate.
+    - `folder`: working directory of the agent. The text shows paths in it relative to it.
+    """
     mark = as_object(own_members(params).get("question"))
     if mark:
         return decode_mark(mark)
@@ -154,8 +157,8 @@ def select(options: list[JsonObject], kinds: tuple[str, ...]) -> JsonObject:
 
 
 def decide(params: JsonObject, *, is_allowed: bool) -> JsonObject:
-    """Return the result of a permission request that the operator has decided for all calls. An agent is never allowed
-    anything for the future, unless it offers nothing else."""
+    """Return the result of a permission request that the operator has decided for all calls. The selected option never
+    covers later requests, unless the agent offers no other."""
     return select(objects_in(params.get("options")), _ALLOWS if is_allowed else _REJECTS)
 
 

@@ -71,7 +71,8 @@ class ToolCallReader:
             call.members.clear()  # its content may be large
 
     def describe(self, update: w.Update) -> JsonObject:
-        """Merge the tool call of a permission request into its known state, and return all of that."""
+        """Merge the tool call of a permission request into the known state of that call, and return the merged
+        members."""
         call = self._merge(update)
         return update if call is None else call.members
 
@@ -126,7 +127,7 @@ class ToolCallReader:
 
     def pause(self, waiting: Container[str]) -> None:
         """End the running calls before the run pauses for a permission. `waiting` has the ids of the calls that need
-        one. All of them start again with the next run."""
+        one. Each ended call starts again with its next update, in the next run."""
         for call in self._calls.values():
             if call.is_started and not call.has_ended:
                 call.is_started = False

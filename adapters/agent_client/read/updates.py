@@ -1,5 +1,9 @@
-"""Updates of one turn of an agent → canonical events. Reading is lenient: unknown updates are passed on to clients of
-the same protocol, and ends that an agent omits are added."""
+"""Updates of one turn of an agent → canonical events. A turn begins with a `session/prompt`, and ends with the result
+of that request.
+
+Reading is lenient. Unknown updates are passed on to clients of this protocol. If an agent omits the end of a message, a
+tool call or a step, the reader adds it.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
@@ -60,7 +64,8 @@ class UpdateReader:
         self._steps: dict[str, str] = {}
         """Name of each open step, by its id."""
         self._question_ids = set(answered)
-        """Ids of all questions of the turn. A gateway reports the answer to one as the end of a tool call."""
+        """Ids of all questions of the turn, open or answered. Another Babelgate reports the answer to a question as the
+        end of a tool call with the same id, which the reader ignores."""
         self.questions: dict[str, InterruptRaised] = {}
         """Open questions by id."""
 
@@ -143,7 +148,7 @@ class UpdateReader:
         self.questions = {name: each for name, each in self.questions.items() if name in named}
 
     def close_questions(self, question_ids: Iterable[str]) -> None:
-        """Note that questions are answered."""
+        """Remove answered questions from the open ones."""
         for question_id in question_ids:
             self.questions.pop(question_id, None)
 

@@ -1,4 +1,7 @@
-"""Turns of sessions: a prompt, the runs that it starts, and the questions that the client answers in between."""
+"""Turns of sessions: a prompt, the runs that it starts, and the questions that the client answers in between.
+
+A turn begins with a `session/prompt`, and ends with the result of that request.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -54,8 +57,8 @@ _KEY: Final = 200
 """Maximum length of the key that a client may give a prompt (`_meta.babelgate.prompt`), in characters. Chosen: it is
 stored with the run."""
 _RUNS: Final = 50
-"""Number of runs on a page. Of these, newest first, one page is searched for the first run of a prompt. Chosen: clients
-attach to the newest turn."""
+"""Number of runs that one query reads. The search for the first run of a prompt reads only the newest page of this
+size. Chosen: clients attach to the newest turn."""
 
 
 @dataclass(frozen=True, slots=True)

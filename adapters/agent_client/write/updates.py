@@ -289,7 +289,7 @@ class UpdateWriter:
         yield {"sessionUpdate": "session_info_update", "_meta": {w.OWN: {"custom": marks}}}
 
     def _native(self, event: Native) -> Iterator[w.Update]:
-        """Yield an update of a coding agent that the gateway does not know, without members of gateways."""
+        """Yield an update that a coding agent sent and that the gateway does not know, without its `_meta`."""
         if event.protocol == PROTOCOL and (update := as_object(event.data)).get("sessionUpdate"):
             yield {name: value for name, value in update.items() if name != "_meta"}
 

@@ -55,7 +55,8 @@ class Client(DrivenClient[HttpClient]):
 
 @dataclass(slots=True)
 class _Server:
-    """Connection to a server, and what runs have detected so far. All runs share it."""
+    """Connection to a server, with what runs have detected: the model to request, and whether the server is another
+    Babelgate. All runs of a client share it."""
 
     http: HttpClient
     model: str | None
@@ -74,7 +75,8 @@ class _Server:
         return self.model
 
     async def is_babelgate(self, model: str) -> bool:
-        """Return True if the server is another Babelgate. Detect it from its description of the model, once."""
+        """Return True if the server is another Babelgate, according to its description of `model`. The result is
+        stored. If the request fails in a way that may pass, return False and store nothing."""
         if self.is_gateway is None:
             try:
                 self.is_gateway = await self.http.is_gateway(model)
@@ -86,7 +88,8 @@ class _Server:
 
 
 class _Run(UpstreamRun):
-    """One run of a model: one request, and further ones if the server pauses its turn."""
+    """One run of a model: a request for a message, and a further request each time that the message ends with
+    `pause_turn`. Such a message is sent back, so that the server continues it."""
 
     def __init__(self, server: _Server, call: Invocation) -> None:
         self._server = server

@@ -83,8 +83,9 @@ def _decode_text(block: w.Block, where: str) -> Part:
 
 
 def _extra(block: w.Block, members: JsonObject | None = None) -> Extra:
-    """Return the members of a block without a canonical form, such as `cache_control`. They are passed on only to
-    agents whose server speaks this API."""
+    """Return the `extra` of a part. It contains `members` without their None values, and under `own` the members of the
+    block without a canonical form, such as `cache_control`. They are passed on only to agents whose server speaks this
+    API."""
     unknown: JsonObject = dict(block.model_extra or {})
     extra = {name: value for name, value in (members or {}).items() if value is not None}
     extra |= {"own": unknown} if unknown else {}

@@ -74,8 +74,8 @@ def settings_in(body: JsonObject) -> JsonObject:
 
 
 def settings_extra(settings: JsonObject | None, members: JsonObject) -> Extra:
-    """Return the `extra` of a run's input with `members`. `settings` are those of the request as the caller sent them,
-    for agents whose server speaks this API, or None."""
+    """Return the `extra` of a run's input: `members`, and `settings` unless they are None. `settings` are those of the
+    request as the caller sent them, for agents whose server speaks this API."""
     return {PROTOCOL: members if settings is None else {_SETTINGS: settings, **members}}
 
 

@@ -45,7 +45,8 @@ def decode_usage(usage: JsonObject) -> JsonObject:
 
 
 def is_whole(usage: JsonObject) -> bool:
-    """Return True if `decode_usage` restores a canonical usage from what `encode_usage` has made of it."""
+    """Return True if a canonical usage is equal after it is encoded by `encode_usage` and decoded by `decode_usage`.
+    Also True for an empty usage."""
     return not usage or decode_usage(encode_usage(usage)) == usage
 
 

@@ -21,8 +21,8 @@ from babelgate.canonical import Fault, FaultCode, FaultError, Hub
 __all__ = ("BASE", "answer_fault", "routes")
 
 BASE: Final = "/anthropic"
-"""Path of the API below which it shares no path with another protocol. Its other paths are those of the API itself,
-whose `/v1/models` belong to OpenAI's API, and answer clients of both."""
+"""Path below which all routes of the API are served. Outside of it, the routes of messages are also served at `/v1`.
+`/v1/models` is a route of OpenAI's API, which also answers clients of this one."""
 _NO_ROUTE: Final = "Not Found"
 """Message of Litestar's fault if no route matches the path."""
 _SERVED: Final = "/v1/messages and /v1/models"
@@ -76,6 +76,7 @@ class ModelList(Handlers):
         return json_response(encode_model(find_agent(self._hub, caller(request), request.path_params["model"])))
 
     async def count_tokens(self, request: AnyRequest) -> Response[Any]:
-        """Refuse to count the tokens of a request. Clients estimate them then."""
+        """Refuse to count the tokens of a request, because agents have no tokenizer. Clients then estimate the number.
+        Raises not_found."""
         await read_json(request)
         raise FaultError(FaultCode.NOT_FOUND, "Tokens cannot be counted: agents have no tokenizer.")

@@ -97,7 +97,7 @@ class _Call:
     settings: JsonObject
     place: _Place
     in_words: bool
-    """True if the caller sees questions as text, so that user messages may be an answer."""
+    """True if the caller sees questions as text, so that its user messages may answer an open question."""
 
 
 class CreateMessage(Handlers):
@@ -280,8 +280,8 @@ def has_messages_api(agent: AgentInfo) -> bool:
 
 
 def _losses(call: _Call, *, has_called: bool) -> Sequence[Loss]:
-    """Return the loss of the tools that the request declares. Return () if the agent's server speaks this API, or if
-    the agent has called one of the tools."""
+    """Return the loss to report if the agent may not call the tools that the request declares. Return () if there are
+    no such tools, if the agent's server speaks this API, or if the agent has called one of the tools."""
     if not without_ask(call.settings).get("tools") or has_messages_api(call.agent) or has_called:
         return ()
     return (Loss(feature=Feature.CALLER_TOOLS.value, how=CARRIES[Feature.CALLER_TOOLS].how),)

@@ -1,4 +1,4 @@
-"""MessageReading of a run as a message: wait for it, stream it, or read it later."""
+"""Reading of a run as a message: wait for the message, stream it, or read it later."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing

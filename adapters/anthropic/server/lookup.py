@@ -70,7 +70,8 @@ class FoundAnswers:
     values: Mapping[str, Json]
     messages: Sequence[Message]
     is_declined: bool
-    """True if the caller's client could not show any of the questions: it has no such tool."""
+    """True if all results are errors, and all questions were shown as calls of `ask_caller`. The caller's client then
+    does not have this tool and has shown no question, so the questions are declined."""
 
 
 async def collect_answers(hub: Hub, principal: Principal, task: Task, answers: Sequence[CallAnswer]) -> FoundAnswers:

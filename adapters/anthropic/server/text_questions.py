@@ -47,8 +47,8 @@ class MessageQuestion:
 
 
 def stored_members(messages: Sequence[Message]) -> JsonObject:
-    """Return members for the `extra` of a run's input: a digest of all messages of its request. A later request whose
-    history has the same digest continues this conversation."""
+    """Return members for the `extra` of a run's input: a digest of all messages of its request. A later request
+    continues this conversation if the messages before its last answer have the same digest."""
     return {_DIGEST: _digest(messages)}
 
 
@@ -90,8 +90,9 @@ async def _find_question(
 ) -> MessageQuestion | None:
     """Return the oldest open question of a task if all of its open questions were shown as text, else None.
 
-    `last`: the assistant's last text, which must end with the question. `digest`: digest of the conversation before
-    that text. None skips the check.
+    - `last`: the assistant's last text. It must end with the text of the newest open question. None skips this check.
+    - `digest`: digest of the conversation before that text. It must be that of the task's newest run. None skips this
+      check.
     """
     try:
         questions = await hub.reads.open_interrupts(principal, task.task_id)

@@ -27,12 +27,16 @@ def file_url(base_url: str, blob: str) -> str:
 
 class Content:
     """Content blocks of one message. `agent` is the name of the agent, and `base_url` the gateway's address as the
-    caller sees it."""
+    caller sees it.
+
+    A mark is the value of the member `babelgate` of a block or an event: what the API has no form for. Another
+    Babelgate reads it. `growth` is the member of a block to which its deltas add text.
+    """
 
     def __init__(self, agent: str, base_url: str) -> None:
         self.blocks: list[Block] = []
         self.events: list[JsonObject] = []
-        """Events of the stream since the last `take`."""
+        """Events of the stream that `take` has not returned yet."""
         self._agent = agent
         self._base_url = base_url
         self._open: Block | None = None
@@ -46,16 +50,18 @@ class Content:
         return events
 
     def begin_message(self, started: MessageStarted) -> None:
-        """Store the start of a message, which is marked on its first block."""
+        """Store the start of a message. The mark of the message's first block will contain it."""
         self._started[started.message_id or ""] = started
 
     def is_aside(self, message_id: str) -> bool:
-        """Return True if a message is no part of the answer: a report on the progress, or a message of a tool."""
+        """Return True if a message is not part of the answer: a progress message, or a message whose author is not the
+        agent."""
         started = self._started.get(message_id)
         return started is not None and (started.phase == "progress" or started.role != "agent")
 
     def add_text(self, message_id: str, key: object, text: str, growth: Growth, mark: JsonObject | None = None) -> None:
-        """Add text of a part. It continues the open block if that has the same key."""
+        """Add text of the part that `key` identifies. The text continues the open block if that has the same key and
+        message. Otherwise it begins a block with the mark."""
         block = self._open
         if block is None or block.key != key or block.message_id != message_id:
             if not text and mark is None:
@@ -70,7 +76,8 @@ class Content:
             self.events.append(block.delta(text))
 
     def add_shown(self, message_id: str | None, text: str, mark: JsonObject) -> None:
-        """Add a block of text that represents something else, which the mark holds."""
+        """Add a text block that only shows something else to clients, such as a file. The mark contains the thing
+        itself."""
         block = self.open(message_id, object(), dict(_EMPTY["text"]), "text", mark)
         self.grow(block, text)
         self.close()
@@ -95,8 +102,8 @@ class Content:
         return block
 
     def _message_mark(self, message_id: str | None) -> JsonObject:
-        """Return the mark of the message to which a new block belongs. The first message needs none, unless it is more
-        than its content."""
+        """Return the start of a message, as the mark of its first block. Return {} for later blocks, and for the first
+        message of all if it has only default values."""
         if message_id is None or message_id in self._shown:
             return {}
         is_first = not self._shown
@@ -126,7 +133,8 @@ class Content:
             self._open = None
 
     def text_block(self, message_id: str, key: object) -> Block | None:
-        """Return the open block if it belongs to this part, so that its text continues there."""
+        """Return the open block if it has this message and key, so that further text continues it. Otherwise return
+        None."""
         block = self._open
         return block if block is not None and block.key == key and block.message_id == message_id else None
 
@@ -147,7 +155,7 @@ class Content:
     # Marks
 
     def mark(self, event: Event) -> JsonObject:
-        """Return the mark with an event of the log, for what the API has no form for."""
+        """Return the mark that contains an event of the log for which the API has no form."""
         return {"event": encode_without_extra(event)}
 
     def portable(self, part: Part) -> Part:

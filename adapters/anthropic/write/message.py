@@ -59,7 +59,8 @@ END: Final = "end"
 WORDS: Final = "words"
 """Key in the `extra` of a run's input: true if its caller sees questions as text."""
 _SHORT: Final = 16_000
-"""Maximum length of a message's text that is encoded at once, in characters. Chosen."""
+"""Limit on a message's text, in characters. A shorter message is encoded directly. For any other one, the server first
+measures whether it must be encoded in a thread. Chosen."""
 _DELTA_USAGE: Final = (
     *("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
     *("server_tool_use", "output_tokens_details"),
@@ -77,7 +78,7 @@ class AnswerWriter:
         self.message_id = message_id_of(run_id)
         self.has_ended = False
         self.fault: Fault | None = None
-        """Fault of the run, if it failed or was cancelled; None before its end."""
+        """Fault of the run, if it failed or was cancelled. None until then, and for a successful run."""
         self.is_broken = False
         """True if the agent was restarted after some output was sent: a stream cannot take that output back."""
         self.stop_reason: str | None = None
@@ -96,15 +97,16 @@ class AnswerWriter:
     def _reset(self) -> None:
         self._content = Content(self._agent, self._base_url)
         self._kinds: dict[tuple[str, int], type] = {}
-        """Type of each open part, by message id and index. A delta does not contain it."""
+        """Type of each open part, by message id and index, because a delta does not contain the type."""
         self._calls: dict[str, bool] = {}
         """Calls of the agent's own tools that were shown, by id. The value is True if the result was shown, too."""
         self._finish: str | None = None
         self._stop: JsonObject = {}
-        """Members of another server's message about its end."""
+        """Members `stop_reason`, `stop_sequence` and `stop_details` of another server's message."""
         self._data: list[Json] = []
         self._events: list[JsonObject] = []
-        """Events of the log that a stream shows in pings, in their order."""
+        """Events of the log for which the API has no form, such as the start of a step. A stream sends each in a
+        `ping`."""
 
     # MessageReading
 
@@ -119,7 +121,7 @@ class AnswerWriter:
 
     @property
     def is_short(self) -> bool:
-        """True if the message has only a short text, so that it can be encoded at once."""
+        """True if the message has only plain text of fewer than `_SHORT` characters."""
         blocks = self._content.blocks
         is_plain = all(block.growth == "text" and w.OWN not in block.start for block in blocks)
         has_marks = bool(self._events or self._metadata or self._usage) or self.output is not None
@@ -127,7 +129,7 @@ class AnswerWriter:
 
     @property
     def text(self) -> str:
-        """Text of the answer, without blocks that only represent something else."""
+        """Text of the answer, without text blocks that only show something else, such as a file or a question."""
         return "".join(
             "".join(block.pieces)
             for block in self._content.blocks
@@ -173,7 +175,8 @@ class AnswerWriter:
         return [{**event, w.OWN: marks} if marks else event, {"type": "message_stop"}]
 
     def _marks(self) -> JsonObject:
-        """Return the gateway's own members of the message, which are known when the run has ended."""
+        """Return the members of the message's `babelgate` that are known only at the end of the run: output, usage and
+        losses."""
         marks: JsonObject = {}
         if self.output is not None:
             marks["output"] = self.output
@@ -217,7 +220,8 @@ class AnswerWriter:
         return self._content.take()
 
     def end_task(self, event: Event) -> None:
-        """Read an event of the task after the run has ended. A cancelled task asks nothing any more."""
+        """Read an event of the task that follows the end of the run. If the task was cancelled while it waited for an
+        answer, set the fault `CANCELLED`."""
         if self.is_paused and isinstance(event, TaskChanged) and event.state is TaskState.CANCELLED:
             self.fault = CANCELLED
 
@@ -395,7 +399,7 @@ class AnswerWriter:
         self._add_result(call_id, output, is_error=event.fault is not None, mark=mark)
 
     def _add_result(self, call_id: str, output: Json, *, is_error: bool, mark: JsonObject | None) -> None:
-        """Show the result of a call, once."""
+        """Add a block with the result of a call, unless one was added before."""
         if self._calls.get(call_id) is not False:
             return
         self._calls[call_id] = True
@@ -453,7 +457,8 @@ class AnswerWriter:
                 self.fault = event.fault or FAILED
 
     def _end_with_output(self, output: Json) -> None:
-        """Show the structured output of the run, unless an earlier block shows it."""
+        """Add the structured output of the run as a text block. Leave it out if an earlier block has the same data, or
+        if the message has text."""
         self.output = output
         if output is not None and output not in self._data and not self.text:
             self._content.add_shown(None, json_text(output), {"shows": "output"})
@@ -496,7 +501,7 @@ class AnswerWriter:
 
 
 def _is_stand_in(mark: JsonObject) -> bool:
-    """Return True if a block of text with this mark only represents something else, such as a file or a question."""
+    """Return True if a text block with this mark only shows something else to clients, such as a file or a question."""
     event = as_object(mark.get("event"))
     return bool(mark.keys() & {"question", "shows"}) or (bool(event) and event.get("open") is not True)
 

@@ -44,14 +44,15 @@ _DETAILS: Final = "grpc-status-details-bin"
 _TOO_LARGE: Final = "larger than max"
 """Part of gRPC's own text for a message that exceeds the limit of the receiver."""
 _LARGE: Final = 64 * 1024
-"""Size from which messages are converted in another thread, in bytes. Chosen: that takes milliseconds."""
+"""Size from which messages are converted in another thread, in bytes. Chosen: converting such a message takes
+milliseconds."""
 _NOT_SENT: Final = frozenset(
     {
         *("accept", "accept-encoding", "connection", "content-length", "content-type", "host", "te"),
         *("transfer-encoding", "user-agent"),
     }
 )
-"""Headers of a request that are no metadata of a call, because gRPC sets them itself."""
+"""Names of a request's headers that are not sent as metadata of the call, because gRPC sets them itself."""
 _KEEPALIVE: Final = 60_000
 """Milliseconds between two pings of a connection with open calls. Chosen."""
 CheckAddress = Callable[[str], None]
@@ -145,7 +146,8 @@ class RpcTransport(httpx.AsyncBaseTransport):
         return channel
 
     async def _forget(self, place: tuple[str, str, int]) -> None:
-        """Close a channel that cannot connect, so that the next call resolves the name again."""
+        """Close the channel of a server (scheme, host and port) that cannot connect. The next call then resolves the
+        name again."""
         channel = self._channels.pop(place, None)
         if channel is not None:
             await channel.close()

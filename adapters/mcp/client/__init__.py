@@ -1,5 +1,6 @@
-"""Client for a tool of another MCP server. A call of the tool is a run: its progress is progress, its elicitations are
-questions, and a task of the tasks extension can be found again after a restart."""
+"""Client for a tool of another MCP server. A call of the tool is a run. Its progress notifications become progress
+messages, and its elicitations become questions. After a restart, the client can find the task of a call again if the
+server has the tasks extension."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -38,14 +39,17 @@ from babelgate.canonical.value import JsonObject
 __all__ = ("Client", "discover")
 
 _PAGES: Final = 20
-"""Maximum number of pages of a list of tools that are read. Chosen."""
+"""Maximum number of pages that are read of a server's list of tools. Chosen."""
 _TASK: Final = "task"
-"""Key of the id of a task in the tasks extension, in the upstream ids of a run."""
+"""Key, in the upstream ids of a run, for the id of the server's task (tasks extension)."""
 
 
 class Client(ReattachableClient[HttpClient]):
-    """Client for the tool `agent` of the MCP endpoint `url`. `version` is the server's version, or that of its
-    handshake; with `auto`, the server is asked."""
+    """Client for the tool `agent` of the MCP endpoint `url`.
+
+    `version` is the version that the server speaks. `2025-11-25` also means any earlier version, which the handshake
+    then negotiates. With `auto`, the client asks the server.
+    """
 
     def __init__(
         self,
@@ -81,7 +85,7 @@ class Client(ReattachableClient[HttpClient]):
 
     @property
     def waiting_calls(self) -> ParkedCalls:
-        """Calls up to 2025-11-25 that wait for answers."""
+        """Calls that wait for the caller's answers, on servers of versions up to 2025-11-25."""
         return self._waiting_calls
 
     @property
@@ -183,7 +187,8 @@ class _Run(UpstreamRun):
             raise
 
     def _begin(self, encoded: ToolArguments) -> Sequence[Event]:
-        """Return the losses of the input, and the name of the conversation on the server, if it keeps one."""
+        """Return the first events of a call: the losses of its input, and `UpstreamBound` with the name of the
+        conversation on the server, if the arguments have one."""
         thread = as_text(encoded.arguments.get(THREAD))
         bound = [UpstreamBound(protocol=PROTOCOL, ids={"context": thread})] if thread else []
         return [*bound, *encoded.losses]
@@ -327,8 +332,8 @@ def _as_fault(message: JsonObject) -> FaultError:
 
 
 def _results(call: Invocation, past: Sequence[Record]) -> tuple[JsonObject, JsonObject]:
-    """Return the results of the server's requests by key, for the caller's answers, and what is stored with their
-    questions."""
+    """Return a pair for the caller's answers. The first member has the result for each request of the server, by the
+    key of the request. The second has the members that were stored with the last answered question."""
     raised = {each.event.interrupt_id: each.event for each in past if isinstance(each.event, InterruptRaised)}
     results: JsonObject = {}
     stored: JsonObject = {}

@@ -64,7 +64,7 @@ class HttpClient(Calls):
         self._is_stateless: bool | None = None
 
     def set_version(self, version: str) -> None:
-        """Set the version of the server, so that it is not asked for it."""
+        """Set the version of the server. Otherwise the first call asks the server."""
         self._is_stateless = version == VERSION
 
     async def is_stateless(self) -> bool:
@@ -107,7 +107,7 @@ class HttpClient(Calls):
         return session
 
     async def close_session(self, session: Session) -> None:
-        """End a session. A server that does not support it is not an error."""
+        """End a session. The errors of a server that does not support this are ignored."""
         if session.id is None:
             return
         try:
@@ -134,8 +134,8 @@ class HttpClient(Calls):
             pass
 
     async def ask(self, method: str, params: JsonObject, session: Session | None = None) -> JsonObject:
-        """Send a request and return its result. Without a session it is one of 2026-07-28. Notifications before the
-        result are ignored.
+        """Send a request and return its result. Without a session, it is a request of version 2026-07-28. Notifications
+        before the result are ignored.
 
         Raises RpcError, agent_invalid, and agent_unreachable if the stream ends before the result.
         """
@@ -211,8 +211,8 @@ def _modern_headers(method: str, params: JsonObject) -> dict[str, str]:
 
 
 def _header_value(text: str) -> str:
-    """Return a text as the value of a header: base64 in the form of SEP-2243 if it has characters that a header cannot
-    have."""
+    """Return a text as the value of a header. If it has characters that a header cannot have, encode it in base64 in
+    the form of SEP-2243."""
     if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?base64?"):
         return text
     from base64 import b64encode

@@ -1,8 +1,9 @@
-"""Calls of a tool that a separate task reads.
+"""Calls of a tool whose responses separate asyncio tasks read.
 
-- Up to 2025-11-25, the server may ask its client in between. While a question waits for its answer, the call stays
-  open, and no run reads it.
-- In 2026-07-28, a cancel may come when the server has created a task, and the client has not read its id yet.
+- In versions up to 2025-11-25, the server may ask its client a question during a call. While the question waits for its
+  answer, the call stays open, and no run reads it.
+- In 2026-07-28, the caller may cancel a call after the server has created a task, and before the client has read the id
+  of the task.
 """
 
 import asyncio
@@ -16,19 +17,20 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 
 _WAITING: Final = 256
-"""Maximum number of messages of one call that wait to be read. Chosen. Beyond it, the server is read no further."""
+"""Maximum number of unread messages of one call. Chosen. While there are that many, the client reads nothing from the
+server."""
 _LIMIT: Final = 1000
-"""Maximum number of calls that wait for answers. Chosen. The oldest one is ended for a new one."""
+"""Maximum number of calls that wait for answers. Chosen. A further call ends the oldest one."""
 _LONGEST: Final = 3600.0
-"""Seconds for which a call waits for an answer. Chosen: one hour."""
+"""Maximum time for which a call waits for an answer, in seconds. Chosen: one hour."""
 _CLOSING: Final = 3.0
-"""Seconds for the requests that end a call. Chosen."""
+"""Maximum time of the requests that end a call, in seconds. Chosen."""
 _GRACE: Final = 0.3
-"""Seconds for which a cancelled call of 2026-07-28 waits for a response that may be on its way. Chosen."""
+"""Seconds for which the client still waits for the response of a cancelled call of 2026-07-28. Chosen."""
 
 
 class _ReadCall:
-    """One call of a tool. A task reads the stream of the response."""
+    """One call of a tool. An asyncio task reads the response and queues its messages."""
 
     def __init__(self, http: HttpClient, session: Session | None, params: JsonObject) -> None:
         self._http = http
@@ -86,7 +88,8 @@ class StatelessCall(_ReadCall):
 
 
 class OpenCall(_ReadCall):
-    """One call of a tool up to 2025-11-25, in a separate session. It is read also between two runs."""
+    """One call of a tool in a version up to 2025-11-25, in a separate session. The asyncio task continues to read it
+    between two runs."""
 
     def __init__(self, http: HttpClient, session: Session, params: JsonObject) -> None:
         super().__init__(http, session, params)
@@ -138,14 +141,14 @@ class OpenCall(_ReadCall):
 
 
 class ParkedCalls:
-    """Calls that wait for answers, by the task of the gateway."""
+    """Calls that wait for answers, by the id of the gateway's task."""
 
     def __init__(self) -> None:
         self._calls: dict[str, tuple[OpenCall, asyncio.TimerHandle]] = {}
         self._closing: set[asyncio.Future[None]] = set()
 
     def park(self, task_id: str, call: OpenCall) -> None:
-        """Keep a call until `take`, for at most `_LONGEST` seconds."""
+        """Keep a call until `take` removes it, for at most `_LONGEST` seconds. After that, end it."""
         timer = asyncio.get_running_loop().call_later(_LONGEST, self._drop, task_id)
         self._calls[task_id] = call, timer
         if len(self._calls) > _LIMIT:

@@ -20,7 +20,7 @@ from babelgate.canonical.value import Json, JsonObject
 Question = InterruptRaised | Interrupt
 
 ANSWER: Final = "answer"
-"""Name of the only field of a form, if the answer to the question is not an object."""
+"""Name of the only field of a form for an answer that is not an object of plain fields."""
 
 FORM: Final = "elicitation/create"
 """Method of the request that asks the caller to fill in a form."""
@@ -158,7 +158,8 @@ def form_text(question: Question) -> str:
 
 
 def decode_form(question: Question, content: Mapping[str, Any] | None) -> Json:
-    """Return the answer to a question from the fields of a form. None counts as a form without fields."""
+    """Return the answer to a question from the fields of a form, or from the result of another method. None counts as
+    no fields."""
     fields = dict(content or {})
     if _call_of(question) is not None:
         return fields

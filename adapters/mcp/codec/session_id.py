@@ -1,7 +1,7 @@
-"""Stateless session ids with a checksum (SHA-256, without a key). A session is the scope of its client's request ids.
-Every process can verify that a session id belongs to a subject: the caller who opened the session.
+"""Session ids that the gateway does not store. Each has a checksum (SHA-256, without a key), so that every process can
+verify the caller who opened the session, called its subject. A session is the scope of its client's request ids.
 
-The id also holds the only capability that matters without state: whether the client opens pages.
+The id also states whether the client can open web pages for its user (elicitation in mode `url`).
 """
 
 from hashlib import sha256
@@ -13,17 +13,19 @@ SESSION: Final = "mcp-session-id"
 _LENGTH: Final = 32
 """Length of the random part, and of the checksum, in characters."""
 _PAGES: Final = "p"
-"""Last character of the id of a client that opens pages."""
+"""Last character of a session id whose client can open web pages."""
 
 
 def make_session_id(subject: str, *, has_pages: bool = False) -> str:
-    """Return a new session id for a subject. `has_pages` is true if the client opens pages in its user's browser."""
+    """Return a new session id for a subject. `has_pages` is True if the client can open web pages in its user's
+    browser."""
     random, mark = uuid4().hex, _PAGES if has_pages else ""
     return random + _digest(random, subject, mark) + mark
 
 
 def is_stateless(session_id: str) -> bool:
-    """Return True if the id has the form of a stateless one. Session ids of the SDK are shorter."""
+    """Return True if the id has the length of those of `make_session_id`. The ids of sessions that the SDK stores are
+    shorter."""
     return len(session_id.removesuffix(_PAGES)) == 2 * _LENGTH
 
 
@@ -34,7 +36,7 @@ def is_session_of(session_id: str, subject: str) -> bool:
 
 
 def has_pages(session_id: str) -> bool:
-    """Return True if the session's client opens pages. The id must be valid."""
+    """Return True if the session's client can open web pages. The id must be valid."""
     return is_stateless(session_id) and session_id.endswith(_PAGES)
 
 

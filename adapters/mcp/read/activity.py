@@ -1,4 +1,5 @@
-"""Activity in the marks of another Babelgate's result, as events: tools, steps, and custom events."""
+"""Events from the marks of another Babelgate's result: tools, steps, and custom events. A mark is the member
+`babelgate` of `_meta`."""
 
 from collections.abc import Sequence
 from typing import Final

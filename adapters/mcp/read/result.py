@@ -55,7 +55,7 @@ class ResultReader:
 
     def __init__(self, read_before: JsonObject | None = None) -> None:
         """Create the reader. `read_before` has the numbers of blocks and marks that were read before the question which
-        this call answers: the result of another Babelgate contains them again."""
+        this call answers, by kind. The result of another Babelgate contains them again, so they are skipped."""
         self._read_before = dict(read_before or {})
         self.has_ended = False
         """True if the result of the call was read. The run has ended, or waits for answers."""
@@ -84,8 +84,9 @@ class ResultReader:
         return [MessageStarted(**start), *(PartAdded(part=part) for part in parts), MessageEnded()]
 
     def read_result(self, result: JsonObject) -> Sequence[Event]:
-        """Return the events for the result of a call, or for that of a task. A result with `isError` ends the run with
-        its last text as the fault, after its other content. Raises agent_invalid if it is no result."""
+        """Return the events for the result of a call or of a task. A result with `isError` ends the run with a fault:
+        its text is the last text block, and all other blocks become output before it. Raises agent_invalid if it is no
+        result."""
         kind = result.get("resultType", "complete")
         if kind == "task":
             task_id = result.get("taskId")
@@ -191,7 +192,7 @@ class ResultReader:
 
 
 def _artifact(mark: JsonObject, part: Part) -> list[Event]:
-    """Return an artifact, in the pieces whose sizes its mark has."""
+    """Return an artifact in one or several pieces. The mark has the size of each piece."""
     pieces = _split(part, [size for size in as_list(mark.get("pieces")) if isinstance(size, int) and size >= 0])
     artifact_id = _text(mark.get("id")) if len(pieces) > 1 else None
     if artifact_id is None:

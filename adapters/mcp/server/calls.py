@@ -73,8 +73,8 @@ _WITH_PAGES: Final = "2025-11-25"
 class Peer(Protocol):
     """Caller of one tool call: what its client can do, and how to send it messages.
 
-    It is a Protocol although only `sdk.py` implements it. `sdk.py`, the only importer of the SDK, imports this module,
-    which so stays free of the SDK.
+    It is a Protocol although only `SdkPeer` implements it. Only the modules `sdk…` import the SDK, and they import this
+    module. So this module does not depend on the SDK.
     """
 
     @property
@@ -109,8 +109,9 @@ class Peer(Protocol):
 
     @property
     def extras(self) -> Request:
-        """The call's part for the Babelgate extension. Without the extension, the metadata and the tools in
-        `_meta.babelgate`. Empty if it has none. Raises invalid if it is malformed."""
+        """Data that the call's `_meta` has for the gateway. With the Babelgate extension, these are the members of the
+        extension. Without it, they are the metadata and the tools in `_meta.babelgate`. Empty if there are none. Raises
+        invalid if they are malformed."""
         ...
 
     async def progress(self, progress: ProgressText) -> None:
@@ -219,8 +220,8 @@ class ToolCalls:
             return encode_failure(error.fault)
 
     async def check_output(self, who: Caller, result: JsonObject) -> None:
-        """Check that a result is the output of an agent that is not offered as a tool, because only a result of a tool
-        can be an error. Raises agent_failed for a failed run. A run with questions that the client cannot answer is
+        """Check the result of a run of an agent that is a prompt or a resource. Unlike the result of a tool, it cannot
+        contain an error. Raises agent_failed for a failed run. A run with questions that the client cannot answer is
         cancelled, and raises agent_invalid."""
         text = next((each["text"] for each in reversed(result["content"]) if each["type"] == "text"), "")
         if result.get("isError"):
@@ -251,8 +252,9 @@ class ToolCalls:
         return result
 
     async def _refuse_for_pages(self, who: Caller, writer: ResultWriter, run_id: str) -> None:
-        """Cancel a run that waits until its user has opened pages, because the client will repeat the call. The agent
-        has not begun. Then raise PagesRequired with the pages. Do nothing if the caller may not cancel runs."""
+        """Refuse a call whose run waits until its user has opened web pages: cancel the run, remove it from the thread,
+        and raise PagesRequired with the pages. The agent has produced no output, and the client will repeat the call.
+        Do nothing if the caller may not cancel runs."""
         try:
             await self._hub.cancel(who.principal, writer.task.task_id)
         except FaultError:
@@ -430,9 +432,9 @@ class ToolCalls:
         )
 
     async def _resume(self, who: Caller, resume: w.Resume, peer: Peer) -> JsonObject:
-        """Return the result of a call of the tool that answers questions: that of the run that continues. Raises
-        invalid for answers that match no open question or violate its schema, not_found for an unknown run, and
-        not_awaiting or task_ended if the run does not wait."""
+        """Execute a call of the tool that answers questions. Return the result of the run that continues, as that of
+        the call. Raises invalid for answers that match no open question or violate its schema, not_found for an unknown
+        run, and not_awaiting or task_ended if the run does not wait."""
         peer.extras.start.check_absent()
         task = await self._find(who, decode_run_id(resume.run_id))
         tool = self.agents(who).get(task.agent)
@@ -623,6 +625,8 @@ def _can_answer(peer: Peer, questions: Sequence[Question]) -> bool:
 
 
 def _can_open_pages(peer: Peer, questions: Sequence[Question]) -> bool:
-    """Return True if all questions are pages, and the caller opens them before it repeats the call."""
+    """Return True if all questions are answered on web pages, and the client opens the pages of a refused call and then
+    repeats the call. This holds only for version 2025-11-25, and only if no request can be sent to the client during
+    the call."""
     can_be_refused = peer.version == _WITH_PAGES and not peer.can_be_asked and not peer.can_repeat_call
     return can_be_refused and peer.can_answer(PAGE) and all(method_of(each) == PAGE for each in questions)

@@ -124,8 +124,8 @@ def _era(scope: MutableMapping[str, Any]) -> str:
 
 
 class _CatalogServer(Server[Any]):
-    """Server of the SDK whose lists announce no changes. The SDK derives these capabilities from the presence of
-    `subscriptions/listen`, which here tells only of changed resources."""
+    """Server of the SDK that does not promise notifications about changed lists. The SDK would promise them if the
+    method `subscriptions/listen` exists. Here that method reports only changed resources."""
 
     def get_capabilities(self, *args: Any, **kwargs: Any) -> types.ServerCapabilities:
         capabilities = super().get_capabilities(*args, **kwargs)

@@ -33,7 +33,8 @@ Context = ServerRequestContext[Any, Any]
 log = logging.getLogger("babelgate.mcp")
 
 SESSIONS: Final = 1000
-"""Maximum number of open sessions. Chosen. Clients to which no requests can be sent need none."""
+"""Maximum number of open sessions that the SDK stores. Chosen. Only clients to which the gateway can send requests have
+such a session."""
 UNCACHED: Final[Mapping[str, Any]] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Members of lists and contents, which are not cacheable: they depend on the caller, and the settings of the gateway
 may change (NEXT/server/utilities/caching)."""
@@ -114,8 +115,8 @@ def not_found_code(ctx: Context) -> int:
 
 
 def refuse(ctx: Context, fault: Fault) -> MCPError:
-    """Return the error for the fault of a method, and note it in traces. If the token needs more scopes, the transport
-    replaces the response."""
+    """Return the MCP error for the fault of a method, and record the fault in the request's trace. If the token needs
+    more scopes, the transport replaces the response by a request for them."""
     note_error(ctx, str(fault.code))
     if fault.is_scope_missing:
         ctx.request.scope["state"][CHALLENGE](fault)  # pyright: ignore[reportOptionalMemberAccess]
@@ -123,7 +124,7 @@ def refuse(ctx: Context, fault: Fault) -> MCPError:
 
 
 def note_error(ctx: Context, code: str) -> None:
-    """Note the error of a method in the request's trace."""
+    """Record the error code of a method in the request's trace."""
     note_failure(ctx.request.scope, code)  # pyright: ignore[reportOptionalMemberAccess]
 
 

@@ -135,7 +135,7 @@ class TransportHandlers(Handlers):
 
     async def _in_session(self, request: AnyRequest) -> Response[Any]:
         """Serve a GET or DELETE request of a session that the SDK stores. Raises method_not_allowed for any other
-        request: the gateway then sends only responses, and has no stream of other messages."""
+        request, because only stored sessions have a stream of messages from the gateway."""
         session_id = request.headers.get(SESSION)
         if session_id is None or is_stateless(session_id):
             # SPEC/basic/transports, Listening for Messages from the Server
@@ -205,7 +205,7 @@ def _can_be_asked(params: Mapping[str, Any]) -> bool:
 
 
 def _has_pages(params: Mapping[str, Any]) -> bool:
-    """Return True if a client opens pages (SPEC/client/elicitation, Capabilities)."""
+    """Return True if a client can open web pages for its user (SPEC/client/elicitation, Capabilities)."""
     return isinstance(_object(_object(params.get("capabilities")).get("elicitation")).get("url"), dict)
 
 

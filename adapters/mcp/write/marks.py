@@ -59,7 +59,7 @@ class Marks:
         return pieces
 
     def add_piece(self, pieces: list[str], text: str) -> None:
-        """Add a piece to the text of a thought."""
+        """Add a piece to the text of a thought. `pieces` is the list that `add_reasoning` returned."""
         if self._has_room(len(text.encode()), Feature.REASONING):
             pieces.append(text)
 

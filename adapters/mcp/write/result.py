@@ -144,7 +144,7 @@ class ResultWriter:
 
     @property
     def has_output(self) -> bool:
-        """True if the agent has produced content."""
+        """True if the result has content, or the run has a structured output."""
         return bool(self._blocks) or self.output is not None
 
     def resume(self, run_id: str | None) -> None:
@@ -200,7 +200,8 @@ class ResultWriter:
         return meta if self.records is None else {**meta, RECORDS: self.records.envelope()}
 
     def question_metadata(self) -> JsonObject:
-        """Return the member `_meta` of a result that asks questions, and has no content: with the output so far."""
+        """Return the member `_meta` of a result that only asks questions. As such a result has no content, `_meta`
+        contains the output so far."""
         metadata = self.metadata()
         if self.has_output:
             metadata["babelgate"]["result"] = {"content": self._content()}

@@ -166,7 +166,7 @@ def _message(message: Message) -> JsonObject:
 
 
 def _part(part: Part) -> JsonObject:
-    """Return a part as JSON. A file has the URI of its contents instead of them."""
+    """Return a part as JSON. A file has the URI of its contents, but not its bytes."""
     plain: Any = msgspec.to_builtins(part.replace(inline=None) if isinstance(part, FilePart) else part)
     members: JsonObject = {name: value for name, value in plain.items() if name not in ("extra", "blob", "inline")}
     return {**members, "uri": file_uri(part)} if isinstance(part, FilePart) else members

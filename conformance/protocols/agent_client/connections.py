@@ -21,9 +21,9 @@ from babelgate.conformance.wire.links import ProcessLink
 probes: Final = Probes[AgentClientTarget]()
 
 _NEWEST: Final = 65535
-"""Version that no agent speaks."""
+"""Protocol version that no agent speaks. The editor requests it to test the negotiation."""
 _REFUSED: Final = (-32602, -32600)
-"""Error codes for params that are wrong."""
+"""JSON-RPC error codes that an agent may return for wrong params."""
 
 
 @probes.add

@@ -11,8 +11,8 @@ from babelgate.conformance.wire.http import TIMED_OUT, Unanswered, Wire
 from babelgate.conformance.wire.links import Link, LinkLost, ProcessLink
 
 Reply = Callable[[str, Any], Any]
-"""Function that returns the result of a request of the agent by its method and params. None answers that the method
-does not exist."""
+"""Function that answers a request of the agent: (method, params) → result. If it returns None, the editor answers that
+the method does not exist."""
 UNKNOWN_METHOD: Final = -32601
 _ANSWERED: Final = 200
 """Status of an exchange that has an answer. JSON-RPC has none; reports show 200."""
@@ -47,7 +47,7 @@ class EditorPeer:
         self.replies: dict[str, Reply] = {}
         """Functions that answer the agent's requests, by session id."""
         self.answered_at: dict[int, int] = {}
-        """Number of messages that had arrived with the answer, by the number of the exchange."""
+        """Number of messages received up to and including the answer of an exchange, by the number of the exchange."""
         self.initialized: Any = None
         """Result of the request `initialize`; None before it."""
         self._waiting: dict[Any, _Waiting] = {}

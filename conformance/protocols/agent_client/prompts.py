@@ -21,7 +21,7 @@ probes: Final = Probes[AgentClientTarget]()
 
 _REASONS: Final = ("end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled")
 _OF_A_TURN: Final = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan")
-"""Kinds of updates that belong to a turn. Others may arrive at any time."""
+"""Kinds of updates that an agent may send only while a prompt is active. Others may arrive at any time."""
 _PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 """PNG image with one pixel, in base64."""
 _SILENCE: Final = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAgD4AAAB9AAACABAAZGF0YQAAAAA="
@@ -132,7 +132,7 @@ async def embedded_resources_are_accepted(ctx: Ctx) -> None:
 
 
 async def play_cancel(ctx: Ctx) -> tuple[TargetSession, Exchange]:
-    """Cancel a prompt that works long. Raises NotShown if it ends before."""
+    """Send a prompt that starts long work, and cancel it. Raises NotShown if the prompt ends before."""
     session = await new_for(ctx, "long")
     exchange = await session.start()
     await asyncio.sleep(0.3)  # the agent begins

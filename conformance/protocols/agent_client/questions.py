@@ -19,7 +19,7 @@ from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 probes: Final = Probes[AgentClientTarget]()
 
 _OFFERED: Final = ("session/request_permission",)
-"""Methods that the agent may call without an offer of the editor."""
+"""Methods of the editor that an agent may call although the editor declares no capability for them."""
 
 
 @probes.add

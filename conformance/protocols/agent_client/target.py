@@ -17,7 +17,8 @@ from babelgate.conformance.wire.links import PROCESS, LinkLost, open_link
 CWD: Final = "/tmp"
 """Working directory of the sessions of a check: an absolute path that exists on most machines."""
 _PROCESSES: Final = 4
-"""Maximum number of processes of the agent at a time. Chosen: each start needs much of the machine."""
+"""Maximum number of processes of the agent at a time. Chosen, because starting an agent takes much CPU time and
+memory."""
 _START: Final = 3
 """Maximum duration of a process's first answer, as a multiple of the timeout for one answer. Chosen."""
 _SCHEMES: Final = {"http": "ws", "https": "wss"}

@@ -14,7 +14,7 @@ from babelgate.conformance.wire.http import StreamExchange, Wire
 VERSION: Final[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
 _ERRORS: Final[Mapping[int, str]] = {4: "Error", 5: "Error"}
 _PATHS: Final = ("messages", "models")
-"""First path segments below a server's base URL."""
+"""Path segments with which the paths of the API begin. `base_of` cuts a URL before the first of them."""
 
 
 class MessagesTarget:
@@ -31,7 +31,8 @@ class MessagesTarget:
         return f"{self.base}/messages"
 
     async def post(self, body: Any = None, *, is_valid: bool = True, **options: Any) -> Exchange:
-        """Post a request, and return the exchange. `is_valid` is False for a request that is wrong on purpose."""
+        """Post a request with the JSON `body`, and return the exchange. `is_valid` is False for a request that is wrong
+        on purpose. `options` are those of `Wire.request`."""
         return await self.wire.request(
             "POST",
             self.url,

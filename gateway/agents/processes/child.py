@@ -111,7 +111,8 @@ async def _send(writer: asyncio.StreamWriter, frame: FromProcess) -> None:
 
 
 class _Runs:
-    """Active runs of the agent, one for each connection."""
+    """Active runs of the agent, one for each connection. A state update and a description of a graph count as runs
+    here."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -142,7 +143,7 @@ class _Runs:
 
 
 class _Run:
-    """One run of the agent, and its connection to the gateway."""
+    """One run, state update or description that the gateway has requested, and its connection to the gateway."""
 
     def __init__(self, agent: Agent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._data = GatewayData(self._ask)

@@ -43,7 +43,8 @@ class ProgramSpec:
         return cls(settings.command, tuple(env), settings.cwd or ".", settings.start_timeout, settings.memory)
 
     def find_problem(self) -> str | None:
-        """Return why no process can be started, or None. Only the program and its folder are looked for."""
+        """Return the reason why no process can be started, or None. It checks only that the program and its folder
+        exist."""
         path = environment(self.env).get("PATH")
         folder = None if _THREAD in self.cwd else self.cwd
         if folder is not None and not Path(folder).is_dir():

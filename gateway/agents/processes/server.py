@@ -28,8 +28,7 @@ _POLL: Final = 0.05
 """Seconds before the second attempt to connect to a starting server, or to lock a server that another gateway
 supervises. Each further pause is doubled, up to `_MAX_POLL`. Chosen."""
 _MAX_POLL: Final = 1.0
-"""Maximum pause between two such attempts, in seconds. Also the seconds to wait for the last output of an ended
-command. Chosen."""
+"""Maximum pause between two such attempts, in seconds. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)

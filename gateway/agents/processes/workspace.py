@@ -16,11 +16,11 @@ from babelgate.gateway.agents.processes.command import environment, with_launche
 from babelgate.gateway.agents.processes.process import Child
 
 _FILE: Final = 8 * 2**20
-"""Maximum size of a file that is read or written, in bytes. Chosen: the limit of a text of an agent."""
+"""Maximum size of a file that is read or written, in bytes. Chosen: the default of `limits.event`."""
 _OUTPUT: Final = 2**20
 """Number of bytes of a terminal's output that are retained, and the maximum that an agent may request. Chosen."""
 _TERMINALS: Final = 32
-"""Maximum number of terminals of one program, of which the oldest that has ended is forgotten. Chosen."""
+"""Maximum number of terminals of one program. Chosen. A further one replaces the oldest whose command has ended."""
 _PATH: Final = 200
 """Maximum length of a path in an error, in characters. Chosen."""
 _CHUNK: Final = 64 * 1024
@@ -162,7 +162,7 @@ class Folder:
 
 
 def _read(real: str, path: str) -> bytes:
-    """Return the content of a regular file. `path` is its name in errors."""
+    """Return the content of the regular file at the resolved path `real`. `path` is its name in errors."""
     try:
         # A file that is replaced by a link meanwhile is not followed, and a pipe does not block.
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""A coding agent in processes, without a gateway in front of it."""
+"""Client for the scripted coding agent in processes, without a gateway in front of it."""
 
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -53,7 +53,8 @@ class Coder:
         return [event async for event in self.run(self.call(text, thread, **members))]
 
     async def answer(self, questions: Sequence[InterruptRaised], *values: Any, thread: str = "t") -> list[Event]:
-        """Return the events of the run that answers questions. A value that is `Declined` declines."""
+        """Return the events of the run that answers questions with these values, in the order of the questions. The
+        value `DECLINED` declines a question."""
         answers = tuple(
             InterruptAnswered(interrupt_id=each.interrupt_id or "", action="decline")
             if value is DECLINED
@@ -65,7 +66,7 @@ class Coder:
 
 
 DECLINED = object()
-"""Answer that declines a question."""
+"""Value for `Coder.answer` that declines a question."""
 
 
 def text_of(events: Sequence[Event]) -> str:

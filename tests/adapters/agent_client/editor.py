@@ -14,7 +14,8 @@ OWN: Final = "babelgate"
 
 Wire = dict[str, Any]
 Answerer = Callable[[str, Wire], Wire | None]
-"""Function that answers a request to the client. None answers with an error."""
+"""Function that answers a request of the agent: (method, params) → result. If it returns None, the editor answers with
+an error."""
 
 
 class RpcError(Exception):
@@ -27,7 +28,8 @@ class RpcError(Exception):
 
 
 def choose(option_id: str | None) -> Answerer:
-    """Return an answerer that selects the option of every permission request; None cancels."""
+    """Return an answerer that selects the option `option_id` in every permission request, or cancels the request if
+    this is None."""
 
     def answer(method: str, params: Wire) -> Wire | None:
         if option_id is None:
@@ -46,9 +48,9 @@ class Editor:
         self.messages: list[Wire] = []
         """Messages of the agent, in order."""
         self.transcript: bytearray | None = None
-        """Body to which all received messages are appended."""
+        """Buffer to which the editor appends all received messages; None for no recording."""
         self.asked: list[Wire] = []
-        """Requests of the agent."""
+        """Requests of the agent to the editor, in order."""
         self._number = -1
 
     async def send(self, **message: Any) -> None:
@@ -81,7 +83,7 @@ class Editor:
         return message
 
     async def wait_silently(self, request_id: int) -> Wire:
-        """Return the result of a request, and answer no request of the agent. Raises RpcError."""
+        """Return the result of a request, without answering requests of the agent meanwhile. Raises RpcError."""
         return await self.wait(request_id, self.peek)
 
     async def wait(self, request_id: int, receive: Callable[[], Awaitable[Wire]] | None = None) -> Wire:
@@ -115,7 +117,7 @@ class Editor:
         return [each["params"]["update"] for each in self.messages if each.get("method") == "session/update"]
 
     def take_updates(self) -> list[Wire]:
-        """Return the updates, and forget all messages."""
+        """Return the updates received so far, and remove all received messages."""
         updates = self.updates
         self.messages.clear()
         return updates
@@ -132,12 +134,12 @@ def prompt_params(session_id: str, content: Sequence[str | Wire], meta: Mapping[
 
 
 def own(update: Wire) -> Wire:
-    """Return the gateway's members of an update."""
+    """Return the gateway's own members of an update (`_meta.babelgate`)."""
     return update.get("_meta", {}).get(OWN, {})
 
 
 def text_of(updates: Sequence[Wire], kind: str = "agent_message_chunk") -> str:
-    """Return the text of chunks of a kind."""
+    """Return the text of all chunks of one kind in these updates."""
     return "".join(
         each["content"]["text"]
         for each in updates

@@ -232,7 +232,7 @@ class Scripted:
         self.say(json.dumps([ended, output["output"], output["truncated"]]))
 
     def do_sleep(self, _: str) -> None:
-        """Leave a command running in a terminal, whose process id the agent tells."""
+        """Start a command in a terminal, report its process id, and leave it running."""
         terminal = self.ask("terminal/create", command="sh", args=["-c", "echo $$; exec sleep 1000"])["result"]
         while not (output := self.ask("terminal/output", **terminal)["result"]["output"]):
             pass

@@ -12,7 +12,7 @@ from babelgate.gateway.agents.processes.workspace import Folder
 
 
 class SocketProgram:
-    """Connection in the role of a program: a message is a line."""
+    """WebSocket that implements `Program`: each message is a line."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.workspace = Folder("socket", tempfile.gettempdir(), {}, None)

@@ -38,7 +38,7 @@ async def inspect(call: Invocation) -> str:
 
 
 async def gated(text: str) -> AsyncGenerator[str]:
-    """Yield one word, and the next when the gate opens."""
+    """Yield one word, wait until the test opens the gate, and yield another."""
     yield "first"
     await GATE.acquire()
     yield " second"

@@ -190,7 +190,7 @@ async def test_unknown_events_and_deltas_are_ignored() -> None:
 
 
 class Far:
-    """Server that answers with prepared messages, in turn."""
+    """Upstream server that answers each request with the next of its prepared messages."""
 
     def __init__(self, *answers: Wire | list[Wire]) -> None:
         self.answers = list(answers)
@@ -215,7 +215,7 @@ class Far:
 
 @asynccontextmanager
 async def through(folder: Path, far: Far) -> AsyncGenerator[httpx.AsyncClient]:
-    """Serve a gateway in front of the server, and yield a client of the gateway."""
+    """Serve a gateway whose agent is a model of the server `far`, and yield an HTTP client of the gateway."""
     async with bridge(cast("Any", far)) as http:
         agent = Client("http://far", "claude-x", http=http, headers={"x-api-key": "sk-secret"})
         async with (

@@ -26,7 +26,7 @@ GATE: Final = asyncio.Semaphore(0)
 
 
 async def recall(call: Invocation) -> str:
-    """Return the roles and texts of the conversation."""
+    """Return the role and the text of each message of the conversation."""
     return " | ".join(f"{each.role}: {each.text}" for each in (*call.history, *call.messages))
 
 
@@ -71,7 +71,8 @@ def http(gateway: Running) -> httpx.AsyncClient:
 
 
 def request_of(model: str, *contents: Any, **more: Any) -> Wire:
-    """Return a request whose messages are by the user and the assistant in turn."""
+    """Return a request to a model. Its messages have these contents; the first is by the user, and then the assistant
+    and the user alternate."""
     roles = ("user", "assistant") * len(contents)
     messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=False)]
     return body_of("", **{"model": model, "messages": messages, **more})
@@ -196,7 +197,7 @@ async def test_unknown_path_names_the_served_paths(http: httpx.AsyncClient) -> N
 
 
 def texts_of(*events: Event) -> tuple[list[str], bool]:
-    """Return the texts of the message that shows a log, and whether its stream is broken."""
+    """Return the texts in the message that shows a run with these events, and whether its stream is broken."""
     writer = AnswerWriter(TASK, RUN, "echo", "http://gateway")
     for record in Log(Message.of("Hello", "user")).start().add(*events).done().records:
         writer.write(record)

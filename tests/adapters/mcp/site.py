@@ -1,4 +1,5 @@
-"""Client that sends exactly what a test passes, in both eras of the protocol."""
+"""MCP client that sends exactly what a test passes. It speaks both eras of the protocol: versions with a handshake, and
+the stateless version 2026-07-28."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -69,7 +70,7 @@ def text_of(result: Wire) -> str:
 
 
 async def enter(http: httpx.AsyncClient, **capabilities: Any) -> tuple[Client, httpx.Response]:
-    """Return a client of the older era after its handshake, and the response to `initialize`."""
+    """Return a client of a version with a handshake after its handshake, and the response to `initialize`."""
     client = Client(http, capabilities=capabilities)
     hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}}
     response = await http.request(**client.request("initialize", hello))

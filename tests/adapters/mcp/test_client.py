@@ -1,4 +1,5 @@
-"""Client for tools of another server: its server here is a gateway, in both eras of the protocol."""
+"""Client for tools of another server, which here is a gateway. Both eras of MCP are tested: versions with a handshake,
+and the stateless version 2026-07-28."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -44,14 +45,14 @@ async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
 
 
 async def gated(text: str) -> AsyncGenerator[str]:
-    """Wait for the test between two words."""
+    """Yield a word, wait until the test sets `GATE`, and yield another."""
     yield "one "
     await GATE.wait()
     yield "two"
 
 
 async def held(text: str) -> AsyncGenerator[str]:
-    """Work until the run is cancelled."""
+    """Yield a word, and wait until the run is cancelled. Set `STARTED` at the beginning and `CANCELLED` at the end."""
     STARTED.set()
     try:
         yield "one "

@@ -1,4 +1,5 @@
-"""Tools over a whole gateway, in both eras of the protocol: calls, progress, questions, tasks and the transport."""
+"""Tools over a whole gateway: calls, progress, questions, tasks and the transport. Both eras of MCP are tested:
+versions with a handshake, and the stateless version 2026-07-28."""
 
 import asyncio
 import json
@@ -103,7 +104,7 @@ SPEAKING: Final = asyncio.Event()
 
 
 async def speaking(text: str) -> AsyncGenerator[str]:
-    """Wait after the first of three pieces."""
+    """Yield a piece, wait until the test sets `SPEAKING`, and yield two more."""
     yield "one "
     await SPEAKING.wait()
     yield "two "

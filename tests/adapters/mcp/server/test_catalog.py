@@ -1,4 +1,5 @@
-"""Resources, prompts, completion and subscriptions over a whole gateway, in both eras of the protocol."""
+"""Resources, prompts, completion and subscriptions over a whole gateway. Both eras of MCP are tested: versions with a
+handshake, and the stateless version 2026-07-28."""
 
 import asyncio
 import json
@@ -29,7 +30,7 @@ async def files(call: Invocation) -> AsyncGenerator[Artifact | str]:
 
 
 async def steps(text: str) -> AsyncGenerator[str]:
-    """Wait for the test between two words."""
+    """Yield a word, wait until the test sets `GATE`, and yield another."""
     yield "one "
     await GATE.wait()
     yield "two"
@@ -209,7 +210,7 @@ async def test_a_prompt_asks_before_it_is_complete(gateway: Running) -> None:
 
 
 async def start_steps(gateway: Running) -> str:
-    """Start a run of `steps` that waits, and return its id."""
+    """Start a run of `steps`, which waits until the test sets `GATE`. Return its id."""
     client = Modern(gateway.http, capabilities={"extensions": {"io.modelcontextprotocol/tasks": {}}})
     result = await client.call("steps", {"message": "go"})
     return result["_meta"]["babelgate"]["run_id"]
