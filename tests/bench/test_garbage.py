@@ -1,4 +1,4 @@
-"""Requests leave nothing that only the garbage collector frees: with thousands of open streams, it pauses the gateway."""
+"""Requests leave nothing that only the garbage collector frees: it pauses a gateway with thousands of streams."""
 
 import gc
 from collections import Counter
