@@ -22,6 +22,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 KEY: Final = "key-of-alice"
 PEERS: Final[Mapping[tuple[str, str], str]] = {
     ("acp-sdk", "python"): "acp",
+    ("anthropic", "python"): "anthropic",
+    ("anthropic", "typescript"): "anthropic",
     ("a2a-sdk 1", "python"): "a2a-1.0",
     ("a2a-sdk 0.3", "python"): "a2a-0.3",
     ("@a2a-js/sdk", "typescript"): "javascript",

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,11 @@ class Coder:
         return Invocation(agent="coder", upstream=upstream, **{**ids, **members})
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
-        async for event in self.client.run(call):
-            if isinstance(event, UpstreamBound):
-                self.upstream[call.thread_id] = event.ids
-            yield event
+        async with aclosing(self.client.run(call)) as events:
+            async for event in events:
+                if isinstance(event, UpstreamBound):
+                    self.upstream[call.thread_id] = event.ids
+                yield event
 
     async def say(self, text: str | Message, thread: str = "t", **members: Any) -> list[Event]:
         """Return the events of a run with an input."""

@@ -122,7 +122,7 @@ async def test_runtime_and_plain_text_lose_nothing(gateway: Running) -> None:
     steps = {look["title"]: look["losses"] for look in await looks_of(gateway, await start(gateway, "steps"))}
     assert [title for title, lost in steps.items() if not lost] == [
         *("ACP events", "A2A 0.3 tasks/resubscribe", "A2A 1.0 SubscribeToTask", "Runtime run", "Runtime stream"),
-        *("Anthropic message", "Anthropic message stream", "UI messages", "UI message stream"),
+        *("Anthropic message", "Anthropic message stream", "MCP tasks/get", "UI messages", "UI message stream"),
         "AG-UI events",
         "Agent Client Protocol session",
     ]

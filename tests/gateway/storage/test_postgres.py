@@ -20,7 +20,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import Engine, make_url
 from sqlmodel import SQLModel
 
-from babelgate.canonical import FaultCode, FaultError, ItemQuery
+from babelgate.canonical import FaultCode, FaultError, ItemQuery, ThreadChange
 from babelgate.canonical.event import ThreadChanged
 from babelgate.canonical.hub import RunFilter, ThreadFilter
 from babelgate.canonical.thread import Thread
@@ -246,6 +246,7 @@ async def test_large_results_use_a_server_side_cursor(url: str, tmp_path: Path) 
     async with running(tmp_path, {"echo": demo.echo}, database=url) as gateway:
         hub = gateway.hub
         await hub.store.put("o", ("a",), "x", {"n": 1})
+        await hub.create_thread("o", ThreadChange(metadata={"n": 1}))
         event.listen(Engine, "after_cursor_execute", note)
         try:
             items = await hub.store.search("o", ItemQuery(filter={"n": 1}))

@@ -57,6 +57,11 @@ _ACP_MESSAGE: Final = {"role": "agent/far", "parts": [{"content_type": "text/pla
 _A2A_TASK: Final = {"id": RUN, "contextId": _THREAD, "status": {"state": "TASK_STATE_WORKING"}}
 _DONE: Final = {"taskId": RUN, "contextId": _THREAD, "status": {"state": "TASK_STATE_COMPLETED"}}
 _RESPONSE: Final[dict[str, Any]] = {"id": RUN, "object": "response", "created_at": 1, "model": "far", "output": []}
+_USAGE: Final = {"input_tokens": 1, "output_tokens": 1}
+_MESSAGE: Final = {
+    **{"id": RUN, "type": "message", "role": "assistant", "model": "far", "content": []},
+    **{"stop_reason": None, "usage": _USAGE},
+}
 _LANGGRAPH: Final[dict[str, Any]] = {
     "start": "POST /threads/ID/runs/stream",
     "begin": _events(("metadata", {"run_id": RUN, "attempt": 1}), ("values", {"messages": []})),
@@ -103,6 +108,21 @@ SCRIPTS: Final[Mapping[str, Script]] = {
         ],
         garbage=b"[1, 2",
         answers={"POST /ap/v1/agent/tasks": {"task_id": RUN, "input": "hello", "artifacts": []}},
+    ),
+    "anthropic": Script(
+        start="POST /v1/messages",
+        begin=_events(
+            ("message_start", {"type": "message_start", "message": _MESSAGE}),
+            (
+                "content_block_start",
+                {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "a"}},
+            ),
+        ),
+        end=_events(
+            ("content_block_stop", {"type": "content_block_stop", "index": 0}),
+            ("message_delta", {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": _USAGE}),
+            ("message_stop", {"type": "message_stop"}),
+        ),
     ),
     "openai": Script(
         start="POST /v1/responses",

@@ -15,15 +15,24 @@ from babelgate.adapters.kit.upstream import Upstream
 from babelgate.adapters.langchain.client import resume
 from babelgate.canonical import Event, Fault, FaultCode, FaultError
 from babelgate.canonical.agent import DETACH, Reattachable
-from babelgate.canonical.event import UpstreamBound
+from babelgate.canonical.event import MessageStarted, UpstreamBound
 from tests.adapters.kit.client.servers import SCRIPTS, ScriptedServer, Then, call
 from tests.serving import serving
 
 BOUND: Final = 30.0
 
-every_client = pytest.mark.parametrize("upstream", UPSTREAMS, ids=lambda upstream: upstream.protocol)
+BEHIND_URLS: Final = [each for each in UPSTREAMS if each.program is None]
+"""Protocols of agents that the gateway does not start as programs."""
+SCRIPTED: Final = [each for each in BEHIND_URLS if each.protocol != "mcp"]
+"""Protocols whose runs are streams or steps. A run of MCP is a call with a polled task: see tests/adapters/mcp."""
+
+_BEGIN: Final = (UpstreamBound, MessageStarted)
+"""Types of events with which a run begins. A run of Anthropic has no id on its server."""
+
+every_url = pytest.mark.parametrize("upstream", BEHIND_URLS, ids=lambda upstream: upstream.protocol)
+every_client = pytest.mark.parametrize("upstream", SCRIPTED, ids=lambda upstream: upstream.protocol)
 every_stream = pytest.mark.parametrize(
-    "upstream", [each for each in UPSTREAMS if each.protocol != "aief"], ids=lambda upstream: upstream.protocol
+    "upstream", [each for each in SCRIPTED if each.protocol != "aief"], ids=lambda upstream: upstream.protocol
 )
 
 
@@ -52,7 +61,7 @@ async def leave(client: Any, far: ScriptedServer, *words: str) -> None:
     bound = asyncio.Event()
 
     def note(event: Event) -> None:
-        if isinstance(event, UpstreamBound):
+        if isinstance(event, _BEGIN):
             bound.set()
 
     running = asyncio.ensure_future(run_to_end(client, note))
@@ -83,7 +92,7 @@ async def test_closing_the_events_cancels_the_run_on_the_server(upstream: Upstre
     async with client_of(upstream, "hold") as (client, far):
         events = client.run(call())
         async for event in events:
-            if isinstance(event, UpstreamBound):
+            if isinstance(event, _BEGIN):
                 break
         await events.aclose()
         assert far.cancelled.is_set() == (far.script.cancel is not None)
@@ -136,7 +145,7 @@ async def test_an_invalid_event_is_a_fault_of_the_agent(upstream: Upstream) -> N
     assert (await fault_from(upstream, "garbage")).code is FaultCode.AGENT_INVALID
 
 
-@every_client
+@every_url
 async def test_a_closed_port_is_an_unreachable_agent(upstream: Upstream) -> None:
     client: Any = upstream.client("http://127.0.0.1:9", "far")
     with pytest.raises(FaultError) as error:
