@@ -178,8 +178,10 @@ class _Run(UpstreamRun):
         try:
             while not self._has_stopped and self._reader.task_id is None:
                 yield await self._read(await self._stateless.next(), None)
+            self._stateless.drop()  # a server may keep the stream open after its response
         except FaultError:
             self._has_stopped = True
+            self._stateless.drop()
             raise
         except asyncio.CancelledError as error:
             if DETACH in error.args:  # the gateway stops, and does not cancel the run
