@@ -1,6 +1,12 @@
-"""Driver for MCP. An agent is a tool, which is called with a text and returns content."""
+"""Driver for MCP. An agent is a tool, which is called with a text and returns content.
+
+Servers can mark content in `_meta.babelgate`, which docs/protocols/mcp.md describes: data whose JSON is a text, and
+names of files.
+"""
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from babelgate.conformance.across.driver import Driver, Observation, ScenarioFailed, decode_base64
@@ -46,7 +52,8 @@ class Mcp(Driver):
         session = await self._enter()
         name, tool = await self._tool(session, agent or self.place.agent)
         reply = await session.ask("tools/call", {"name": name, "arguments": _arguments(tool, caller_input)})
-        return Observation(_read_result(reply), Handle(agent), reply.exchange)
+        links = [await _read_link(session, each) for each in _content(reply) if dig(each, "type") == "resource_link"]
+        return Observation(_read_result(reply, links), Handle(agent), reply.exchange)
 
     async def _tool(self, session: McpSession, name: str) -> tuple[str, Any]:
         """Return the name and the description of the tool `name`, or of the first tool if `name` is empty. Raises
@@ -76,28 +83,53 @@ def _arguments(tool: Any, caller_input: CallerInput) -> dict[str, Any]:
     return {name: caller_input.text for name in needed if dig(properties, name, "type") == "string"}
 
 
-def _read_result(reply: McpReply) -> Meaning:
-    """Return the meaning of a tool's result. Raises ScenarioFailed if the response is a JSON-RPC error.
+def _content(reply: McpReply) -> Sequence[Any]:
+    return as_list(dig(reply.result, "content"))
 
-    A text that repeats the structured result is dropped; all other texts are part of the answer.
+
+async def _read_link(session: McpSession, link: Any) -> File:
+    """Return the file behind a link. Its bytes are empty if the server does not return them."""
+    read = await session.ask("resources/read", {"uri": dig(link, "uri")})
+    contents = as_list(dig(read.result, "contents"))
+    name = str(dig(link, "name") or "")
+    return replace(_file({"resource": contents[0] if contents else {}}, read.exchange), name=name)
+
+
+def _read_result(reply: McpReply, links: Sequence[File]) -> Meaning:
+    """Return the meaning of a tool's result, whose links lead to the files `links`. Raises ScenarioFailed if the
+    response is a JSON-RPC error.
+
+    A text that repeats the structured result is dropped, and a text that is marked as data is data. All other texts are
+    part of the answer.
     """
     if reply.error is not None:
         raise ScenarioFailed(f"an error of the protocol ({dig(reply.error, 'message')})", reply.exchange)
-    content = as_list(dig(reply.result, "content"))
-    texts = [str(dig(each, "text") or "") for each in content if dig(each, "type") == "text"]
+    content = _content(reply)
+    marked = [each for each in content if dig(each, "_meta", "babelgate", "data") is True]
+    texts = [str(dig(each, "text") or "") for each in content if dig(each, "type") == "text" and each not in marked]
     if dig(reply.result, "isError") is True:
         # The last text is the error. The texts before it are output of the tool.
         return Meaning("failed", tuple(texts[:-1]), error="".join(texts[-1:]))
     structured = as_object(dig(reply.result, "structuredContent"))
-    data = () if structured is None or structured.keys() == {"result"} else (structured,)
+    data: tuple[Any, ...] = () if structured is None or structured.keys() == {"result"} else (structured,)
     texts = [text for text in texts if text and not (data and json_or_none(text) == structured)]
     files = [_file(each, reply.exchange) for each in content if dig(each, "type") in ("image", "audio", "resource")]
-    return Meaning("completed", tuple(texts), data, tuple(files))
+    if marked:
+        named = [(_artifact_name(each), str(dig(each, "text"))) for each in marked]
+        data = tuple(json_or_none(text) for name, text in named if not name)
+        # Protocols that know only files show a named artifact as a file.
+        files += [File(name, text.encode(), "application/json") for name, text in named if name]
+    return Meaning("completed", tuple(texts), data, (*files, *links))
+
+
+def _artifact_name(content: Any) -> str:
+    return str(dig(content, "_meta", "babelgate", "artifact", "name") or "")
 
 
 def _file(content: Any, exchange: Exchange) -> File:
     resource = dig(content, "resource") or content
     kind = str(dig(resource, "mimeType") or "application/octet-stream")
-    name = str(dig(resource, "uri") or "").rpartition("/")[2]
+    own_name = _artifact_name(content) or str(dig(resource, "_meta", "babelgate", "name") or "")
+    name = own_name or str(dig(resource, "uri") or "").rpartition("/")[2]
     text, blob = dig(resource, "text"), dig(resource, "blob") or dig(resource, "data")
     return File(name, text.encode() if isinstance(text, str) else decode_base64(blob, exchange), kind)

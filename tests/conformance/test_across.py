@@ -443,5 +443,5 @@ async def test_losses_of_the_gateway_are_declared(tmp_path: Path) -> None:
         for scenario in ("plain", "stream")
         for aspect in ("text", "data")
     }
-    assert declared_ids(found["number"]) == number_losses | {"plain.text:mcp", "plain.data:mcp"}
+    assert declared_ids(found["number"]) == number_losses
     assert "plain.files:aief" in declared_ids(found["table"])
