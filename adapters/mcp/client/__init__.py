@@ -9,6 +9,7 @@ from typing import Final, Literal, Unpack
 
 import httpx
 
+from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, POLL_TIMEOUT, Backoff, time_limit
 from babelgate.adapters.kit.client.blobs import NO_FILE
 from babelgate.adapters.kit.client.calls import Connection
@@ -272,7 +273,7 @@ class _Run(UpstreamRun):
                     yield [decode_request(as_object(message.get("params")), {"key": ""})]
                     return
                 yield await self._read(message, session)
-        except FaultError:
+        except (FaultError, AuthorizationNeeded):
             await asyncio.shield(asyncio.ensure_future(self._open.aclose()))
             raise
         await asyncio.shield(asyncio.ensure_future(self._open.aclose()))

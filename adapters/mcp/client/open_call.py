@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
+from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.adapters.mcp.client.http import HttpClient, Session
 from babelgate.adapters.mcp.errors import METHOD_NOT_FOUND
 from babelgate.canonical import FaultCode, FaultError
@@ -35,7 +36,7 @@ class _ReadCall:
     def __init__(self, http: HttpClient, session: Session | None, params: JsonObject) -> None:
         self._http = http
         self._request_id = http.next_id()
-        self._messages: asyncio.Queue[JsonObject | FaultError] = asyncio.Queue(_WAITING)
+        self._messages: asyncio.Queue[JsonObject | Exception] = asyncio.Queue(_WAITING)
         messages = http.messages("tools/call", params, session, self._request_id)
         self._reading = asyncio.ensure_future(self._read(messages))
         self._has_ended = False
@@ -47,7 +48,7 @@ class _ReadCall:
                     await self._messages.put(message)
             error = FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its result")
             await self._messages.put(error)
-        except FaultError as error:
+        except Exception as error:  # such as AuthorizationNeeded: the run raises it, or would wait for ever
             await self._messages.put(error)
 
 
@@ -58,10 +59,10 @@ class StatelessCall(_ReadCall):
         super().__init__(http, None, params)
 
     async def next(self) -> JsonObject:
-        """Return the next message of the server: a notification or the response. Raises the fault that ended the
-        stream."""
+        """Return the next message of the server: a notification or the response. Raises the exception that ended
+        the stream."""
         message = await self._messages.get()
-        if isinstance(message, FaultError):
+        if isinstance(message, Exception):
             self._has_ended = True
             raise message
         self._has_ended = "method" not in message
@@ -76,7 +77,7 @@ class StatelessCall(_ReadCall):
                     message = await self.next()
                     if self._has_ended:
                         return message
-        except (FaultError, TimeoutError):
+        except (FaultError, AuthorizationNeeded, TimeoutError):
             pass
         finally:
             self.drop()
@@ -98,10 +99,10 @@ class OpenCall(_ReadCall):
 
     async def next(self) -> JsonObject:
         """Return the next message of the server: a notification, a question, or the response. Other requests of the
-        server are answered. Raises the fault that ended the stream."""
+        server are answered. Raises the exception that ended the stream."""
         while True:
             message = await self._messages.get()
-            if isinstance(message, FaultError):
+            if isinstance(message, Exception):
                 self._has_ended = True
                 raise message
             method = message.get("method")
@@ -134,7 +135,7 @@ class OpenCall(_ReadCall):
                 if not self._has_ended:
                     await self.cancel()
                 await self._http.close_session(self.session)
-        except (FaultError, TimeoutError):
+        except (FaultError, AuthorizationNeeded, TimeoutError):
             pass
         finally:
             self._reading.cancel()

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
+import httpx
 import pytest
 import pytest_asyncio
 
+from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
 from babelgate.adapters.mcp.client import Client, discover, open_call
 from babelgate.canonical import (
     Ask,
@@ -182,3 +184,20 @@ async def test_an_unknown_tool_is_a_fault(server: Running) -> None:
         await run(client, call_of("go"))
     assert raised.value.fault.code is FaultCode.AGENT_INVALID
     await client.aclose()
+
+
+class Unauthorized(httpx.Auth):
+    """Authorization that the user has not given yet, and that only calls of tools need."""
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        if b'"tools/call"' in await request.aread():
+            raise AuthorizationNeeded(["read"])
+        yield request
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_missing_authorization_ends_the_run(server: Running, version: Any) -> None:
+    async with httpx.AsyncClient(auth=Unauthorized()) as http:
+        client = Client(f"{server.url}/mcp", "echo", version=version, http=http)
+        with pytest.raises(AuthorizationNeeded):
+            await run(client, call_of("go"))
