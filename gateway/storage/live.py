@@ -21,10 +21,6 @@ _LINGER: Final = 5.0
 them by then, and a thread with a slow reader would hold 300 KiB."""
 
 
-_EMPTY: Final = Context()
-"""Context of the timers, instead of the current one, which would hold the whole last request until then."""
-
-
 class Channel:
     """The newest records of one thread, and the readers that wait for more. Used only on the event loop."""
 
@@ -120,7 +116,8 @@ class Channel:
         """Count one active run less. After the last one, the ring is cleared `_LINGER` seconds later."""
         self.pinned -= 1
         if not self.pinned:
-            asyncio.get_running_loop().call_later(_LINGER, self._forget_if_idle, context=_EMPTY)
+            # The current context would hold the whole last request until then.
+            asyncio.get_running_loop().call_later(_LINGER, self._forget_if_idle, context=Context())
 
     def _forget_if_idle(self) -> None:
         if not self.pinned:
