@@ -48,7 +48,7 @@ class _ReadCall:
                     await self._messages.put(message)
             error = FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its result")
             await self._messages.put(error)
-        except Exception as error:  # such as AuthorizationNeeded: the run raises it, or would wait for ever
+        except Exception as error:  # such as AuthorizationNeeded; else the run waits without a limit
             await self._messages.put(error)
 
 
