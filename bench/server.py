@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class ServerProcess:
     @property
     def cpu(self) -> float:
         """Seconds of user and system time of the process, its threads and its children."""
-        return sum(map(_cpu_seconds, (self.pid, *_children(self.pid))))
+        return sum(map(cpu_seconds, (self.pid, *descendants(self.pid))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +145,24 @@ def _pin(pid: int, cores: Sequence[int]) -> None:
     """Pin a process with its current threads and children. New ones inherit the cores."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
         os.sched_setaffinity(int(thread.name), cores)
-    for child in _children(pid):
+    for child in descendants(pid):
         _pin(child, cores)
 
 
-def _children(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
+    """Return the children of a process, their children, and so on. A process that ends meanwhile has none."""
     found: list[int] = []
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (thread / "children").read_text().split()):
-            found += [child, *_children(child)]
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                found += [child, *descendants(child)]
     return found
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int, *, ended: bool = False) -> float:
+    """Return the user and system time of a process in seconds. `ended` adds that of its ended children.
+
+    Source: proc(5), fields 14 to 17 of `/proc/PID/stat`.
+    """
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11 : 15 if ended else 13])) / os.sysconf("SC_CLK_TCK")
