@@ -46,6 +46,8 @@ MCP: Final = {
     "question": Trigger("Go", agent="ask"),
     "long": Trigger("Go", agent="slow"),
     "files": NEVER,
+    "change": Trigger("Go", agent="change"),
+    "links": Trigger("Go", agent="picture"),
 }
 OPENAI: Final = {
     "plain": Trigger("Hello", agent="echo"),
