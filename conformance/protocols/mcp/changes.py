@@ -20,7 +20,7 @@ _WATCHED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchedChange:
     """Resources that were followed while a tool changed one."""
 
     uris: Sequence[str]
@@ -58,7 +58,7 @@ async def find_changed(ctx: Ctx, before: Mapping[str, Any]) -> list[str]:
     return [uri for uri, contents in after.items() if contents is not None and contents != before[uri]]
 
 
-def check_updated(watch: Watch) -> None:
+def check_updated(watch: WatchedChange) -> None:
     """Check that a changed resource was notified. Raises NotShown if the tool changed nothing that was followed."""
     if not watch.updated and not watch.changed:
         raise NotShown("change", "changed none of the resources that it lists")

@@ -22,7 +22,7 @@ _UNKNOWN: Final = {"ref": {"type": "ref/prompt", "name": "no-such-prompt-here"},
 @probes.add
 async def completions_are_declared(ctx: Ctx) -> None:
     check(ctx.target.hello.result is not None, "a first answer", ctx.target.hello.response)
-    if ctx.target.declares("completions"):
+    if ctx.target.has_capability("completions"):
         await ctx.once(complete_everything)
         return
     cases = await _cases(ctx) or [_UNKNOWN]
@@ -89,11 +89,11 @@ async def complete_everything(ctx: Ctx) -> list[McpReply]:
 async def _cases(ctx: Ctx) -> list[dict[str, Any]]:
     """Return the params of requests for values: one for each argument of a prompt, and each variable of a template."""
     refs: list[tuple[dict[str, str], str]] = []
-    if ctx.target.declares("prompts"):
+    if ctx.target.has_capability("prompts"):
         for prompt in await ctx.once(list_prompts):
             ref = {"type": "ref/prompt", "name": str(dig(prompt, "name"))}
             refs += [(ref, str(dig(each, "name"))) for each in as_list(dig(prompt, "arguments"))]
-    if ctx.target.declares("resources"):
+    if ctx.target.has_capability("resources"):
         for template in await _templates(ctx):
             refs += [({"type": "ref/resource", "uri": template}, name) for name in variables_of(template)]
     return [{"ref": ref, "argument": {"name": name, "value": ""}} for ref, name in refs[:_CASES]]

@@ -18,7 +18,7 @@ _VALUE: Final = "Babelgate"
 @probes.add
 async def prompts_are_declared(ctx: Ctx) -> None:
     check(ctx.target.hello.result is not None, "a first answer", ctx.target.hello.response)
-    if ctx.target.declares("prompts"):
+    if ctx.target.has_capability("prompts"):
         await ctx.once(list_prompts)
         return
     reply = await ctx.target.ask("prompts/list")
@@ -115,7 +115,7 @@ def required_arguments(prompt: Any) -> list[str]:
 
 async def _value(ctx: Ctx, prompt: str, argument: str) -> str:
     """Return a value for an argument of a prompt: the first that the server suggests, or `_VALUE`."""
-    if not ctx.target.declares("completions"):
+    if not ctx.target.has_capability("completions"):
         return _VALUE
     params = {"ref": {"type": "ref/prompt", "name": prompt}, "argument": {"name": argument, "value": ""}}
     reply = await ctx.target.ask("completion/complete", params)

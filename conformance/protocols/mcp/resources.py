@@ -38,7 +38,7 @@ class ReadResource:
 @probes.add
 async def resources_are_declared(ctx: Ctx) -> None:
     check(ctx.target.hello.result is not None, "a first answer", ctx.target.hello.response)
-    if ctx.target.declares("resources"):
+    if ctx.target.has_capability("resources"):
         await ctx.once(list_resources)
         return
     reply = await ctx.target.ask("resources/list")
@@ -172,9 +172,9 @@ async def linked_resource_is_read(ctx: Ctx) -> None:
     done = await call_tool(ctx, "links")
     content = as_list(dig(done.reply.result, "content"))
     uris = [dig(each, "uri") for each in content if dig(each, "type") == "resource_link"]
-    own = [str(uri) for uri in uris if not str(uri).startswith(("http://", "https://"))]
-    check_shown(bool(own), "links", "returned no link that only the server can read")
-    for uri in own[:_READS]:
+    readable = [str(uri) for uri in uris if not str(uri).startswith(("http://", "https://"))]
+    check_shown(bool(readable), "links", "returned no link that only the server can read")
+    for uri in readable[:_READS]:
         reply = await ctx.target.ask("resources/read", {"uri": uri})
         is_read = isinstance(dig(reply.result, "contents"), list) or _asks(reply)
         check(is_read, f"contents of {uri}", reply.response, reply.exchange)
@@ -197,9 +197,9 @@ async def find_resources(ctx: Ctx) -> list[Any]:
         await ctx.target.ask("tools/call", params)
         entries = await list_resources(ctx)
     # A client reads an address of the web itself.
-    own = [each for each in entries if not str(dig(each, "uri")).startswith(("http://", "https://"))]
-    if own:
-        return own
+    readable = [each for each in entries if not str(dig(each, "uri")).startswith(("http://", "https://"))]
+    if readable:
+        return readable
     trigger = ctx.triggers["resource"]
     if trigger.is_never:
         raise NotApplicable("the owner declares that there is no resource")
@@ -242,7 +242,7 @@ async def _expanded_templates(ctx: Ctx) -> dict[str, list[str]]:
     for template in filter(is_template, templates[:_READS]):
         if trigger.is_from_user and is_expansion(template, trigger.text):
             expanded[template] = [trigger.text]
-        elif ctx.target.declares("completions") and (uris := await suggested_uris(ctx, template)):
+        elif ctx.target.has_capability("completions") and (uris := await suggested_uris(ctx, template)):
             expanded[template] = uris
     if not expanded and trigger.is_never:
         raise NotApplicable("the owner declares that there is no resource of a template")

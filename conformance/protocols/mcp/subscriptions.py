@@ -8,7 +8,7 @@ from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.changes import (
     QUIET_SECONDS,
     UPDATED,
-    Watch,
+    WatchedChange,
     check_updated,
     find_changed,
     prepare,
@@ -68,7 +68,7 @@ async def ended_subscription_is_silent(ctx: Ctx) -> None:
 @probes.add
 async def undeclared_changes_of_lists_are_not_notified(ctx: Ctx) -> None:
     undeclared = {
-        f"notifications/{each}/list_changed" for each in _LISTS if not ctx.target.declares(each, "listChanged")
+        f"notifications/{each}/list_changed" for each in _LISTS if not ctx.target.has_capability(each, "listChanged")
     }
     if not undeclared:
         raise NotApplicable("the server declares listChanged for every list")
@@ -81,7 +81,7 @@ async def _enter(ctx: Ctx) -> McpTarget:
     """Open a session that can subscribe. Raises NotApplicable if the server declares subscriptions to no client."""
     for capabilities in _CLIENTS:
         session, _ = await ctx.target.enter(capabilities)
-        if session.declares("resources", "subscribe"):
+        if session.has_capability("resources", "subscribe"):
             return session
     raise NotApplicable("the server does not declare resources.subscribe")
 
@@ -92,7 +92,7 @@ async def _ask_first(ctx: Ctx, session: McpTarget, method: str) -> McpReply:
     return await session.ask(method, {"uri": dig(entries[0], "uri")})
 
 
-async def _watch_change(ctx: Ctx) -> Watch:
+async def _watch_change(ctx: Ctx) -> WatchedChange:
     """Subscribe to the first resources, call the tool that changes one, and check that the change is
     notified."""
     session = await _enter(ctx)
@@ -103,7 +103,7 @@ async def _watch_change(ctx: Ctx) -> Watch:
             check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
         await session.ask("tools/call", params)
         messages = await read_until_update(stream, ctx.options.timeout)
-    watch = Watch(list(before), messages, await find_changed(ctx, before), stream.exchange)
+    watch = WatchedChange(list(before), messages, await find_changed(ctx, before), stream.exchange)
     check_updated(watch)
     return watch
 

@@ -151,7 +151,7 @@ class McpTarget(McpSession):
         super().__init__(wire, url, session_id, version if isinstance(version, str) else VERSION, ids)
         self.hello = hello
 
-    def declares(self, *path: str) -> bool:
+    def has_capability(self, *path: str) -> bool:
         """Return True if the server declares a capability: an object, or a member of one that is true."""
         value = dig(self.hello.result, "capabilities", *path)
         return value is True or as_object(value) is not None
@@ -193,7 +193,7 @@ async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested:
 
 def capabilities_of(server: McpTarget, options: ProbeOptions) -> set[str]:
     """Return the capabilities on which requirements of both versions depend."""
-    capabilities = {name for name in _CATALOG if server.declares(name)}
+    capabilities = {name for name in _CATALOG if server.has_capability(name)}
     return capabilities | {"second-caller"} if options.other_headers else capabilities
 
 

@@ -9,7 +9,7 @@ from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.changes import (
     QUIET_SECONDS,
     UPDATED,
-    Watch,
+    WatchedChange,
     check_updated,
     find_changed,
     prepare,
@@ -56,8 +56,8 @@ async def only_declared_changes_are_acknowledged(ctx: Ctx) -> None:
     accepted = as_object(dig(opened.first, "params", "notifications"))
     check(accepted is not None, "the accepted notifications", opened.first, opened.stream.exchange)
     members = {name for name, value in (accepted or {}).items() if value}
-    declared = {member for member, name in _LISTS.items() if ctx.target.declares(name, "listChanged")}
-    if ctx.target.declares("resources", "subscribe"):
+    declared = {member for member, name in _LISTS.items() if ctx.target.has_capability(name, "listChanged")}
+    if ctx.target.has_capability("resources", "subscribe"):
         declared.add("resourceSubscriptions")
     odd = sorted(members & {*_LISTS, "resourceSubscriptions"} - declared)
     check(not odd, "only notifications that the server declares", odd, opened.stream.exchange)
@@ -105,25 +105,25 @@ async def former_subscriptions_are_unknown(ctx: Ctx) -> None:
 
 async def _listen_for_all(ctx: Ctx) -> _Opened:
     """Request all notifications, and return what the server sends first. Raises NotApplicable if it declares none."""
-    is_declared = any(ctx.target.declares(each, "listChanged") for each in _LISTS.values())
-    if not is_declared and not ctx.target.declares("resources", "subscribe"):
+    is_declared = any(ctx.target.has_capability(each, "listChanged") for each in _LISTS.values())
+    if not is_declared and not ctx.target.has_capability("resources", "subscribe"):
         raise NotApplicable("the server declares neither listChanged nor subscribe")
-    entries = await ctx.once(list_resources) if ctx.target.declares("resources") else []
+    entries = await ctx.once(list_resources) if ctx.target.has_capability("resources") else []
     uris = [str(dig(each, "uri")) for each in entries[:1]]
     async with _listening(ctx, {**dict.fromkeys(_LISTS, True), "resourceSubscriptions": uris}) as opened:
         return opened
 
 
-async def _watch_change(ctx: Ctx) -> Watch:
+async def _watch_change(ctx: Ctx) -> WatchedChange:
     """Listen for updates of the first resources, call the tool that changes one, and check that the change is
     notified."""
-    if not ctx.target.declares("resources", "subscribe"):
+    if not ctx.target.has_capability("resources", "subscribe"):
         raise NotApplicable("the server does not declare resources.subscribe")
     params, before = await prepare(ctx)
     async with _listening(ctx, {"resourceSubscriptions": list(before)}) as opened:
         await ctx.target.ask("tools/call", params)
         messages = await read_until_update(opened.stream, ctx.options.timeout)
-    watch = Watch(list(before), messages, await find_changed(ctx, before), opened.stream.exchange)
+    watch = WatchedChange(list(before), messages, await find_changed(ctx, before), opened.stream.exchange)
     check_updated(watch)
     return watch
 

@@ -79,7 +79,7 @@ def _check_cache(reply: McpReply) -> None:
 
 async def _lists(ctx: Ctx, *names: str) -> list[McpReply]:
     """Return the first pages of lists, by the names in their methods. Those of undeclared capabilities are left out."""
-    declared = [name for name in names if ctx.target.declares(name.partition("/")[0])]
+    declared = [name for name in names if ctx.target.has_capability(name.partition("/")[0])]
     return [await ctx.target.ask(f"{name}/list") for name in declared]
 
 
