@@ -51,11 +51,13 @@ def expand(template: str, values: Mapping[str, str]) -> str:
     """Return the URI for these values of the variables (RFC 6570, section 3). Other variables are undefined."""
 
     def one(match: re.Match[str]) -> str:
-        operator, names = match.group(1), [re.split(r"[:*]", each)[0] for each in match.group(2).split(",")]
+        operator, variables = match.group(1), match.group(2).replace("*", "").split(",")
         if operator not in ("", "+"):
             return ""
         safe = ":/?#[]@!$&'()*+,;=" if operator else ""
-        return ",".join(quote(values[name], safe=safe) for name in names if name in values)
+        parts = [each.partition(":") for each in variables]
+        found = [values[name][: int(length) if length else None] for name, _, length in parts if name in values]
+        return ",".join(quote(each, safe=safe) for each in found)
 
     return _PARTS.sub(one, template)
 
