@@ -72,7 +72,7 @@ VIOLATIONS: Final = (
     Violation("all changes are announced", "listen.requested"),
     Violation("former subscriptions are answered", "listen.former"),
     # The form of messages
-    Violation("capabilities are a list", "form.discover", ("discover.tools",)),
+    Violation("capabilities are a list", "form.discover", ("discover.tools", "~*.declared")),
     Violation("requests of input have no method", "form.input", ("question.form", "~question.*")),
 )
 
