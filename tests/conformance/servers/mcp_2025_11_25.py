@@ -207,7 +207,7 @@ class Server2025(Catalog):
         info = {"name": "tests", "version": "1"}
         self.drop_if("servers have no version", info, "version")
         result: dict[str, Any] = {"protocolVersion": version, "serverInfo": info}
-        capabilities = {"tools": {}, **self.catalog_capabilities()}
+        capabilities: dict[str, Any] = {"tools": {}, **self.catalog_capabilities()}
         self.drop_if("tools are not declared", capabilities, "tools")
         result["capabilities"] = capabilities
         id = str(next(self._numbers)) if self.does("session ids are numbers") else uuid4().hex

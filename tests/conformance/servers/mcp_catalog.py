@@ -177,7 +177,8 @@ class Catalog(Tools):
         return [greet, {"name": "hello"}, {"name": "bye", "arguments": [{"name": "name"}]}]
 
     def _get(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        name, arguments = params.get("name"), params.get("arguments") or {}
+        name = params.get("name")
+        arguments: Mapping[str, Any] = params.get("arguments") or {}
         if name is None and self.does("prompts need no name"):
             name = "hello"
         if name not in [each["name"] for each in self._prompts()]:
