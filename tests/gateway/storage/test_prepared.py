@@ -54,5 +54,6 @@ def test_cached_statements_equal_freshly_compiled_ones(url: str) -> None:
     assert len(compiled) > 10
 
 
-def _statements(sql: Sql) -> dict[str, dict[str, Any]]:
-    return {name: vars(statement) for name, statement in vars(sql).items()}
+def _statements(sql: Sql) -> dict[str, list[dict[str, Any]]]:
+    found = {name: each if isinstance(each, list) else [each] for name, each in vars(sql).items()}
+    return {name: [vars(statement) for statement in each] for name, each in found.items()}
