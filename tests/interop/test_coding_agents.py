@@ -121,6 +121,11 @@ async def coding(peer: Peer, folder: Path, models: Running) -> AsyncGenerator[Js
         yield JsonRpc10(gateway.http, peer.name)
 
 
+def written(folder: Path) -> list[str]:
+    """Return what the agent has written in the folders of all threads."""
+    return [each.read_text() for each in folder.glob("threads/*/hello.txt")]
+
+
 @pytest.mark.parametrize("name", PEERS)
 async def test_a_coding_agent_asks_before_it_writes_and_remembers(name: str, tmp_path: Path, models: Running) -> None:
     async with coding(PEERS[name], tmp_path, models) as caller:
@@ -130,7 +135,7 @@ async def test_a_coding_agent_asks_before_it_writes_and_remembers(name: str, tmp
         answered = await caller.answer(paused, options["allow_once"])
     assert "hello.txt" in question.text and question.schema == {"enum": [*options.values()]}, question
     assert answered.state == "completed" and "+Hello" in answered.text and "Tool: " in answered.text, answered
-    assert [each.read_text() for each in tmp_path.glob("threads/*/hello.txt")] == ["Hello"]
+    assert written(tmp_path) == ["Hello"]
     async with coding(PEERS[name], tmp_path, models) as again:
         again.context_id = caller.context_id
         view = await again.send(ECHO)
