@@ -76,7 +76,7 @@ def main() -> None:
             module = "babelgate" if (source / "babelgate").is_dir() else "gateway"
             environment = {"PYTHONPATH": str(source), **server.ERASING_SOON}
             gateways[commit] = stack.enter_context(
-                server.running(server.gateway(module=module), home / commit, environment=environment, patience=180)
+                server.running(server.gateway(module=module), home / commit, environment=environment)
             )
         report(works, compare(bare, gateways, works, options))
 

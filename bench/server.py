@@ -74,7 +74,7 @@ def running(
     folder: Path,
     *,
     environment: Mapping[str, str] | None = None,
-    patience: float = 60,
+    patience: float = 180,
     pinned: bool = True,
 ) -> Generator[ServerProcess]:
     """Start a server and yield it as soon as it accepts connections. `{port}` in the command becomes its port. `pinned`
