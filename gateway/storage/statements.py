@@ -208,6 +208,10 @@ class Sql:
         self.delete_log = _deleting(event, dialect, "thread_pk")
         self.delete_thread = _deleting(thread, dialect, "pk")
         # As text, because SQLAlchemy adds an OFFSET for SQLite.
+        newest_runs = (
+            "SELECT body FROM run WHERE thread_pk = :pk AND agent = :agent ORDER BY first_seq DESC LIMIT :most"
+        )
+        self.newest_runs = Statement(text(newest_runs), dialect, ("pk", "agent", "most"), bounded=True)
         sizes = text("SELECT seq, length(body) FROM event WHERE thread_pk = :pk ORDER BY seq LIMIT :most")
         self.sizes = Statement(sizes, dialect, ("pk", "most"), bounded=True)
         last = select(func.max(event.c.seq)).where(event.c.thread_pk == bindparam("pk")).scalar_subquery()
