@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from bench.client import KeepAliveConnection
 from bench.work import Job
@@ -21,6 +22,13 @@ PYTHON = sys.executable
 _PROJECT = Path(__file__).parent.parent
 _COMPILED = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "babelgate-bench"))}
 """Environment that caches compiled sources, as in an installed package. Compiling would take half of a start."""
+
+ERASING_SOON: Final[Mapping[str, str]] = {"BABELGATE_LIMITS__EPHEMERAL_TTL": "1"}
+"""Environment in which a gateway erases the thread of a stateless run after a second instead of a minute."""
+QUIET: Final = 1.5
+"""Seconds without work after which a gateway with `ERASING_SOON` has erased the threads of all stateless runs."""
+_TICKS: Final = 0.02
+"""CPU time in seconds that an idle server may take in this time: two ticks of the kernel's clock. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ def running(
     folder: Path,
     *,
     environment: Mapping[str, str] | None = None,
-    patience: float = 60,
+    patience: float = 180,
     pinned: bool = True,
 ) -> Generator[ServerProcess]:
     """Start a server and yield it as soon as it accepts connections. `{port}` in the command becomes its port. `pinned`
@@ -101,11 +109,23 @@ def pin_client() -> None:
         os.sched_setaffinity(0, CORES[1:])
 
 
-def measure(server: ServerProcess, job: Job, jobs: int, connections: int) -> LoadFigures:
+def measure(server: ServerProcess, job: Job, jobs: int, connections: int, *, quiet: float = 0) -> LoadFigures:
+    """Measure a server under some jobs. With `quiet`, the CPU time includes what the server does afterwards, such as
+    erasing, until it has not worked for so many seconds. Otherwise this work would count for the next job."""
     used, begun = server.cpu, time.perf_counter()
     times = asyncio.run(_run(server.port, job, jobs // connections, connections))
-    took, used = time.perf_counter() - begun, server.cpu - used
+    took = time.perf_counter() - begun
+    if quiet:
+        _await_quiet(server, quiet)
+    used = server.cpu - used
     return LoadFigures(len(times) / took, used / len(times) * 1000, statistics.median(times) * 1000)
+
+
+def _await_quiet(server: ServerProcess, seconds: float) -> None:
+    used = -_TICKS
+    while (now := server.cpu) - used > _TICKS:
+        used = now
+        time.sleep(seconds)  # noqa: TID251  # another process, which reports nothing
 
 
 def median(rounds: Sequence[LoadFigures]) -> LoadFigures:

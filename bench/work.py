@@ -4,6 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from bench.client import KeepAliveConnection
 
@@ -142,15 +143,20 @@ def ag_ui(agent: str = "echo", text: str = "Hello") -> Job:
     return posted(f"/ag-ui/{agent}", body, b"RUN_FINISHED")
 
 
-def agent_client(agent: str = "echo", text: str = "Hello") -> Job:
-    """Return a job of a prompt in a new session, over a WebSocket that stays open."""
+def agent_client(agent: str = "echo", text: str = "Hello", prompts: int = 1) -> Job:
+    """Return a job of a prompt over a WebSocket that stays open. A session has `prompts` prompts before the next one is
+    opened, so that its thread stays short."""
     path, wanted = f"/agent-client/{agent}", b"token199" if text == TOKENS else b"Hello"
+    sessions: WeakKeyDictionary[KeepAliveConnection, tuple[str, int]] = WeakKeyDictionary()
 
     async def job(connection: KeepAliveConnection, number: int) -> None:
         if await connection.upgrade(path):
             await call(connection, "initialize", {"protocolVersion": 1})
-        created = await call(connection, "session/new", {"cwd": "/", "mcpServers": []})
-        session_id = json.loads(created[-1])["result"]["sessionId"]
+        session_id, left = sessions.get(connection, ("", 0))
+        if not left:
+            created = await call(connection, "session/new", {"cwd": "/", "mcpServers": []})
+            session_id, left = json.loads(created[-1])["result"]["sessionId"], prompts
+        sessions[connection] = session_id, left - 1
         prompt = [{"type": "text", "text": text}]
         messages = await call(connection, "session/prompt", {"sessionId": session_id, "prompt": prompt})
         _expect(b"".join(messages), wanted, path)
@@ -198,6 +204,7 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "AG-UI": ag_ui(),
     "A2A short stream": posted("/a2a/echo", a2a_message("SendStreamingMessage"), b"TASK_STATE_COMPLETED", A2A),
     "Agent Client Protocol": agent_client(),
+    "Agent Client prompt": agent_client(prompts=20),
     "Anthropic": anthropic(),
     "A2A stream": a2a_stream(),
     "ACP stream": acp_stream(),
