@@ -52,9 +52,14 @@ def to_message(value: JsonObject, message: Message) -> Message:
 
 def to_bytes(value: JsonObject, message: Message) -> bytes:
     """Return a message from its JSON as bytes. Raises unsupported, as `to_message` does."""
+    return serialize(to_message(value, message))
+
+
+def serialize(message: Message) -> bytes:
+    """Return a message as bytes. Raises unsupported for one that is nested too deeply."""
     try:
         # In one order: streams of one task then have the same bytes, which clients compare.
-        return to_message(value, message).SerializeToString(deterministic=True)
+        return message.SerializeToString(deterministic=True)
     except EncodeError as error:
         raise a2a_error(
             "UNSUPPORTED_OPERATION", "A message of gRPC cannot hold this content; use JSON-RPC or REST."
