@@ -1,9 +1,9 @@
 """ProtoJSON (https://protobuf.dev/programming-guides/json/) in both directions, prepared once for each type of message.
 
 The results are those of `google.protobuf.json_format`, which looks up each field by reflection. Measured: an update
-with a token takes a tenth of the time here. Rare values are left to `json_format`. Two things differ on purpose:
+with a token takes a fifth of the time here. Rare values are left to `json_format`. Two things differ on purpose:
 
-- A text or a list in the place of a message is an error. `json_format` reads it as an empty message.
+- A text or a list instead of a message is an error. `json_format` reads it as an empty message.
 - Doubles without a fraction become integers. An integer that is not exact as a double is an error.
 """
 

@@ -19,7 +19,7 @@ _ERRORS: Final = ("google.rpc.Status", "google.rpc.ErrorInfo", "google.rpc.BadRe
 
 
 class StrictParser(_STRICT):
-    """`json_format` that refuses a text or list in the place of a message."""
+    """`json_format` that refuses a text or list instead of a message."""
 
     def _ConvertFieldValuePair(self, js: Any, message: Message, path: str) -> None:
         if not isinstance(js, dict):
