@@ -40,7 +40,7 @@ _Write = Callable[[Any, Any, int], None]
 class ProtoJson:
     """Conversion between the messages of one descriptor pool and their JSON.
 
-    Messages must not contain messages of their own type, except for `google.protobuf.Value`.
+    A message must not contain messages of its type, except for `google.protobuf.Value`.
     """
 
     def __init__(self, pool: DescriptorPool) -> None:

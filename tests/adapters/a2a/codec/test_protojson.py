@@ -46,12 +46,12 @@ def outcome(value: Any, message: Message) -> bytes | None:
 def _reachable() -> Iterator[Any]:
     """Yield the descriptors of all messages in requests, responses and errors."""
     left = [each.DESCRIPTOR for each in (*REQUESTS.values(), *REPLIES.values(), *map(message_type, _ERRORS))]
-    seen = set[str]()
+    names = set[str]()
     while left:
         descriptor: Any = left.pop()
-        if descriptor.full_name in seen:
+        if descriptor.full_name in names:
             continue
-        seen.add(descriptor.full_name)
+        names.add(descriptor.full_name)
         left += [field.message_type for field in descriptor.fields if field.message_type is not None]
         if not descriptor.GetOptions().map_entry:
             yield descriptor

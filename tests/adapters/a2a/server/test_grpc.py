@@ -120,7 +120,7 @@ def test_an_error_after_tokens_ends_the_call() -> None:
 
 
 @pytest.mark.parametrize("text", [b'"a', b'"a","url":"b"', b"1", b"null", rb'"\ud800"', b""])
-def test_other_json_in_the_place_of_a_text_is_read_whole(text: bytes) -> None:
+def test_other_json_instead_of_a_text_is_read_whole(text: bytes) -> None:
     write, fresh = (SERVICE.methods["SendStreamingMessage"].open_writer() for _ in range(2))
     body = to_json({"result": update("first")})
     write(body, 200)
