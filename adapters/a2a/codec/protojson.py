@@ -139,7 +139,10 @@ class ProtoJson:
         return write
 
     def _write_rare(self, message: Any, value: Any, _: int) -> None:
-        ParseDict(value, message, ignore_unknown_fields=True, descriptor_pool=self._pool)
+        try:
+            ParseDict(value, message, ignore_unknown_fields=True, descriptor_pool=self._pool)
+        except (AttributeError, KeyError) as error:  # of an `Any` whose type is no text, or that has no value
+            raise ParseError(f"{message.DESCRIPTOR.full_name}: {error!r}") from error
 
     def _make_member(self, field: FieldDescriptor) -> "_Member":
         oneof = field.containing_oneof
