@@ -57,7 +57,7 @@ async def main() -> None:
             await context.write(event)
 
     server = grpc.aio.server()
-    handlers = {
+    handlers: dict[str, Any] = {
         "SendMessage": grpc.unary_unary_rpc_method_handler(unary),
         "SendStreamingMessage": grpc.unary_stream_rpc_method_handler(stream),
     }

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message
@@ -45,8 +45,8 @@ class ProtoJson:
 
     def __init__(self, pool: DescriptorPool) -> None:
         self._pool = pool
-        self._reads: dict[Descriptor, _Read] = {}
-        self._writes: dict[Descriptor, _Write] = {}
+        self._reads: dict[Any, _Read] = {}
+        self._writes: dict[Any, _Write] = {}
 
     def read(self, message: Message) -> JsonObject:
         """Return the JSON of a message. Raises ValueError for content that has no JSON, such as an infinite number, and
@@ -60,14 +60,14 @@ class ProtoJson:
 
     # Messages to JSON
 
-    def _read_of(self, descriptor: Descriptor) -> _Read:
+    def _read_of(self, descriptor: Any) -> _Read:
         """Return the function for messages of one type."""
         read = self._reads.get(descriptor)
         if read is None:
             read = self._reads[descriptor] = _READS.get(descriptor.full_name) or self._make_read(descriptor)
         return read
 
-    def _make_read(self, descriptor: Descriptor) -> _Read:
+    def _make_read(self, descriptor: Any) -> _Read:
         if _is_well_known(descriptor):
             return lambda message: MessageToDict(message, descriptor_pool=self._pool)
         fields = {field: (field.json_name, self._field_read(field)) for field in descriptor.fields}
@@ -81,7 +81,7 @@ class ProtoJson:
 
         return read
 
-    def _field_read(self, field: FieldDescriptor) -> _Read | None:
+    def _field_read(self, field: Any) -> _Read | None:
         """Return the function for the content of a field, or None if it is JSON."""
         if _is_map(field):
             convert = self._value_read(field.message_type.fields_by_name["value"])
@@ -91,7 +91,7 @@ class ProtoJson:
             return convert
         return list if convert is None else lambda content: [convert(each) for each in content]
 
-    def _value_read(self, field: FieldDescriptor) -> _Read | None:
+    def _value_read(self, field: Any) -> _Read | None:
         match field.type:
             case FieldDescriptor.TYPE_STRING | FieldDescriptor.TYPE_BOOL | FieldDescriptor.TYPE_INT32:
                 return None
@@ -107,14 +107,14 @@ class ProtoJson:
 
     # JSON to messages
 
-    def _write_of(self, descriptor: Descriptor) -> _Write:
+    def _write_of(self, descriptor: Any) -> _Write:
         """Return the function for messages of one type."""
         write = self._writes.get(descriptor)
         if write is None:
             write = self._writes[descriptor] = _WRITES.get(descriptor.full_name) or self._make_write(descriptor)
         return write
 
-    def _make_write(self, descriptor: Descriptor) -> _Write:
+    def _make_write(self, descriptor: Any) -> _Write:
         if _is_well_known(descriptor):
             return self._write_rare
         members = {field.name: self._make_member(field) for field in descriptor.fields}
@@ -144,7 +144,7 @@ class ProtoJson:
         except (AttributeError, KeyError) as error:  # of an `Any` whose type is no text, or that has no value
             raise ParseError(f"{message.DESCRIPTOR.full_name}: {error!r}") from error
 
-    def _make_member(self, field: FieldDescriptor) -> "_Member":
+    def _make_member(self, field: Any) -> "_Member":
         oneof = field.containing_oneof
         return _Member(
             name=field.name,
@@ -153,7 +153,7 @@ class ProtoJson:
             write=self._field_write(field),
         )
 
-    def _field_write(self, field: FieldDescriptor) -> _Write:
+    def _field_write(self, field: Any) -> _Write:
         """Return the function that stores JSON, which is not null, in a field."""
         name = field.name
         if _is_map(field):
@@ -191,7 +191,7 @@ class ProtoJson:
 
         return write_value
 
-    def _map_write(self, name: str, field: FieldDescriptor) -> _Write:
+    def _map_write(self, name: str, field: Any) -> _Write:
         """Return the function for a map from texts to values that `field` describes."""
         write = None if field.message_type is None else self._write_of(field.message_type)
 
@@ -220,11 +220,11 @@ class _Member:
     write: _Write
 
 
-def _is_map(field: FieldDescriptor) -> bool:
+def _is_map(field: Any) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
-def _is_well_known(descriptor: Descriptor) -> bool:
+def _is_well_known(descriptor: Any) -> bool:
     """Return True for a message whose JSON is left to `json_format`."""
     return descriptor.file.package == "google.protobuf" and bool(descriptor.fields)
 
@@ -249,7 +249,7 @@ def _list_write(name: str, write: _Write) -> _Write:
     return write_list
 
 
-def _converter(field: FieldDescriptor) -> Callable[[Any], Any]:
+def _converter(field: Any) -> Callable[[Any], Any]:
     """Return the function that converts the JSON of a field. It returns None for a value that it leaves to
     `json_format`."""
     match field.type:
