@@ -35,6 +35,14 @@ _TICKS: Final = 0.02
 class ServerProcess:
     port: int
     pid: int
+    rpc_port: int | None = None
+    """Port of the process's gRPC server."""
+
+    @property
+    def rpc(self) -> "ServerProcess":
+        """Target for jobs of gRPC: the same process on the port of its gRPC server."""
+        assert self.rpc_port is not None
+        return ServerProcess(self.rpc_port, self.pid)
 
     @property
     def cpu(self) -> float:
@@ -76,24 +84,31 @@ def running(
     environment: Mapping[str, str] | None = None,
     patience: float = 180,
     pinned: bool = True,
+    serves_grpc: bool = False,
 ) -> Generator[ServerProcess]:
-    """Start a server and yield it as soon as it accepts connections. `{port}` in the command becomes its port. `pinned`
-    pins it to the first core."""
+    """Start a server and yield it as soon as it accepts connections. `{port}` in the command becomes its port.
+
+    - `pinned` pins it to the first core.
+    - `serves_grpc` makes a gateway listen for gRPC, too.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    port = free_port()
+    port, rpc_port = free_port(), free_port() if serves_grpc else None
+    rpc_environment = {} if rpc_port is None else {"BABELGATE_GRPC__LISTEN": f"127.0.0.1:{rpc_port}"}
     with Path(folder, "stderr").open("wb") as errors:
         process = subprocess.Popen(
             [part.replace("{port}", str(port)) for part in command],
             cwd=folder,
-            env={**os.environ, **_COMPILED, "PYTHONPATH": str(_PROJECT), **(environment or {})},
+            env={**os.environ, **_COMPILED, "PYTHONPATH": str(_PROJECT), **rpc_environment, **(environment or {})},
             stdout=subprocess.DEVNULL,
             stderr=errors,
         )
     try:
-        _await_port(process, port, patience, folder)
+        for each in (port, rpc_port):
+            if each is not None:
+                _await_port(process, each, patience, folder)
         if pinned and len(CORES) > 1:
             _pin(process.pid, CORES[:1])
-        yield ServerProcess(port, process.pid)
+        yield ServerProcess(port, process.pid, rpc_port)
     finally:
         process.terminate()
         try:

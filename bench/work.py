@@ -59,6 +59,21 @@ def a2a_stream(path: str = "/a2a/stream", method: str = "SendStreamingMessage") 
     return posted(path, a2a_message(method, TOKENS), b"token199", headers)
 
 
+def a2a_grpc(agent: str = "echo", text: str = "Hello") -> Job:
+    """Return a job of a call over gRPC, which needs a connection to the gRPC server: a stream if `text` is TOKENS."""
+    method = "SendStreamingMessage" if text == TOKENS else "SendMessage"
+    body = a2a_message(method, text)
+
+    async def job(connection: KeepAliveConnection, number: int) -> None:
+        from babelgate.adapters.a2a.codec.protobuf import to_bytes
+        from babelgate.adapters.a2a.wire.protobuf import REQUESTS, SERVICE
+
+        message = to_bytes({"tenant": agent, **body(number)["params"]}, REQUESTS[method]())
+        _expect(await connection.call(f"/{SERVICE}/{method}", message), text[-8:].encode(), method)
+
+    return job
+
+
 def acp(path: str = "/acp/runs", agent: str = "echo") -> Job:
     body = acp_run(agent)
     return posted(path, lambda _: body, b'"completed"')
@@ -216,3 +231,6 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "Anthropic stream": anthropic("stream", TOKENS, stream=True),
 }
 """Jobs for the gateway's demo agents, by name: one for each kind of request. Streams have 200 tokens."""
+
+GRPC: Final[Mapping[str, Job]] = {"A2A gRPC": a2a_grpc(), "A2A gRPC stream": a2a_grpc("stream", TOKENS)}
+"""Jobs for the gateway's gRPC server, which need the extra `babelgate[grpc]`."""

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from babelgate.gateway import demo
 from bench.client import KeepAliveConnection
-from bench.work import GATEWAY
+from bench.work import GATEWAY, GRPC
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -18,12 +18,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 WARM: Final = 10
 """Number of jobs before the collection, which fill caches."""
 COUNTED: Final = 10
+OF_GRPC: Final = ("grpc._cython.", "_cython_")
+"""Beginnings of the names of what grpcio itself leaves: three objects for each call in version 1.85."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents = {"echo": demo.echo, "stream": demo.stream}
-    async with running(tmp_path_factory.mktemp("garbage"), agents) as gateway:
+    async with running(tmp_path_factory.mktemp("garbage"), agents, serves_grpc=True) as gateway:
         yield gateway
 
 
@@ -36,13 +38,14 @@ def open_connections() -> Generator[list[KeepAliveConnection]]:
         each.close()
 
 
-@pytest.mark.parametrize("name", list(GATEWAY))
+@pytest.mark.parametrize("name", [*GATEWAY, *GRPC])
 async def test_a_request_leaves_no_reference_cycles(
     gateway: Running, open_connections: list[KeepAliveConnection], name: str
 ) -> None:
-    connection = await KeepAliveConnection.open(int(gateway.url.rpartition(":")[2]))
+    address = gateway.url if name in GATEWAY else gateway.settings.grpc.listen or ""
+    connection = await KeepAliveConnection.open(int(address.rpartition(":")[2]))
     open_connections.append(connection)
-    job = GATEWAY[name]
+    job = {**GATEWAY, **GRPC}[name]
     for number in range(WARM):
         await job(connection, number)
     gc.collect()
@@ -57,5 +60,5 @@ async def test_a_request_leaves_no_reference_cycles(
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-    of_requests = {kind: count for kind, count in found.items() if count >= COUNTED}
+    of_requests = {kind: count for kind, count in found.items() if count >= COUNTED and not kind.startswith(OF_GRPC)}
     assert of_requests == {}
