@@ -24,7 +24,7 @@ class DirectClient(httpx.AsyncClient):
         """Create the client. The arguments are those of `httpx.AsyncClient`. The keys of `mounts` are schemes, such as
         `grpc://`."""
         super().__init__(transport=transport, mounts=mounts, **options)
-        self._direct = dict.fromkeys(("http", "https"), transport)
+        self._direct: dict[str, httpx.AsyncBaseTransport | None] = {"http": transport, "https": transport}
         self._direct |= {scheme.removesuffix("://"): mounted for scheme, mounted in (mounts or {}).items()}
 
     async def send(
