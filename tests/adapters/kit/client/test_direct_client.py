@@ -71,14 +71,14 @@ async def test_each_scheme_has_its_transport() -> None:
 
 
 async def test_hooks_see_the_request_and_the_response() -> None:
-    seen: list[object] = []
+    noted: list[object] = []
 
     async def note(value: object) -> None:
-        seen.append(value)
+        noted.append(value)
 
     async with DirectClient(transport=Stub(), event_hooks={"request": [note], "response": [note]}) as http:
         response = await stream(http, follow_redirects=False)
-    assert seen == [response.request, response]
+    assert noted == [response.request, response]
 
 
 async def test_a_failed_hook_closes_the_response() -> None:
