@@ -31,6 +31,7 @@ from babelgate.adapters.kit.server.sse import DISCONNECT_KEY
 from babelgate.adapters.kit.server.websocket import TEXTS
 from babelgate.gateway.exchange import SCOPE_KEY
 from babelgate.gateway.http.client_certificate import CERTIFICATE_KEY, ClientCertificate, read_client_certificate
+from babelgate.gateway.http.light import LightEvent, LightFlow, Pipeline
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import Settings
@@ -289,6 +290,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, table: ConnectionTable, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.pipeline = cast("Any", Pipeline())
         self._limits = table.limits
         self._table = table
         self._reading = "nothing"
@@ -323,6 +325,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = LightFlow(transport)
         self._certificate = read_client_certificate(transport)
         transport.set_write_buffer_limits(high=_HIGH_WATER)
         self._answering = _Answering(self, transport)
@@ -461,6 +464,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not before:  # unchanged for a WebSocket handshake
             self.cycle.transport = cast("asyncio.Transport", self._answering)
+            self.cycle.message_event = LightEvent()  # before its task starts, so nothing waits for the other one
             cycle = ref(self.cycle)  # weak, because the cycle holds the scope: only the collector would free both
             self.scope[SCOPE_KEY] = partial(self._abandon_weak, cycle)  # type: ignore[typeddict-unknown-key]
             self.scope[DISCONNECT_KEY] = partial(self._register_disconnect, cycle)  # type: ignore[typeddict-unknown-key]
