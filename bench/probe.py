@@ -45,8 +45,8 @@ def report(latencies: Sequence[float]) -> None:
     if not latencies:
         raise SystemExit("/healthz: no response")
     shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
-    shown = [f"{name} {latencies[int(share * (len(latencies) - 1))] * 1000:.1f}" for name, share in shares.items()]
-    print(f"/healthz, ms: {', '.join(shown)}, longest {latencies[-1] * 1000:.1f} of {len(latencies)}")
+    percentiles = [f"{name} {latencies[int(share * (len(latencies) - 1))] * 1000:.1f}" for name, share in shares.items()]
+    print(f"/healthz, ms: {', '.join(percentiles)}, longest {latencies[-1] * 1000:.1f} of {len(latencies)}")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ _GROWTH: Final = 4_000_000
 """Number of new memory blocks after which all objects are visited, although runs are active. Chosen: 5,000 idle streams
 have half as many, and they are about 400 MB."""
 _GROWTH_WITH_CYCLES: Final = 500_000
-"""The same number in a process that leaves reference cycles. Chosen: about 50 MB."""
+"""Number of new memory blocks after which all objects are visited in a process that leaves reference cycles. Chosen:
+about 50 MB."""
 _MANY_CYCLES: Final = 5_000
 """Number of objects that only the collector has freed, from which on the process is one that leaves cycles. Chosen."""
 
