@@ -45,7 +45,9 @@ def report(latencies: Sequence[float]) -> None:
     if not latencies:
         raise SystemExit("/healthz: no response")
     shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
-    percentiles = [f"{name} {latencies[int(share * (len(latencies) - 1))] * 1000:.1f}" for name, share in shares.items()]
+    percentiles = [
+        f"{name} {latencies[int(share * (len(latencies) - 1))] * 1000:.1f}" for name, share in shares.items()
+    ]
     print(f"/healthz, ms: {', '.join(percentiles)}, longest {latencies[-1] * 1000:.1f} of {len(latencies)}")
 
 
