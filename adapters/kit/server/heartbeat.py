@@ -12,8 +12,8 @@ SEND_TIMEOUT: Final = 60.0
 _PERIOD: Final = 1.0
 """Maximum time between two checks of a stream, in seconds. Chosen."""
 _SLICE: Final = 32
-"""Number of streams that are checked at once. The others follow within the period. Chosen: with 5,000 streams, about 330
-heartbeats are due per second, and each is a task and a write."""
+"""Number of streams that are checked at once. The others follow within the period. Chosen: with 5,000 streams, about
+330 heartbeats are due per second, and each is a task and a write."""
 
 
 class Monitor:
