@@ -28,14 +28,12 @@ _QUIET: Final = 5.0
 """Seconds without an active run after which the oldest generation may be collected. Chosen."""
 _SMALL: Final = 60_000
 """Maximum number of new memory blocks with which that is done. Chosen: a collection takes at most 40 ms."""
-_GROWTH: Final = 4_000_000
+_GROWTH: Final = 6_000_000
 """Number of new memory blocks after which all objects are visited, although runs are active. Chosen: 5,000 idle streams
-have half as many, and they are about 400 MB."""
+through an A2A server have fewer, and they are about 600 MB."""
 _GROWTH_WITH_CYCLES: Final = 500_000
-"""Number of new memory blocks after which all objects are visited in a process that leaves reference cycles. Chosen:
-about 50 MB."""
-_MANY_CYCLES: Final = 5_000
-"""Number of objects that only the collector has freed, from which on the process is one that leaves cycles. Chosen."""
+"""Number of new memory blocks after which that is done in a process that leaves many cycles: the collector has freed at
+least half as many young objects. Chosen: about 50 MB."""
 
 
 class Collector:
@@ -63,7 +61,7 @@ class Collector:
         self._ticks += 1
         gc.collect(0 if self._ticks % _TICKS else 1)
         blocks = self._blocks()
-        if blocks - self._base >= self._allowed_growth():
+        if self._has_grown(blocks - self._base):
             self._visit_all()
         elif is_active:
             self._active_at = now
@@ -72,8 +70,10 @@ class Collector:
                 self._visit_new()
             self._active_at = None
 
-    def _allowed_growth(self) -> int:
-        return _GROWTH if _count_freed() - self._cycles < _MANY_CYCLES else _GROWTH_WITH_CYCLES
+    def _has_grown(self, growth: int) -> bool:
+        """Return True if so many new memory blocks may contain too much garbage."""
+        freed = _count_freed() - self._cycles
+        return growth >= _GROWTH or (growth >= _GROWTH_WITH_CYCLES and freed >= growth // 2)
 
     def _visit_new(self) -> None:
         """Collect the objects that were created since the last call, and freeze those that remain."""

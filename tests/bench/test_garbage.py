@@ -28,7 +28,8 @@ in_module = pytest.mark.asyncio(loop_scope="module")
 
 WARM: Final = 10
 """Number of jobs before the collection, which fill caches."""
-COUNTED: Final = 25
+COUNTED: Final = 50
+"""Number of jobs in the collection. Chosen: a first query of the background work leaves about 35 objects."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

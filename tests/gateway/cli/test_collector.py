@@ -103,7 +103,7 @@ def test_many_new_objects_are_not_visited_without_runs(visited: list[int]) -> No
     assert max(visited) <= MOST
 
 
-@pytest.mark.parametrize(("cycles", "most"), [(0, 4_000_000), (10_000, 500_000)])
+@pytest.mark.parametrize(("cycles", "most"), [(0, 6_000_000), (10_000, 6_000_000), (300_000, 500_000)])
 def test_growth_collects_frozen_garbage_although_runs_are_active(cycles: int, most: int) -> None:
     node, memory = Node(), Memory()
     collector = Collector(memory)
@@ -123,7 +123,7 @@ def test_growth_collects_frozen_garbage_although_runs_are_active(cycles: int, mo
 def test_after_all_objects_were_visited_memory_may_grow_again() -> None:
     memory = Memory()
     collector = Collector(memory)
-    memory.blocks = 4_000_000
+    memory.blocks = 6_000_000
     collector.tick(0, is_active=True)
     node = Node()
     gc.freeze()
