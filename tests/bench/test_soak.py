@@ -42,6 +42,9 @@ def test_the_report_is_whole(more: tuple[str, ...]) -> None:
 
 
 def test_a_low_limit_of_open_files_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 1000))
+    def low_limit(_: int) -> tuple[int, int]:
+        return 100, 1000
+
+    monkeypatch.setattr(resource, "getrlimit", low_limit)
     with pytest.raises(SystemExit, match=r"the limit of open files is 1000, and 5200 streams need 10656: .*--idle"):
         soak.raise_open_files(5200)

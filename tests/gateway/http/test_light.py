@@ -44,4 +44,4 @@ def test_the_oldest_request_is_next() -> None:
     for number in range(3):
         pipeline.appendleft(number)
     assert [pipeline.pop() for _ in range(3)] == [0, 1, 2]
-    assert sys.getsizeof(Pipeline()) < sys.getsizeof(deque()) / 4
+    assert sys.getsizeof(Pipeline()) < sys.getsizeof(deque[int]()) / 4
