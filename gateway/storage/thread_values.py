@@ -18,7 +18,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     false,
-    func,
     insert,
     literal_column,
     or_,
@@ -28,9 +27,10 @@ from sqlalchemy import (
 from babelgate.canonical.history import StateHistory
 from babelgate.canonical.json import has_members
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.storage.log_key import newest_seq
 from babelgate.gateway.storage.prepared import Statement
 from babelgate.gateway.storage.statements import Position, table_of
-from babelgate.gateway.storage.tables import EventRow, ThreadRow, ThreadValueRow
+from babelgate.gateway.storage.tables import ThreadRow, ThreadValueRow
 from babelgate.gateway.storage.transaction import Transaction
 
 MESSAGES: Final = "messages"
@@ -39,10 +39,8 @@ BATCH: Final = 100
 """Number of index rows that one transaction writes. Chosen."""
 _ROW: Final = 16_384
 """Maximum size of the values that a row stores, in bytes. Chosen."""
-_VALUE, _THREAD, _EVENT = table_of(ThreadValueRow), table_of(ThreadRow), table_of(EventRow)
-_NEWEST: Final = (
-    select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).correlate(_THREAD).scalar_subquery()
-)
+_VALUE, _THREAD = table_of(ThreadValueRow), table_of(ThreadRow)
+_NEWEST: Final = newest_seq(_THREAD.c.pk).correlate(_THREAD)
 _MAX_NEEDLES: Final = 8
 """Maximum number of byte strings that the database searches in the JSON of a row, before the row is decoded. Chosen."""
 _EXACT: Final = 2**50
