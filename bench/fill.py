@@ -83,7 +83,10 @@ class Original:
         packed = {UUID(each.decode()).bytes: UUID(new.decode()).bytes for each, new in fresh.items() if len(each) > 16}
         new = {**fresh, **packed}
         return {
-            name: [tuple([_join(value, new) if type(value) is list else value for value in row]) for row in rows]
+            name: [
+                tuple([_join(cast("list[Any]", value), new) if type(value) is list else value for value in row])
+                for row in rows
+            ]
             for name, rows in self._rows.items()
         }
 

@@ -347,12 +347,14 @@ def _plain_members(conditions: JsonObject) -> JsonObject:
     """Return the members that every matching value has, without conditions that are operators other than `$eq`."""
     members: JsonObject = {}
     for name, condition in conditions.items():
-        if isinstance(condition, dict) and not _has_operators(condition):
-            members[name] = _plain_members(condition)
-        elif isinstance(condition, dict) and "$eq" in condition:
-            members[name] = condition["$eq"]
-        elif not isinstance(condition, dict):
+        if not isinstance(condition, dict):
             members[name] = condition
+            continue
+        inner = cast("JsonObject", condition)
+        if not _has_operators(inner):
+            members[name] = _plain_members(inner)
+        elif "$eq" in inner:
+            members[name] = inner["$eq"]
     return members
 
 

@@ -5,7 +5,7 @@ contains both, and computes the two columns from it. A row with a key of two col
 of the B-tree, so every search would read the events that it passes, and an event may have megabytes. A condition on the
 computed columns alone would read the whole table, so all queries of the log use the functions of this module."""
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -14,6 +14,7 @@ from sqlalchemy import (
     Dialect,
     Integer,
     ScalarSelect,
+    Table,
     and_,
     bindparam,
     column,
@@ -31,7 +32,7 @@ from sqlalchemy.sql.functions import GenericFunction
 from babelgate.gateway.storage.prepared import Insert, inserting
 from babelgate.gateway.storage.tables import SEQ_BITS, EventRow
 
-_EVENT: Final[Any] = EventRow.__table__  # pyright: ignore[reportAttributeAccessIssue] - SQLModel declares it at runtime
+_EVENT: Final = cast("Table", cast("Any", EventRow).__table__)
 _MAX_SEQ: Final = 2**SEQ_BITS - 1
 _BITS: Final[ColumnElement[int]] = literal_column(str(SEQ_BITS))
 _ID: Final[ColumnElement[int]] = literal_column("event.id", BigInteger())
@@ -114,7 +115,7 @@ def _key(pk: int | ColumnElement[int], seq: int | ColumnElement[int]) -> ColumnE
     if isinstance(seq, int):
         return high.op("|")(literal_column(str(max(0, min(seq, _MAX_SEQ)))))
     # SQLite's min and max are functions of two values; in other databases they only aggregate.
-    bounded = func.max(literal_column("0"), func.min(seq, literal_column(str(_MAX_SEQ))))
+    bounded: ColumnElement[int] = func.max(literal_column("0"), func.min(seq, literal_column(str(_MAX_SEQ))))
     return high.op("|")(bounded)
 
 
