@@ -83,11 +83,7 @@ class Original:
         packed = {UUID(each.decode()).bytes: UUID(new.decode()).bytes for each, new in fresh.items() if len(each) > 16}
         new = {**fresh, **packed}
         return {
-            name: [
-                tuple([_join(cast("list[Any]", value), new) if type(value) is list else value for value in row])
-                for row in rows
-            ]
-            for name, rows in self._rows.items()
+            name: [tuple([_fresh(value, new) for value in row]) for row in rows] for name, rows in self._rows.items()
         }
 
 
@@ -96,7 +92,11 @@ def _plain(varying: bytes) -> bytes:
     return varying if varying.isdigit() or len(varying) > 16 else str(UUID(bytes=varying)).encode()
 
 
-def _join(parts: Sequence[Any], new: Mapping[bytes, bytes]) -> Any:
+def _fresh(value: Any, new: Mapping[bytes, bytes]) -> Any:
+    """Return a value as it is, or joined from its parts, of which `new` replaces some."""
+    if type(value) is not list:
+        return value
+    parts = cast("list[Any]", value)
     if isinstance(parts[0], type):
         return parts[0](new[parts[1]].decode())
     return b"".join([new.get(part, part) for part in parts])
