@@ -279,7 +279,8 @@ def tasks(
     if where.agents is None and len(conditions) == 1 + (where.agent is not None):
         total = _tally(connection, owner, "task", where.agent)
         if not where.stateless:
-            total -= connection.execute(counted.where(*conditions, ~is_listed)).scalar_one()
+            hidden = counted.where(*conditions, ~is_listed).with_hint(_TASK, "INDEXED BY task_thread", "sqlite")
+            total -= connection.execute(hidden).scalar_one()
     else:
         if not where.stateless:
             conditions.append(is_listed)
@@ -301,7 +302,9 @@ def _ephemeral_keys(owner: str) -> Select[tuple[int]]:
 
     These belong to runs without a thread in the request. They are few, because they are deleted soon after the run."""
     passing: ColumnElement[bool] = literal_column(f"thread.{PASSING}")
-    return select(_THREAD.c.pk).where(passing, _THREAD.c.ephemeral, _THREAD.c.owner == owner)
+    keys = select(_THREAD.c.pk).where(passing, _THREAD.c.ephemeral, _THREAD.c.owner == owner)
+    # Without the hint, SQLite reads all threads of the owner.
+    return keys.with_hint(_THREAD, "INDEXED BY thread_expires", "sqlite")
 
 
 def tasks_active_at(
