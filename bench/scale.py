@@ -147,13 +147,13 @@ def measure(folder: Path, runs: int, jobs: int, schema: str, url: str, *, copies
     """Fill a database, and measure a gateway on it. With `copies`, only `_ORIGINALS` runs are made over A2A."""
     place = within(url, schema) if url else ""
     database = ["--database", place] if url else []
-    made = min(runs, _ORIGINALS) if copies else runs
+    calls = min(runs, _ORIGINALS) if copies else runs
     with server.running(server.gateway(*database), folder) as gateway:
-        asyncio.run(fill(gateway.port, made))
+        asyncio.run(fill(gateway.port, calls))
         memory = resident(gateway)
-        found = None if made < runs else _measure(gateway, _middle(folder, place), jobs)
+        found = None if calls < runs else _measure(gateway, _middle(folder, place), jobs)
     if found is None:
-        copy_runs(folder / "babelgate.db", place, runs - made)
+        copy_runs(folder / "babelgate.db", place, runs - calls)
         with server.running(server.gateway(*database), folder) as gateway:
             found = _measure(gateway, _middle(folder, place), jobs)
             memory = resident(gateway)
