@@ -2,9 +2,11 @@
 
     .venv/bin/python -m bench.scale [--runs 1000 100000] [--jobs 1000]
     .venv/bin/python -m bench.scale --database postgresql://jane@127.0.0.1/name
+    .venv/bin/python -m bench.scale --fill direct --runs 10000 1000000
 
 Each size has its own gateway and its own database, filled over A2A. With `--database`, each size has its own schema in
-that database, which is dropped at the end. The figures are:
+that database, which is dropped at the end. With `--fill direct`, only the first 1,000 runs are made over A2A, and the
+others are copies of their rows with other ids and times (`bench.fill`). The figures are:
 
 - the CPU of one run;
 - the 95th percentile and the CPU of searches of threads: in default order, by the newest change, by status, only idle
@@ -17,7 +19,6 @@ that database, which is dropped at the end. The figures are:
 
 import argparse
 import asyncio
-import json
 import os
 import sqlite3
 import statistics
@@ -35,11 +36,14 @@ import psycopg
 
 from bench import server, work
 from bench.client import KeepAliveConnection
+from bench.fill import fill_postgres, fill_sqlite
 from bench.idle import resident
 from bench.server import ServerProcess
 
 _FILLERS = 32
 """Number of concurrent connections over which a database is filled. Chosen."""
+_ORIGINALS: Final = 1000
+"""Number of runs that are made over A2A before their rows are copied. Chosen."""
 _SEARCHES: Final[Mapping[str, Mapping[str, str]]] = {
     "search": {},
     "changed": {"sort_by": "updated_at"},
@@ -72,22 +76,40 @@ class ScaleRow:
     """Time from the start of a gateway on the database to its first response, in seconds."""
 
 
-async def fill(port: int, runs: int) -> list[str]:
-    """Fill the database, and return some thread ids in the order of creation."""
+async def fill(port: int, runs: int) -> None:
+    """Make runs over A2A."""
     body = work.encode(work.a2a_message("SendMessage")(1))
-    threads: list[str] = []
     left = iter(range(runs))
 
     async def filler() -> None:
         connection = await KeepAliveConnection.open(port)
-        for number in left:
-            answer = await connection.post("/a2a/echo", body, work.A2A)
-            if number % 100 == 0:
-                threads.append(json.loads(answer)["result"]["task"]["metadata"]["babelgate"]["threadId"])
+        for _ in left:
+            await connection.post("/a2a/echo", body, work.A2A)
         connection.close()
 
     await asyncio.gather(*(filler() for _ in range(_FILLERS)))
-    return threads
+
+
+def copy_runs(database: Path, url: str, count: int) -> None:
+    if url:
+        fill_postgres(url, count)
+    else:
+        fill_sqlite(database, count)
+
+
+_MIDDLE: Final = "SELECT thread_id FROM thread WHERE pk >= (SELECT max(pk) / 2 FROM thread) ORDER BY pk LIMIT 1"
+
+
+def _middle(folder: Path, url: str) -> str:
+    """Return the id of a thread from the middle of the database."""
+    if url:
+        with psycopg.connect(url) as connection:
+            found = connection.execute(_MIDDLE).fetchone()
+    else:
+        with closing(sqlite3.connect(folder / "babelgate.db")) as connection:
+            found = connection.execute(_MIDDLE).fetchone()
+    assert found is not None
+    return str(found[0])
 
 
 async def measure_request(
@@ -121,12 +143,20 @@ def first_answer(folder: Path, database: Sequence[str]) -> float:
         return time.perf_counter() - begun
 
 
-def measure(folder: Path, runs: int, jobs: int, schema: str = "", url: str = "") -> ScaleRow:
-    database = ["--database", within(url, schema)] if url else []
+def measure(folder: Path, runs: int, jobs: int, schema: str, url: str, *, copies: bool) -> ScaleRow:
+    """Fill a database, and measure a gateway on it. With `copies`, only `_ORIGINALS` runs are made over A2A."""
+    place = within(url, schema) if url else ""
+    database = ["--database", place] if url else []
+    calls = min(runs, _ORIGINALS) if copies else runs
     with server.running(server.gateway(*database), folder) as gateway:
-        threads = asyncio.run(fill(gateway.port, runs))
+        asyncio.run(fill(gateway.port, calls))
         memory = resident(gateway)
-        found = _measure(gateway, threads, jobs)
+        found = None if calls < runs else _measure(gateway, _middle(folder, place), jobs)
+    if found is None:
+        copy_runs(folder / "babelgate.db", place, runs - calls)
+        with server.running(server.gateway(*database), folder) as gateway:
+            found = _measure(gateway, _middle(folder, place), jobs)
+            memory = resident(gateway)
     first_answer(folder, database)  # compiles what is not compiled yet
     size = bytes_in_schema(url, schema) if url else bytes_of_run(folder / "babelgate.db")
     return ScaleRow(runs, *found, memory / 1e6, size, first_answer(folder, database))
@@ -171,8 +201,8 @@ def bytes_of_run(database: Path) -> float:
     return database.stat().st_size / runs
 
 
-def _measure(gateway: ServerProcess, threads: Sequence[str], jobs: int) -> tuple[float, Mapping[str, RequestTime]]:
-    middle = threads[len(threads) // 2]
+def _measure(gateway: ServerProcess, middle: str, jobs: int) -> tuple[float, Mapping[str, RequestTime]]:
+    """Measure runs and lists, and the state of the thread `middle`."""
     listing = work.encode({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"pageSize": 50}})
     server.measure(gateway, work.a2a_1_0(), max(16, jobs // 4), 16)  # warms up
     cpu = min(server.measure(gateway, work.a2a_1_0(), jobs, 16).cpu for _ in range(3))
@@ -195,6 +225,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=1000, help="jobs of each measurement (1000)")
     parser.add_argument("--database", default="", metavar="URL", help="URL of a PostgreSQL database. Default: SQLite")
+    parser.add_argument("--fill", choices=("calls", "direct"), default="calls", help="how to make the runs (calls)")
     options = parser.parse_args()
     server.pin_client()
     print(f"{'runs':>8}{'CPU ms/run':>12}", end="")
@@ -203,7 +234,8 @@ def main() -> None:
     print(f"{'memory MB':>11}{'bytes/run':>11}{'start s':>9}")
     for runs in options.runs:
         with tempfile.TemporaryDirectory() as folder, new_schema(options.database) as schema:
-            row = measure(Path(folder), runs, options.jobs, schema, options.database)
+            direct = options.fill == "direct"
+            row = measure(Path(folder), runs, options.jobs, schema, options.database, copies=direct)
         print(f"{row.runs:>8}{row.cpu:>12.3f}", end="")
         for each in row.request_times.values():
             print(f"{each.p95:>10.2f}{each.cpu:>7.2f}", end="")

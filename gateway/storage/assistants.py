@@ -19,6 +19,7 @@ from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.audit import deletion
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.listing import create_listing
+from babelgate.gateway.storage.needles import find_needles, has_needles
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.size import check_size
 from babelgate.gateway.storage.statements import table_of
@@ -212,10 +213,15 @@ def _count(connection: Connection, owner: str, query: AssistantQuery) -> int:
 
 def _matching(connection: Connection, owner: str, query: AssistantQuery) -> Iterator[_Match]:
     defaults = {each.assistant_id: each for each in query.defaults}
-    with closing(connection.execute(stream_rows(select(_ROW.c.body).where(_ROW.c.owner == owner)))) as rows:
+    if defaults:  # also hidden by a changed copy that does not match
+        changed = select(_ROW.c.assistant_id).where(_ROW.c.owner == owner, _ROW.c.assistant_id.in_(list(defaults)))
+        for assistant_id in connection.execute(changed).scalars():
+            del defaults[assistant_id]
+    preselected = has_needles(_ROW.c.body, find_needles(query.metadata))
+    selected = select(_ROW.c.body).where(_ROW.c.owner == owner, *preselected)
+    with closing(connection.execute(stream_rows(selected))) as rows:
         for (body,) in rows:
             assistant = decode_snapshot(Assistant, body)
-            defaults.pop(assistant.assistant_id, None)
             if _is_match(assistant, query):
                 yield getattr(assistant, query.order), assistant.assistant_id, len(body)
     for each in defaults.values():

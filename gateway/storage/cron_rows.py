@@ -11,6 +11,7 @@ from babelgate.canonical.cron import Cron, CronQuery
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.json import has_members
 from babelgate.canonical.stored import decode_snapshot, encode_snapshot
+from babelgate.gateway.storage.needles import find_needles, has_needles
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import CronRow
@@ -85,7 +86,9 @@ def count_crons(connection: Connection, owner: str, query: CronQuery) -> int:
 def _matching(connection: Connection, owner: str, query: CronQuery) -> Iterator[tuple[bool, Any, str, int]]:
     """Yield a tuple for each matching cron, by which the matches can be sorted: True if the field `query.order` has a
     value, that value, the cron's id, and the size of its body in bytes."""
-    with closing(connection.execute(stream_rows(select(_CRON.c.body).where(_CRON.c.owner == owner)))) as rows:
+    preselected = has_needles(_CRON.c.body, find_needles(query.metadata))
+    selected = select(_CRON.c.body).where(_CRON.c.owner == owner, *preselected)
+    with closing(connection.execute(stream_rows(selected))) as rows:
         for (body,) in rows:
             cron = decode_snapshot(Cron, body)
             if _is_match(cron, query):

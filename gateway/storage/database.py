@@ -12,7 +12,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.gateway.settings.model import hide_password
 from babelgate.gateway.storage.sqlite import Sqlite
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 25))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 26))
 """Schema revisions in `gateway/storage/migrations/versions`, oldest first.
 
 A row format that the previous release cannot read is a new revision too, even if no table changes. So an older release

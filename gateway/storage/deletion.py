@@ -6,7 +6,7 @@ content, so that the sequence numbers have no gap."""
 from collections.abc import Set
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, Integer, bindparam, select, update
 
 from babelgate.canonical.difference import StateChange
 from babelgate.canonical.event import (
@@ -36,6 +36,7 @@ from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.stored import UNKNOWN, decode_event
 from babelgate.canonical.thread import Interrupt, Run
 from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage.log_key import is_in_log, is_record
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, decode_row, encode_row, lengthen, refer, shorten
 from babelgate.gateway.storage.statements import table_of
@@ -104,7 +105,7 @@ def erase_remnant(tx: Transaction) -> bool:
     if until is None:
         connection.execute(remnant.delete().where(remnant.c.thread_pk == pk))
     else:
-        connection.execute(event.delete().where(event.c.thread_pk == pk, event.c.seq <= until))
+        connection.execute(event.delete().where(is_in_log(pk, until=until)))
     return True
 
 
@@ -170,9 +171,7 @@ def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
     needed = _find_needed(connection, state, hidden, removed)
     events |= {seq: saved for seq, saved in removed.items() if seq not in needed}
     connection.execute(
-        update(event)
-        .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
-        .values(body=bindparam("b_body")),
+        update(event).where(is_record(state.pk, bindparam("b_seq", type_=Integer()))).values(body=bindparam("b_body")),
         [
             {"b_seq": seq, "b_body": shorten(encode_event(empty_event(each)))}
             for seq, each in events.items()
@@ -190,7 +189,7 @@ def _events_of(run: Run, pk: int) -> ColumnElement[bool]:
     """Return the SQL condition for the events of a run."""
     event = table_of(EventRow)
     stored_ids = (refer(run.run_id, None), refer(run.run_id, run.first_seq))
-    return (event.c.thread_pk == pk) & event.c.run_id.in_(stored_ids)
+    return is_in_log(pk) & event.c.run_id.in_(stored_ids)
 
 
 def _read_changes(connection: Connection, pk: int, run_id: str) -> dict[int, RunChanged]:
@@ -198,7 +197,7 @@ def _read_changes(connection: Connection, pk: int, run_id: str) -> dict[int, Run
 
     They are stored as events of the thread without a run id. A thread has few such events."""
     event = table_of(EventRow)
-    is_of_thread = (event.c.thread_pk == pk) & event.c.run_id.is_(None) & event.c.task_id.is_(None)
+    is_of_thread = is_in_log(pk) & event.c.run_id.is_(None) & event.c.task_id.is_(None)
     rows = connection.execute(select(event.c.seq, event.c.body).where(is_of_thread)).all()
     events = ((seq, decode_event(lengthen(body))) for seq, body in rows)
     return {seq: each for seq, each in events if isinstance(each, RunChanged) and each.run_id == run_id}
@@ -232,7 +231,7 @@ def _find_needed(
         return set()
     event = table_of(EventRow)
     needed: set[str | None] = set()
-    log = select(event.c.seq, event.c.body).where(event.c.thread_pk == state.pk)
+    log = select(event.c.seq, event.c.body).where(is_in_log(state.pk))
     for seq, body in connection.execute(stream_rows(log)):
         if seq not in hidden and body.startswith(_WITH_STATES) and b'"since":"' in body:
             change = _change_of(decode_event(lengthen(body)))
@@ -241,7 +240,7 @@ def _find_needed(
         newest = {saved.ns: saved.checkpoint_id for saved in removed.values()}
         needed |= {*newest.values()}
         for run in state.runs.values():
-            first = (event.c.thread_pk == state.pk) & (event.c.seq == run.first_seq)
+            first = is_record(state.pk, run.first_seq)
             for (body,) in connection.execute(select(event.c.body).where(first)):
                 needed.add(getattr(decode_event(lengthen(body)), "checkpoint", None))
     needed_seqs: set[int] = set()
@@ -336,7 +335,7 @@ def _drop_blobs(connection: Connection, pk: int) -> None:
     if not blobs:
         return
     unnamed = set(blobs)
-    for (body,) in connection.execute(stream_rows(select(event.c.body).where(event.c.thread_pk == pk))):
+    for (body,) in connection.execute(stream_rows(select(event.c.body).where(is_in_log(pk)))):
         unnamed -= {blob for blob in unnamed if blob.encode() in body}
     for blob in unnamed:
         connection.execute(uses.delete().where(uses.c.thread_pk == pk, uses.c.blob == blob))

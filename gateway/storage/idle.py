@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, exists, func, select, text
+from sqlalchemy import Connection, exists, select, text
 
+from babelgate.gateway.storage.log_key import is_record, newest_seq
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import OPEN, EventRow, TaskRow, ThreadRow
 
@@ -33,7 +34,7 @@ def idle_threads(connection: Connection, after: int, finished: int, unfinished: 
     Return the idle ones, and the key after which the next call continues, or None after the last thread. A thread is
     idle if its newest record is older than `finished`, or than `unfinished` if one of its tasks has not ended. Both are
     times in microseconds since 1970."""
-    newest = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).scalar_subquery()
+    newest = newest_seq(_THREAD.c.pk)
     is_open = exists().where(_TASK.c.thread_pk == _THREAD.c.pk, text(f"task.{OPEN}"))
     some = (
         select(_THREAD.c.pk, _THREAD.c.owner, _THREAD.c.thread_id, newest.label("seq"), is_open.label("is_open"))
@@ -42,9 +43,7 @@ def idle_threads(connection: Connection, after: int, finished: int, unfinished: 
         .limit(_LOOK)
         .subquery()
     )
-    rows = connection.execute(
-        select(some, _EVENT.c.at).join(_EVENT, (_EVENT.c.thread_pk == some.c.pk) & (_EVENT.c.seq == some.c.seq))
-    ).all()
+    rows = connection.execute(select(some, _EVENT.c.at).join(_EVENT, is_record(some.c.pk, some.c.seq))).all()
     found = [
         Idle(row.pk, row.owner, row.thread_id, row.seq, bool(row.is_open))
         for row in rows

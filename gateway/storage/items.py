@@ -36,6 +36,7 @@ from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.audit import deletion
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.listing import create_listing
+from babelgate.gateway.storage.needles import find_needles, has_needles
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.size import check_size
 from babelgate.gateway.storage.statements import table_of
@@ -230,9 +231,14 @@ def _encode(value: JsonObject) -> bytes:
     if not isinstance(cast("object", value), dict):
         raise FaultError(FaultCode.INVALID, "value: must be a JSON object")
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return encode_value(value)
     except (ValueError, TypeError, RecursionError) as error:
         raise FaultError(FaultCode.INVALID, "value: must be JSON") from error
+
+
+def encode_value(value: Json) -> bytes:
+    """Return the JSON of a value as its row stores it. Searches compare parts of it byte by byte."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _item(namespace: str, key: str, value: bytes, created_at: int, updated_at: int) -> Item:
@@ -269,7 +275,8 @@ def _search(connection: Connection, where: ColumnElement[bool], query: ItemQuery
         return [_Match((namespace, key), *rest) for namespace, key, *rest in rows]
     # Read all rows in table order, one by one, and keep only the newest of those that match.
     words = (query.text or "").casefold().split()
-    selected = stream_rows(select(*names, _ITEM.c.value).where(where))
+    preselected = has_needles(_ITEM.c.value, find_needles(_plain_members(query.filter), encode_value))
+    selected = stream_rows(select(*names, _ITEM.c.value).where(where, *preselected))
     with closing(connection.execute(selected, {"now": now})) as rows:
         matching = (
             _Match((namespace, key), updated_at, ttl, len(value))
@@ -334,6 +341,21 @@ def _check_filter(conditions: Iterable[Json]) -> None:
                 _check_filter(each.values())
         elif isinstance(each, list):
             _check_filter(each)
+
+
+def _plain_members(conditions: JsonObject) -> JsonObject:
+    """Return the members that every matching value has, without conditions that are operators other than `$eq`."""
+    members: JsonObject = {}
+    for name, condition in conditions.items():
+        if not isinstance(condition, dict):
+            members[name] = condition
+            continue
+        inner = cast("JsonObject", condition)
+        if not _has_operators(inner):
+            members[name] = _plain_members(inner)
+        elif "$eq" in inner:
+            members[name] = inner["$eq"]
+    return members
 
 
 def _meets(has: Json, condition: Json) -> bool:

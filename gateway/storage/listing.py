@@ -39,10 +39,11 @@ from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Run, Task, Thread, ThreadStatus, ThreadView
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.log_key import newest_seq
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import OPEN, PASSING, BlobUseRow, EventRow, RunRow, TallyRow, TaskRow, ThreadRow
+from babelgate.gateway.storage.tables import OPEN, PASSING, BlobUseRow, RunRow, TallyRow, TaskRow, ThreadRow
 from babelgate.gateway.storage.thread_members import find_candidates
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ _BYTES: Final = 4 * 2**20
 _ROWS: Final = 100
 """Maximum number of rows that one query reads. Chosen."""
 
-_THREAD, _TASK, _RUN, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow), table_of(EventRow)
+_THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
 _TALLY, _USE = table_of(TallyRow), table_of(BlobUseRow)
 
 _ORDERS: Final[Mapping[ThreadOrder, Sequence[ColumnElement[Any]]]] = {
@@ -82,8 +83,7 @@ def thread_view(connection: Connection, owner: str, thread_id: str) -> ThreadVie
 def thread_by_key(connection: Connection, pk: int) -> tuple[ThreadView, int] | None:
     """Return the thread with a database key and the sequence number of its newest record, or None if there is no such
     thread."""
-    newest = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == pk).scalar_subquery()
-    row = connection.execute(select(*_VIEW, newest).where(_THREAD.c.pk == pk)).first()
+    row = connection.execute(select(*_VIEW, newest_seq(_THREAD.c.pk)).where(_THREAD.c.pk == pk)).first()
     if row is None:
         return None
     body, status, updated_at, seq = row
@@ -279,7 +279,8 @@ def tasks(
     if where.agents is None and len(conditions) == 1 + (where.agent is not None):
         total = _tally(connection, owner, "task", where.agent)
         if not where.stateless:
-            total -= connection.execute(counted.where(*conditions, ~is_listed)).scalar_one()
+            hidden = counted.where(*conditions, ~is_listed).with_hint(_TASK, "INDEXED BY task_thread", "sqlite")
+            total -= connection.execute(hidden).scalar_one()
     else:
         if not where.stateless:
             conditions.append(is_listed)
@@ -301,7 +302,9 @@ def _ephemeral_keys(owner: str) -> Select[tuple[int]]:
 
     These belong to runs without a thread in the request. They are few, because they are deleted soon after the run."""
     passing: ColumnElement[bool] = literal_column(f"thread.{PASSING}")
-    return select(_THREAD.c.pk).where(passing, _THREAD.c.ephemeral, _THREAD.c.owner == owner)
+    keys = select(_THREAD.c.pk).where(passing, _THREAD.c.ephemeral, _THREAD.c.owner == owner)
+    # Without the hint, SQLite reads all threads of the owner.
+    return keys.with_hint(_THREAD, "INDEXED BY thread_expires", "sqlite")
 
 
 def tasks_active_at(

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, func, select
 from babelgate.canonical.event import Event, Record, RunCreated, TaskCreated
 from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.stored import decode_event
+from babelgate.gateway.storage.log_key import is_in_log, newest_seq
 from babelgate.gateway.storage.short_form import created_id, find_reference, lengthen, plain_id, refer
 from babelgate.gateway.storage.statements import PAGE, sql_of, table_of
 from babelgate.gateway.storage.tables import EventRow, TaskRow, ThreadRow
@@ -27,8 +28,8 @@ def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> d
     Only as many tasks are read as fit into `PAGE` bytes and `_TOGETHER` records. All others have to be read one by one.
     """
     task, event = table_of(TaskRow), table_of(EventRow)
-    its = (event.c.thread_pk == task.c.thread_pk, event.c.seq.between(task.c.first_seq, task.c.last_seq))
-    size = select(func.sum(func.length(event.c.body))).where(*its).scalar_subquery()
+    its = is_in_log(task.c.thread_pk, after=task.c.first_seq - 1, until=task.c.last_seq)
+    size = select(func.sum(func.length(event.c.body))).where(its).scalar_subquery()
     columns = (task.c.task_id, task.c.thread_pk, task.c.first_seq, task.c.last_seq, size)
     ended = connection.execute(
         select(*columns).where(
@@ -67,8 +68,8 @@ def read_page(
 def read_ends(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
     """Return the sequence number of the newest record of each of these threads, by database key. Erased threads are
     left out."""
-    thread, event = table_of(ThreadRow), table_of(EventRow)
-    last = select(func.max(event.c.seq)).where(event.c.thread_pk == thread.c.pk).scalar_subquery()
+    thread = table_of(ThreadRow)
+    last = newest_seq(thread.c.pk)
     ends: dict[int, int] = {}
     for start in range(0, len(pks), _ENDS):
         some = pks[start : start + _ENDS]

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import bindparam, update
+from sqlalchemy import Integer, bindparam, update
 
 from babelgate.canonical.difference import StateChange
 from babelgate.canonical.event import Event, Native, Record, StateSaved, StatesPruned, StepStarted, encode_event
@@ -13,6 +13,7 @@ from babelgate.canonical.history import StateHistory
 from babelgate.canonical.hub import Scope
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage.log_key import is_record
 from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.short_form import shorten
 from babelgate.gateway.storage.statements import table_of
@@ -107,7 +108,7 @@ def prune(tx: Transaction, owner: str, thread_id: str, plan: Plan) -> int | None
         event = table_of(EventRow)
         tx.connection.execute(
             update(event)
-            .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
+            .where(is_record(state.pk, bindparam("b_seq", type_=Integer())))
             .values(body=bindparam("b_body")),
             [
                 {"b_seq": seq, "b_body": shorten(encode_event(rewritten_event))}

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select
 
 from babelgate.canonical.hub import RunPage
 from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.gateway.storage.log_key import IN_ORDER, is_in_log
 from babelgate.gateway.storage.log_pages import decode_records
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, refer
@@ -56,8 +57,9 @@ def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: in
     names = _names((*runs, *waiting))
     rows_by_seq: dict[int, tuple[Any, ...]] = {}
     size = 0
-    for where in (_ANYWHERE, *(_of_tasks(tasks) for tasks in (runs, waiting) if tasks)):
-        log = select(*_COLUMNS).where(_EVENT.c.thread_pk == pk, where).order_by(_EVENT.c.seq)
+    anywhere = and_(is_in_log(pk), _ANYWHERE)
+    for where in (anywhere, *(_of_tasks(pk, tasks) for tasks in (runs, waiting) if tasks)):
+        log = select(*_COLUMNS).where(where).order_by(IN_ORDER)
         with closing(connection.execute(stream_rows(log))) as rows:
             for row in rows:
                 if row.body.startswith(_STEP) or (row.body.startswith(b"{") and _EARLIER_STEP in row.body):
@@ -76,12 +78,12 @@ def _names(tasks: Iterable[Any]) -> set[str | None]:
     return {refer(task.task_id, created) for task in tasks for created in (task.first_seq, None)}
 
 
-def _of_tasks(tasks: Sequence[Any]) -> ColumnElement[bool]:
-    """Return the SQL condition for the records of these tasks.
+def _of_tasks(pk: int, tasks: Sequence[Any]) -> ColumnElement[bool]:
+    """Return the SQL condition for the records of these tasks of a thread.
 
     It limits the search to records after the beginning of the earliest task and, if all tasks have ended, before the
     end of the latest."""
-    conditions = [_EVENT.c.seq >= min(task.first_seq for task in tasks), _EVENT.c.task_id.in_(_names(tasks))]
-    if all(task.state in _TERMINAL for task in tasks):
-        conditions.append(_EVENT.c.seq <= max(task.last_seq for task in tasks))
-    return and_(*conditions)
+    has_end = all(task.state in _TERMINAL for task in tasks)
+    until = max(task.last_seq for task in tasks) if has_end else None
+    near = is_in_log(pk, after=min(task.first_seq for task in tasks) - 1, until=until)
+    return and_(near, _EVENT.c.task_id.in_(_names(tasks)))

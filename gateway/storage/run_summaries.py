@@ -31,6 +31,7 @@ from sqlalchemy import (
 from babelgate.canonical.state import ERRED as ERRED_STATUSES
 from babelgate.canonical.state import RunStatus
 from babelgate.canonical.thread import Interrupt, Run, Task
+from babelgate.gateway.storage.log_key import IN_ORDER, is_in_log
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, decode_row
 from babelgate.gateway.storage.statements import table_of
@@ -266,10 +267,10 @@ def _any_of(column: Column[str], keys: Iterable[tuple[str, str]]) -> ColumnEleme
 def _first_output() -> ScalarSelect[int]:
     """Return a subquery for the time of a run's first output, among the `_BEFORE_OUTPUT` records after its creation."""
     reference = literal("#") + cast(_RUN.c.first_seq, String)  # `short_form.refer`
-    near = _EVENT.c.seq.between(_RUN.c.first_seq + 1, _RUN.c.first_seq + _BEFORE_OUTPUT)
+    near = is_in_log(_RUN.c.thread_pk, after=_RUN.c.first_seq, until=_RUN.c.first_seq + _BEFORE_OUTPUT)
     is_output = or_(*(_begins_with(head) for kind in _OUTPUT for head in beginnings(kind)))
-    of_run = (_EVENT.c.thread_pk == _RUN.c.thread_pk, near, _EVENT.c.run_id.in_((reference, _RUN.c.run_id)))
-    wanted = select(_EVENT.c.at).where(*of_run, is_output).order_by(_EVENT.c.seq).limit(1)
+    of_run = (near, _EVENT.c.run_id.in_((reference, _RUN.c.run_id)))
+    wanted = select(_EVENT.c.at).where(*of_run, is_output).order_by(IN_ORDER).limit(1)
     return wanted.correlate(_RUN).scalar_subquery()
 
 

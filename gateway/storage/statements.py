@@ -26,6 +26,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import ClauseElement
 from sqlalchemy.sql.functions import GenericFunction
 
+from babelgate.gateway.storage.log_key import IN_ORDER, inserting_events, is_in_log, is_record, newest_seq
 from babelgate.gateway.storage.prepared import Statement, inserting
 from babelgate.gateway.storage.short_form import beginnings
 from babelgate.gateway.storage.tables import (
@@ -91,7 +92,7 @@ class Sql:
     def __init__(self, dialect: Dialect) -> None:
         thread, task, run = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
         interrupt, event, tombstone = table_of(InterruptRow), table_of(EventRow), table_of(TombstoneRow)
-        self.insert_event = inserting(event, dialect)
+        self.insert_event = inserting_events(dialect)
         self.insert_task = inserting(task, dialect)
         # `crashes` is not part of the fold: a new row gets the default of the column, and an update does not change it.
         folded = tuple(column.name for column in run.columns if column.name != "crashes")
@@ -199,29 +200,26 @@ class Sql:
             dialect,
             ("owner", "id"),
         )
+        pk = bindparam("pk", type_=BigInteger())
         by_key = (TaskRow, RunRow, InterruptRow, BlobUseRow, GrantRow, ThreadMemberRow, ThreadValueRow)
         self.delete_by_key = [_deleting(table_of(row), dialect, "thread_pk") for row in by_key]
         """Statements that delete the rows of an erased thread, by its database key."""
         by_id = (AliasRow, WebhookRow, CheckpointRow, CheckpointValueRow, CheckpointWriteRow)
         self.delete_by_id = [_deleting(table_of(row), dialect, "owner", "thread_id") for row in by_id]
         """Statements that delete the rows of an erased thread, by its owner and its id."""
-        self.delete_log = _deleting(event, dialect, "thread_pk")
+        self.delete_log = Statement(delete(event).where(is_in_log(pk)), dialect, ("pk",))
         self.delete_thread = _deleting(thread, dialect, "pk")
         # As text, because SQLAlchemy adds an OFFSET for SQLite.
         newest_runs = (
             "SELECT body FROM run WHERE thread_pk = :pk AND agent = :agent ORDER BY first_seq DESC LIMIT :most"
         )
         self.newest_runs = Statement(text(newest_runs), dialect, ("pk", "agent", "most"), bounded=True)
-        sizes = text("SELECT seq, length(body) FROM event WHERE thread_pk = :pk ORDER BY seq LIMIT :most")
-        self.sizes = Statement(sizes, dialect, ("pk", "most"), bounded=True)
-        last = select(func.max(event.c.seq)).where(event.c.thread_pk == bindparam("pk")).scalar_subquery()
-        self.head = Statement(
-            select(event.c.seq, event.c.at).where(event.c.thread_pk == bindparam("pk"), event.c.seq == last),
-            dialect,
-            ("pk",),
-        )
+        sizes = select(event.c.seq, func.length(event.c.body)).where(is_in_log(pk)).order_by(IN_ORDER)
+        self.sizes = Statement(sizes.suffix_with(text("LIMIT :most")), dialect, ("pk", "most"), bounded=True)
+        newest = select(event.c.seq, event.c.at).where(is_record(pk, newest_seq(pk)))
+        self.head = Statement(newest, dialect, ("pk",))
         here = (thread.c.owner == bindparam("owner"), thread.c.thread_id == bindparam("id"))
-        end = select(func.max(event.c.seq)).where(event.c.thread_pk == thread.c.pk).scalar_subquery()
+        end = newest_seq(thread.c.pk)
         of_task = (task.c.owner == thread.c.owner, task.c.thread_pk == thread.c.pk, task.c.task_id == bindparam("of"))
         of_run = (run.c.owner == thread.c.owner, run.c.thread_pk == thread.c.pk, run.c.run_id == bindparam("of"))
         its_task = select(task.c.body).where(*of_task).scalar_subquery()
@@ -264,7 +262,7 @@ class Sql:
         )
         self.page = Statement(_page(dialect), dialect, ("pk", "after", "until"), bounded=True)
         self.creation = Statement(
-            select(event.c.body).where(event.c.thread_pk == bindparam("pk"), event.c.seq == bindparam("seq")),
+            select(event.c.body).where(is_record(pk, bindparam("seq", type_=BigInteger()))),
             dialect,
             ("pk", "seq"),
         )
@@ -316,16 +314,13 @@ def _page(dialect: Dialect) -> ClauseElement:
     record that exceeds `PAGE` bytes."""
     event = table_of(EventRow)
     columns = (event.c.seq, event.c.at, event.c.task_id, event.c.run_id, event.c.attempt, event.c.body)
-    wanted = (
-        event.c.thread_pk == bindparam("pk"),
-        event.c.seq > bindparam("after"),
-        event.c.seq <= bindparam("until", type_=BigInteger),
-    )
+    pk, after, until = (bindparam(name, type_=BigInteger()) for name in ("pk", "after", "until"))
+    wanted = is_in_log(pk, after=after, until=until)
     if dialect.name == "sqlite":
-        return select(*columns).where(*wanted).order_by(event.c.seq)
+        return select(*columns).where(wanted).order_by(IN_ORDER)
     size = func.length(event.c.body)
     before = (func.sum(size).over(order_by=event.c.seq) - size).label("before")
-    some = select(*columns, before).where(*wanted).subquery()
+    some = select(*columns, before).where(wanted).subquery()
     return (
         select(*(some.c[column.name] for column in columns))
         .where(some.c.before <= literal_column(str(PAGE)))

@@ -18,6 +18,9 @@ from sqlmodel import Field, SQLModel
 _KEY = BigInteger().with_variant(Integer(), "sqlite")
 
 
+SEQ_BITS: Final = 31
+"""Number of low bits of SQLite's key of a record that contain its sequence number. Chosen: two billion records per
+thread, and four billion threads."""
 LIVE: Final = "status IN ('pending', 'running')"
 """SQL condition for runs that have not ended. A partial index is used only by queries that repeat its condition
 literally, without parameters."""
@@ -123,9 +126,10 @@ class RemnantRow(TableRow, table=True):
 
 class EventRow(TableRow, table=True):
     """A record of a log. Rows are stored in the order of the primary key, so that a page of a thread is one sequential
-    read."""
+    read.
 
-    __table_args__ = {"sqlite_with_rowid": False}
+    In SQLite the primary key is another column, `id`: `thread_pk << SEQ_BITS | seq`. `thread_pk` and `seq` are computed
+    from it (`babelgate.gateway.storage.log_key`)."""
 
     thread_pk: int = Field(sa_type=BigInteger, primary_key=True)
     seq: int = Field(primary_key=True)

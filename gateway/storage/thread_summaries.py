@@ -29,6 +29,7 @@ from babelgate.canonical.stored import decode_event
 from babelgate.canonical.thread import Interrupt, Run, Thread, ThreadStatus
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.storage.listing import has_only_agents
+from babelgate.gateway.storage.log_key import is_record
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.run_summaries import QUESTION_BYTES
 from babelgate.gateway.storage.short_form import decode_row, lengthen
@@ -231,7 +232,7 @@ def _read_input(connection: Connection, pk: int, seq: int) -> str | None:
 
     Used if the row has none, because an early release wrote it or it is large."""
     is_small = func.length(_EVENT.c.body) <= SEARCHED
-    created = select(_EVENT.c.body).where(_EVENT.c.thread_pk == pk, _EVENT.c.seq == seq, is_small)
+    created = select(_EVENT.c.body).where(is_record(pk, seq), is_small)
     body = connection.execute(created).scalar()
     event = None if body is None else decode_event(lengthen(body))
     return first_words(event.messages) if isinstance(event, RunCreated) else None

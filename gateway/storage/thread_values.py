@@ -4,23 +4,18 @@ A row caches the values of a thread as of one record of its log. It is written w
 replaced by a later search if the thread has newer records. Values that are too large for a row are computed for each
 search."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import (
-    ColumnElement,
     Connection,
-    LargeBinary,
     and_,
     bindparam,
     delete,
     false,
-    func,
     insert,
-    literal_column,
     or_,
     select,
 )
@@ -28,9 +23,11 @@ from sqlalchemy import (
 from babelgate.canonical.history import StateHistory
 from babelgate.canonical.json import has_members
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.storage.log_key import newest_seq
+from babelgate.gateway.storage.needles import find_needles, has_needles
 from babelgate.gateway.storage.prepared import Statement
-from babelgate.gateway.storage.statements import Position, table_of
-from babelgate.gateway.storage.tables import EventRow, ThreadRow, ThreadValueRow
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import ThreadRow, ThreadValueRow
 from babelgate.gateway.storage.transaction import Transaction
 
 MESSAGES: Final = "messages"
@@ -39,16 +36,8 @@ BATCH: Final = 100
 """Number of index rows that one transaction writes. Chosen."""
 _ROW: Final = 16_384
 """Maximum size of the values that a row stores, in bytes. Chosen."""
-_VALUE, _THREAD, _EVENT = table_of(ThreadValueRow), table_of(ThreadRow), table_of(EventRow)
-_NEWEST: Final = (
-    select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).correlate(_THREAD).scalar_subquery()
-)
-_MAX_NEEDLES: Final = 8
-"""Maximum number of byte strings that the database searches in the JSON of a row, before the row is decoded. Chosen."""
-_EXACT: Final = 2**50
-"""Bound for the absolute value of numbers that can be searched as text. Below it, the JSON of a whole number has no
-exponent, and that of an integer (`7`) is a prefix of that of the equal float (`7.0`)."""
-_NONE: Final[ColumnElement[int]] = literal_column("0")
+_VALUE, _THREAD = table_of(ThreadValueRow), table_of(ThreadRow)
+_NEWEST: Final = newest_seq(_THREAD.c.pk).correlate(_THREAD)
 _ALL: Final = (
     select(_THREAD.c.pk, _THREAD.c.thread_id, _NEWEST, _VALUE.c.seq, _VALUE.c.body)
     .select_from(_THREAD)
@@ -74,9 +63,9 @@ def find(connection: Connection, owner: str, values: JsonObject) -> ValueMatches
     matching: set[int] = set()
     unknown: list[tuple[int, str]] = []
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    needles = list(islice(_needles(values), _MAX_NEEDLES))
+    needles = find_needles(values)
     names = [f"needle_{number}" for number in range(len(needles))]
-    holds = and_(*(Position(_VALUE.c.body, bindparam(name, type_=LargeBinary)) > _NONE for name in names))
+    holds = and_(*has_needles(_VALUE.c.body, needles))
     # The database searches the rows: creating an object for each of thousands takes longer than all the rest.
     wanted = _ALL.where(or_(_VALUE.c.body.is_(None), _VALUE.c.seq != _NEWEST, holds))
     rows = Statement(wanted, connection.dialect, ("owner", *names)).iterate(connection, (owner, *needles))
@@ -86,29 +75,6 @@ def find(connection: Connection, owner: str, values: JsonObject) -> ValueMatches
         elif has_members(decode(body), values):
             matching.add(pk)
     return ValueMatches(matching, unknown)
-
-
-def _needles(values: JsonObject) -> Iterator[bytes]:
-    """Yield byte strings, such as `"status":"open"`, that occur in the JSON of every object that has these members."""
-    for name, value in values.items():
-        yield msgspec.json.encode(name) + b":" + _beginning(value)
-        if isinstance(value, dict):
-            yield from _needles(cast("JsonObject", value))
-
-
-def _beginning(value: Any) -> bytes:
-    """Return the longest text with which the JSON of every value equal to this one begins: `7` for 7 and 7.0."""
-    match value:
-        case str() | bool() | None:
-            return msgspec.json.encode(value)
-        case int() | float() if 0 < abs(value) < _EXACT:
-            return msgspec.json.encode(int(value) if value == int(value) else value)  # 7 may be written as 7.0
-        case dict():
-            return b"{"
-        case list():
-            return b"["
-        case _:
-            return b""
 
 
 def values_of(history: StateHistory) -> JsonObject:

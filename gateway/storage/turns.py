@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, false, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, false, or_, select
 
 from babelgate.canonical.event import MessageStarted, Record, StateSaved
 from babelgate.canonical.hub import Turn
 from babelgate.canonical.state import ENDED
 from babelgate.canonical.stored import decode_event
+from babelgate.gateway.storage.log_key import IN_ORDER, is_in_log, newest_seq
 from babelgate.gateway.storage.log_pages import decode_records
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, lengthen, refer
@@ -77,14 +78,11 @@ def _find_messages(
     """Return up to `limit` messages outside of runs as turns, in the order of `find_turns`.
 
     `beyond` and `last` are sequence numbers between which the messages must begin. None means no bound."""
-    seq = _EVENT.c.seq
-    selected = select(seq, _EVENT.c.body).where(
-        _EVENT.c.thread_pk == pk, *_IS_MESSAGE, *_beyond(seq, beyond, descending=descending)
-    )
-    if last is not None:
-        selected = selected.where(seq > last if descending else seq < last)
+    newest, oldest = (beyond, last) if descending else (last, beyond)
+    here = is_in_log(pk, after=oldest, until=None if newest is None else newest - 1)
+    selected = select(_EVENT.c.seq, _EVENT.c.body).where(here, *_IS_MESSAGE)
     turns: list[Turn] = []
-    for first, event in _messages(connection, selected.order_by(seq.desc() if descending else seq)):
+    for first, event in _messages(connection, selected.order_by(IN_ORDER.desc() if descending else IN_ORDER)):
         turns.append(Turn(seq=first, until=first, message_id=event.message_id))
         if len(turns) == limit:
             break
@@ -104,11 +102,10 @@ def _end_of_message(connection: Connection, pk: int, seq: int) -> int:
 
     All records of such a message are committed together, so they are consecutive."""
     other = or_(_EVENT.c.run_id.is_not(None), _EVENT.c.task_id.is_not(None), ~of_kind(*_OF_MESSAGE))
-    after = (_EVENT.c.thread_pk == pk, _EVENT.c.seq > seq)
-    end = select(_EVENT.c.seq - 1).where(*after, other).order_by(_EVENT.c.seq).limit(1)
+    end = select(_EVENT.c.seq - 1).where(is_in_log(pk, after=seq), other).order_by(IN_ORDER).limit(1)
     last = connection.execute(end).scalar()
     if last is None:
-        last = connection.execute(select(func.max(_EVENT.c.seq)).where(*after)).scalar()
+        last = connection.execute(select(newest_seq(pk))).scalar()
     return seq if last is None else last
 
 
@@ -131,19 +128,20 @@ class TurnRecords:
     """Ranges of sequence numbers, first and last, that contain the messages outside of runs: those of the turns, and
     later ones that replace them."""
 
-    def where(self, after: int) -> ColumnElement[bool]:
-        """Return the SQL condition for the needed records with a sequence number above `after`.
+    def where(self, pk: int, after: int) -> ColumnElement[bool]:
+        """Return the SQL condition for the needed records of the thread with a sequence number above `after`.
 
         It may select a few more: `has_row` excludes them."""
         spans = [and_(_EVENT.c.seq >= first, _EVENT.c.seq <= last) for first, last in self.message_ranges]
         of_tasks = and_(_EVENT.c.task_id.in_(self.tasks), _MATTERS_IN_OTHER_RUNS)
         of_runs = or_(_EVENT.c.run_id.in_(self.runs), _EVENT.c.seq.in_(self.tasks_begun), of_tasks)
         # The outer bounds of all ranges, so that the database scans no further.
-        within = [_EVENT.c.seq > max(after, self.first - 1)]
+        until = None
         if self.until is not None:
             of_runs = and_(of_runs, _EVENT.c.seq <= self.until)
-            within.append(_EVENT.c.seq <= max(self.until, *(last for _, last in self.message_ranges), 0))
-        return and_(*within, or_(of_runs, *(and_(*_OF_NO_RUN, span) for span in spans)))
+            until = max(self.until, *(last for _, last in self.message_ranges), 0)
+        within = is_in_log(pk, after=max(after, self.first - 1), until=until)
+        return and_(within, or_(of_runs, *(and_(*_OF_NO_RUN, span) for span in spans)))
 
     def has_row(self, row: Any) -> bool:
         """Return True if a row that meets the SQL condition is really needed.
@@ -182,18 +180,18 @@ def _find_spans(connection: Connection, pk: int, turns: Sequence[Turn]) -> Seque
         return ()
     seqs, ids = [turn.seq for turn in turns], {turn.message_id for turn in turns}
     first, last = min(seqs), _end_of_message(connection, pk, max(seqs))
-    later = select(_EVENT.c.seq, _EVENT.c.body).where(_EVENT.c.thread_pk == pk, *_IS_MESSAGE, _EVENT.c.seq > last)
-    messages = _messages(connection, later.order_by(_EVENT.c.seq))
+    later = select(_EVENT.c.seq, _EVENT.c.body).where(is_in_log(pk, after=last), *_IS_MESSAGE)
+    messages = _messages(connection, later.order_by(IN_ORDER))
     newest = {event.message_id: seq for seq, event in messages if event.message_id in ids}
     return [(first, last), *((seq, _end_of_message(connection, pk, seq)) for seq in newest.values())]
 
 
 def read_turns(connection: Connection, pk: int, wanted: TurnRecords, after: int) -> tuple[list[Record], bool]:
     """Return the next needed records with a sequence number above `after`, and True if there may be more."""
-    log = select(*_COLUMNS).where(_EVENT.c.thread_pk == pk, wanted.where(after))
+    log = select(*_COLUMNS).where(wanted.where(pk, after))
     rows_read: list[tuple[Any, ...]] = []
     size = 0
-    with closing(connection.execute(stream_rows(log.order_by(_EVENT.c.seq)))) as rows:
+    with closing(connection.execute(stream_rows(log.order_by(IN_ORDER)))) as rows:
         for row in rows:
             if wanted.has_row(row):
                 rows_read.append(tuple(row))
@@ -205,9 +203,7 @@ def read_turns(connection: Connection, pk: int, wanted: TurnRecords, after: int)
 
 def removed_messages(connection: Connection, pk: int) -> frozenset[str]:
     """Return the ids of the messages that a saved state of the thread has removed."""
-    saved = select(_EVENT.c.body).where(
-        _EVENT.c.thread_pk == pk, of_kind("state_saved"), Position(_EVENT.c.body, _FORGETS) > 0
-    )
+    saved = select(_EVENT.c.body).where(is_in_log(pk), of_kind("state_saved"), Position(_EVENT.c.body, _FORGETS) > 0)
     removed: set[str] = set()
     with closing(connection.execute(stream_rows(saved))) as rows:
         for (body,) in rows:

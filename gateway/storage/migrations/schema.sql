@@ -23,20 +23,6 @@ CREATE TABLE blob_use (
 
 CREATE INDEX blob_use_blob ON blob_use (blob);
 
-CREATE TABLE event (
-	thread_pk BIGINT NOT NULL, 
-	seq INTEGER NOT NULL, 
-	at BIGINT NOT NULL, 
-	task_id VARCHAR, 
-	run_id VARCHAR, 
-	attempt INTEGER NOT NULL, 
-	body BLOB NOT NULL, 
-	PRIMARY KEY (thread_pk, seq)
-)
- WITHOUT ROWID
-
-;
-
 CREATE TABLE interrupt (
 	owner VARCHAR NOT NULL, 
 	task_id VARCHAR NOT NULL, 
@@ -421,4 +407,16 @@ CREATE TABLE thread_member (
 
 ;
 
-CREATE INDEX thread_member_thread ON thread_member (thread_pk)
+CREATE INDEX thread_member_thread ON thread_member (thread_pk);
+
+CREATE TABLE event (
+	id INTEGER NOT NULL, 
+	thread_pk BIGINT NOT NULL GENERATED ALWAYS AS (id >> 31) VIRTUAL, 
+	seq INTEGER NOT NULL GENERATED ALWAYS AS (id & 2147483647) VIRTUAL, 
+	at BIGINT NOT NULL, 
+	task_id VARCHAR, 
+	run_id VARCHAR, 
+	attempt INTEGER NOT NULL, 
+	body BLOB NOT NULL, 
+	PRIMARY KEY (id)
+)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, exists, func, select, text, union
+from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, exists, select, text, union
 
 from babelgate.canonical.event import encode_event
 from babelgate.canonical.fault import FaultCode, FaultError
@@ -15,6 +15,7 @@ from babelgate.canonical.thread import Thread
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.database import HEAD
+from babelgate.gateway.storage.log_key import newest_seq
 from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.short_form import decode_row, lengthen
 from babelgate.gateway.storage.statements import table_of
@@ -177,7 +178,7 @@ async def _export_thread(
     done: Exported,
     tell: Callable[[Exported], object],
 ) -> None:
-    last = connection.execute(select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == pk)).scalar()
+    last = connection.execute(select(newest_seq(pk))).scalar()
     if last is None:  # the thread was erased meanwhile
         return
     is_live = select(_RUN.c.run_id).where(_RUN.c.thread_pk == pk, text(f"run.{LIVE}")).limit(1)

@@ -24,6 +24,7 @@ from babelgate.canonical.message import FilePart
 from babelgate.canonical.stored import decode_event, decode_snapshot, encode_snapshot
 from babelgate.canonical.value import Value
 from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.items import encode_value
 from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.short_form import encode_row, refer, shorten
 from babelgate.gateway.storage.statements import table_of
@@ -480,7 +481,7 @@ def restore_owner(tx: Transaction, reader: Reader, begin: LineStart, owner: str)
 def _restore_item(connection: Connection, owner: str, line: ItemLine, done: RestoredOwner) -> None:
     key = {"owner": owner, "namespace": line.namespace, "key": line.key}
     existing = select(_ITEM.c.value).where(*(_ITEM.c[name] == value for name, value in key.items()))
-    value = bytes(line.value)
+    value = encode_value(_json(bytes(line.value)))
     stored = connection.execute(existing).scalar()
     if _is_new(
         stored is None or is_equal(_json(stored), _json(value)), stored, f"item {line.namespace}{line.key}", done

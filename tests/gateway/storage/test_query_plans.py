@@ -147,6 +147,20 @@ def test_waiting_tasks_are_found_by_an_index(tmp_path: Path) -> None:
     engine.dispose()
 
 
+def test_tasks_of_ephemeral_threads_are_found_by_an_index(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+        with recorded_queries(engine) as executed:
+            listing.tasks(connection, "o", TaskFilter(agent="a", stateless=False), 10, None)
+        assert len(executed) == 3
+        for sql, parameters in executed[1:]:
+            steps = plan(connection, sql, parameters)
+            assert "thread USING INDEX thread_expires" in " ".join(steps), f"{sql}: {steps}"
+            assert not [step for step in steps if "task USING PRIMARY KEY" in step], f"{sql}: {steps}"
+    engine.dispose()
+
+
 def test_no_query_of_a_reader_scans_a_table(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection, recorded_queries(engine) as executed:

@@ -1,0 +1,3 @@
+"""Fixtures of the tests of benchmarks."""
+
+from tests.gateway.hubs import hubs as hubs
