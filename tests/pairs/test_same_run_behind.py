@@ -141,7 +141,7 @@ async def test_streams_of_a_run_behind_resume_in_two_protocols(house: House, cal
         assert before.frames + after.frames == whole.frames
 
 
-def test_every_caller_starts_or_reads_a_run_behind() -> None:
+async def test_every_caller_starts_or_reads_a_run_behind() -> None:
     tests = [value for name, value in globals().items() if name.startswith("test_") and hasattr(value, "pytestmark")]
     cells = [cell.values for test in tests for mark in test.pytestmark if mark.args for cell in mark.args[1]]
     assert {caller for _, *pair in cells for caller, _ in pair} == set(WITH_GRPC)
