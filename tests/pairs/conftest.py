@@ -72,3 +72,10 @@ def caller(request: pytest.FixtureRequest, house: House) -> Caller:
     """A caller that has not yet used the agent."""
     caller_class, agent = request.param
     return caller_class(house.front.http, agent)
+
+
+@pytest.fixture
+def other(request: pytest.FixtureRequest, house: House) -> Caller:
+    """A second caller, which reads the run of the first one."""
+    caller_class, agent = request.param
+    return caller_class(house.front.http, agent)

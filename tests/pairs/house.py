@@ -242,7 +242,7 @@ async def connected(folder: Path, kind: Kind) -> AsyncGenerator[House]:
             name: RegisteredAgent(assume_agent(name), socket_client(upstream.url, name))
             for name in (*players.agents(), WHOLE)
         }
-        async with running(folder, registered=agents) as front:
+        async with running(folder, registered=agents, serves_grpc=True) as front:
             yield _house(kind, front, players)
 
 

@@ -67,12 +67,6 @@ def by_each(agent: str, *callers: type[Caller]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("caller", cells, indirect=True)
 
 
-@pytest.fixture
-def other(request: pytest.FixtureRequest, house: House) -> Caller:
-    caller_class, agent = request.param
-    return caller_class(house.front.http, agent)
-
-
 @dataclass(frozen=True)
 class Begun:
     """A task whose caller is still connected."""
