@@ -67,6 +67,8 @@ def rules_of(settings: AgentSettings) -> ProgramRules:
         silence=settings.timeout.read,
         idle=coding.idle,
         max_processes=coding.processes,
+        agent=settings.agent,
+        options=settings.options,
         secrets=tuple(each.get_secret_value() for each in settings.env.values()),
     )
 
