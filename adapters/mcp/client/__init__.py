@@ -135,7 +135,10 @@ class ProgramClient(ToolClient):
         try:
             async with aclosing(events):
                 async for event in events:
-                    yield event
+                    if isinstance(event, RunEnded) and event.fault is not None:
+                        yield event.replace(fault=redact_fault(event.fault, self._secrets))
+                    else:
+                        yield event
         except FaultError as error:
             raise FaultError.of(redact_fault(error.fault, self._secrets)) from error
 

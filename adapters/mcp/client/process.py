@@ -87,7 +87,7 @@ class ProcessClient(ServerClient):
     async def notify(self, method: str, params: JsonObject, session: Session) -> None:
         connection, request_id = _connection_of(session), params.get("requestId")
         if method == "notifications/cancelled" and isinstance(request_id, int):
-            connection.cancel_later(request_id)
+            connection.cancel(request_id)
         else:
             await connection.send({"method": method, "params": params})
 
@@ -137,13 +137,21 @@ class ProcessClient(ServerClient):
         self._connections = [each for each in self._connections if each.is_alive]
         return self._connections
 
+    def _can_take_call(self, connection: ProcessConnection) -> bool:
+        if connection.is_stateless or not self._has_asked:
+            return True
+        return connection.users == 0 and connection.is_clean
+
     async def _connect(self) -> ProcessConnection:
         """Return a process that can take a call, and start one if necessary. Raises agent_unreachable if it cannot be
         started, or if too many run, and agent_timeout if it is not usable in time."""
         while True:
-            for each in self._alive():
-                if each.is_stateless or not self._has_asked or (each.users == 0 and each.is_clean):
-                    return each
+            found = next((each for each in self._alive() if self._can_take_call(each)), None)
+            if found is not None:
+                if found.check is None:
+                    return found
+                await asyncio.wait((found.check,))
+                continue
             if self._starting is None:
                 if len(self._connections) >= self._rules.max_processes:
                     words = f"All {self._rules.max_processes} processes of the agent are in use."

@@ -98,6 +98,8 @@ class ProcessConnection:
         """Number of sessions that use the process."""
         self.has_asked = False
         """True if the server has sent a question during a call."""
+        self.check: asyncio.Future[None] | None = None
+        """Running check that the process still answers; None if none runs."""
         self._lost_calls: set[int] = set()
         """Ids of calls whose reader left before the response, so that the tool may still run."""
         self._reading = asyncio.ensure_future(self._read_all())
@@ -160,7 +162,7 @@ class ProcessConnection:
             if self._exchanges.pop(request_id, None) is not None and exchange.is_call:
                 self._lost_calls.add(request_id)
                 if self.is_stateless:
-                    self.cancel_later(request_id)
+                    self.cancel(request_id)
 
     async def _next(self, exchange: _Exchange) -> JsonObject:
         while not exchange.messages:
@@ -198,7 +200,17 @@ class ProcessConnection:
             exchange.question_ids.discard(request_id)
         await self.send({"id": request_id, **reply})
 
-    async def cancel(self, request_id: int) -> None:
+    def cancel(self, request_id: int) -> None:
+        """Cancel a request on the server in the background, and check that the process still answers."""
+        self.check = check = self._track(self._cancel(request_id))
+
+        def finish(_: object) -> None:
+            if self.check is check:
+                self.check = None
+
+        check.add_done_callback(finish)
+
+    async def _cancel(self, request_id: int) -> None:
         """Cancel a request on the server (SPEC/basic/utilities/cancellation). Afterwards a process that answers no ping
         is ended, because its tool blocks all other calls. Errors are ignored."""
         try:
@@ -210,10 +222,6 @@ class ProcessConnection:
             self.fail(FaultError(FaultCode.AGENT_TIMEOUT, words))
         except FaultError:
             return
-
-    def cancel_later(self, request_id: int) -> None:
-        """Cancel a request on the server in the background."""
-        self._track(self.cancel(request_id))
 
     def _track(self, work: Coroutine[Any, Any, None]) -> "asyncio.Future[None]":
         task = asyncio.ensure_future(work)

@@ -1,5 +1,5 @@
-"""Tools served by the official MCP SDK over stdin and stdout. A cancelled tool leaves the file `cancelled` in the working
-directory."""
+"""Tools served by the official MCP SDK over stdin and stdout. A cancelled tool leaves the file `cancelled` in the
+working directory."""
 
 from pathlib import Path
 
