@@ -32,7 +32,7 @@ from babelgate.gateway.agents.networks import open_client
 from babelgate.gateway.agents.processes.agent import ProcessAgent
 from babelgate.gateway.agents.processes.graph import GraphProcess
 from babelgate.gateway.agents.processes.process import Unstartable
-from babelgate.gateway.agents.processes.programs import ProgramProcesses, ProgramSpec, rules_of
+from babelgate.gateway.agents.processes.programs import ProgramProcesses, Programs, ProgramSpec, rules_of
 from babelgate.gateway.agents.processes.server import ManagedServer, ManagedServers
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.server_access import ServerAccess
@@ -79,10 +79,6 @@ _CONNECTION: Final = (
 client."""
 _DESCRIPTION_TIMEOUT: Final = 60.0
 """Time limit of one attempt to fetch schemas, in seconds. Chosen."""
-
-
-Programs = dict[ProgramSpec, ProgramProcesses]
-"""Starters of programs, by command."""
 
 
 def agent_uuid(name: str) -> str:

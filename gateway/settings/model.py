@@ -140,7 +140,7 @@ class _Protocols:
 
 class AgentSettings(SettingsSection):
     """One agent. It needs exactly one of these keys: `python` or `graph` for an agent in this process, `url` or `urls`
-    for a server, `command` without them for a program: a coding agent, or an MCP server over stdio."""
+    for a server. For a program, which is a coding agent or an MCP server over stdio, it has `command` alone."""
 
     model_config = ConfigDict(json_schema_extra=_Protocols.require_one)
 

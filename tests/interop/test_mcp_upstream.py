@@ -1,6 +1,7 @@
 """Tools of the unmodified official MCP SDKs behind the gateway, over HTTP and stdio, in both eras of the protocol."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
+import yaml
 
+from tests.gateway.command import ROOT
 from tests.gateway.talk import within
 from tests.interop.driver import PROGRAMS, OfficialServer, start_server
 from tests.interop.peers import peer_python
@@ -49,7 +52,7 @@ class Site:
         return JsonRpc10(self.front.http, tool)
 
 
-async def cancelled(folder: Path) -> None:
+async def note_of_cancel(folder: Path) -> None:
     """Wait until a tool has noted in its folder that it was cancelled."""
     while not await asyncio.to_thread((folder / "cancelled").exists):
         pass
@@ -122,7 +125,7 @@ async def test_a_cancel_reaches_the_tool(site: Site) -> None:
         await caller.cancel(feed.ids.task)
         assert (await feed.end()).state == "cancelled"
     if site.server is None:
-        await within(cancelled(site.folder))
+        await within(note_of_cancel(site.folder))
     else:
         site.server.release()
     async with asyncio.timeout(BOUND):
@@ -138,10 +141,17 @@ async def test_a_process_that_ends_fails_its_run_alone(tmp_path: Path, sdk: str)
         assert (await JsonRpc10(front.http, "echo").send("hello")).text == "hello"
 
 
-async def test_a_published_server_is_called_over_a2a_and_openai_chat(tmp_path: Path) -> None:
-    command = [str(peer_python("mcp-typescript")), str(PROGRAMS / "mcp_typescript_server.py"), "everything"]
-    tools = {"echo": "echo", "sum": "get-sum", "long": "trigger-long-running-operation", "image": "get-tiny-image"}
-    agents = {name: {"tool": tool, "command": command} for name, tool in tools.items()}
+async def test_the_documented_server_is_called_over_a2a_and_openai_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npx = tmp_path / "npx"  # the installed package instead of a download
+    program = PROGRAMS / "mcp_typescript_server.py"
+    npx.write_text(f"#!/bin/sh\nexec {peer_python('mcp-typescript')} {program} everything\n")
+    npx.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    agents: dict[str, Any] = yaml.safe_load(yaml_below("protocols/mcp.md", "### Servers over stdio"))["agents"]
+    for name, tool in {"long": "trigger-long-running-operation", "image": "get-tiny-image"}.items():
+        agents[name] = {**agents["echo"], "tool": tool}
     async with running(tmp_path, configured=agents) as front:
         assert (await JsonRpc10(front.http, "echo").send("hello")).text == "Echo: hello"
         assert (await Chat(front.http, "echo").send("hello")).text == "Echo: hello"
@@ -150,3 +160,9 @@ async def test_a_published_server_is_called_over_a2a_and_openai_chat(tmp_path: P
         assert view.state == "completed" and len(view.asides) == 2
         (image,) = (await Mcp(front.http, "image").send("go")).files.values()
         assert image.startswith(b"\x89PNG")
+
+
+def yaml_below(page: str, heading: str) -> str:
+    """Return the first YAML block below a heading of the documentation."""
+    text = (ROOT / "docs" / page).read_text()
+    return text.split(f"{heading}\n")[1].split("```yaml\n")[1].split("```")[0]

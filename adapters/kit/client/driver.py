@@ -23,7 +23,7 @@ CANCEL_TIMEOUT: Final = 3.0
 """Maximum duration of the request that cancels a run, in seconds. Chosen."""
 
 
-class Closable(Protocol):
+class TransportClient(Protocol):
     """Client of a server, in the transport of its protocol."""
 
     async def aclose(self) -> None:
@@ -31,7 +31,7 @@ class Closable(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Closable)
+C = TypeVar("C", bound=TransportClient)
 
 Stage = AsyncGenerator[Sequence[Event]]
 """Generator that reads one source of a run, and yields its events in batches as they arrive. An exception of a stage

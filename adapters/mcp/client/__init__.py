@@ -120,17 +120,17 @@ class ProgramClient(ToolClient):
     def __init__(self, name: str, host: ProgramHost, rules: ProgramRules) -> None:
         """Create the client. The first call starts the program. `name` is that of the agent."""
         super().__init__(
-            ProcessClient.shared(name, host, rules), rules.agent or name, rules.options.get("version", "auto")
+            ProcessClient.share(name, host, rules), rules.agent or name, rules.options.get("version", "auto")
         )
         self._secrets = secrets_in(rules.secrets)
 
     def run(self, call: Invocation) -> AsyncGenerator[Event]:
-        return self._redacted(super().run(call))
+        return self._redact(super().run(call))
 
     def reattach(self, call: Invocation) -> AsyncGenerator[Event]:
-        return self._redacted(super().reattach(call))
+        return self._redact(super().reattach(call))
 
-    async def _redacted(self, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
+    async def _redact(self, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
         """Yield the events of a run. Raises its fault without the secrets of the program's environment."""
         try:
             async with aclosing(events):

@@ -39,7 +39,7 @@ class ProcessClient(ServerClient):
     """
 
     def __init__(self, name: str, host: ProgramHost, rules: ProgramRules) -> None:
-        """Create the client; `shared` returns one that several tools use. The first call starts the process. `name` is
+        """Create the client; `share` returns one that several tools use. The first call starts the process. `name` is
         that of an agent, for the log."""
         super().__init__()
         self._name = name
@@ -53,7 +53,7 @@ class ProcessClient(ServerClient):
         self._owners = 0
 
     @classmethod
-    def shared(cls, name: str, host: ProgramHost, rules: ProgramRules) -> "ProcessClient":
+    def share(cls, name: str, host: ProgramHost, rules: ProgramRules) -> "ProcessClient":
         """Return the client of the other tools whose program `host` starts, if it has the same rules, or else another
         one. Each caller must close it."""
         rules = replace(rules, agent=None)

@@ -119,7 +119,7 @@ class ProcessConnection:
         return self.version == VERSION
 
     async def open(self, version: Version) -> None:
-        """Agree on the version. With `auto`, the client asks with `server/discover`: a server of an earlier version
+        """Make the connection usable: determine the version, and initialize it. With `auto`, the client asks with `server/discover`: a server of an earlier version
         answers with an error. Raises agent_invalid for an unknown version, and the fault of a failed connection."""
         if version != HANDSHAKE:
             try:

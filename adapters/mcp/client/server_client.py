@@ -1,4 +1,4 @@
-"""What the client needs of an MCP server, whichever transport carries the messages, in both eras of the protocol.
+"""Base class of the clients of an MCP server, for each transport, in both eras of the protocol.
 
 Up to 2025-11-25, a session begins with `initialize`. In 2026-07-28 each request has the version and the capabilities of
 the client in its `_meta`, and there is no session.
@@ -154,6 +154,6 @@ def has_stateless_version(discovered: JsonObject) -> bool:
 
 
 def as_message(value: Json) -> JsonObject:
-    """Return a JSON value as a message of JSON-RPC. Raises agent_invalid if it is none."""
+    """Return a JSON value as a message of JSON-RPC. Raises agent_invalid for any other value."""
     decode_reply(w.Envelope, value)
     return as_object(value)

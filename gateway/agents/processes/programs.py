@@ -229,3 +229,7 @@ class ProgramProcesses:
         delay = restart_delay(self._early_ends)
         self._due = time.monotonic() + delay
         return delay
+
+
+Programs = dict[ProgramSpec, ProgramProcesses]
+"""Starters of programs, by command."""

@@ -171,8 +171,8 @@ def main() -> None:
         message = json.loads(line)
         method, params = message.get("method"), message.get("params") or {}
         if method is None:
-            asked = questions.pop(message["id"])
-            say(asked, f"Hello, {message['result']['content']['name']}.")
+            call_id = questions.pop(message["id"])
+            say(call_id, f"Hello, {message['result']['content']['name']}.")
         elif "id" in message:
             if IS_MODERN and params["_meta"][f"{META}protocolVersion"] != ERA:
                 refuse(message["id"], -32022, "Unsupported version")
