@@ -119,8 +119,11 @@ class ProcessConnection:
         return self.version == VERSION
 
     async def open(self, version: Version) -> None:
-        """Make the connection usable: determine the version, and initialize it. With `auto`, the client asks with `server/discover`: a server of an earlier version
-        answers with an error. Raises agent_invalid for an unknown version, and the fault of a failed connection."""
+        """Make the connection usable: determine the version, and initialize it. With `auto`, the client sends
+        `server/discover`, which a server of an earlier version answers with an error.
+
+        Raises agent_invalid for an unknown version, and the fault of a failed connection.
+        """
         if version != HANDSHAKE:
             try:
                 found = await self.ask("server/discover", with_meta({}))

@@ -86,7 +86,7 @@ async def test_calls_of_several_tools_share_a_process(site: Site) -> None:
     assert site.pid == pid
 
 
-async def test_simultaneous_calls_receive_their_own_results(site: Site) -> None:
+async def test_simultaneous_calls_receive_separate_results(site: Site) -> None:
     async with asyncio.TaskGroup() as group:
         sent = [group.create_task(site.caller("together").send(text)) for text in ("one", "two")]
     assert [each.result().text for each in sent] == ["one", "two"]
@@ -166,7 +166,7 @@ async def test_an_elicitation_is_a_question_in_each_protocol(site: Site) -> None
         assert (done.state, done.text) == ("completed", "Hello, Ada.")
 
 
-async def test_several_open_questions_receive_their_own_answers(site: Site) -> None:
+async def test_several_open_questions_receive_separate_answers(site: Site) -> None:
     first, second = site.caller("ask"), site.caller("ask")
     paused = [await first.send("one"), await second.send("two")]
     answered = [await second.answer(paused[1], "Bob"), await first.answer(paused[0], "Ada")]
