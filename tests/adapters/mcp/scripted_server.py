@@ -48,11 +48,12 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
     if IS_MODERN:
         Path("capabilities").write_text(json.dumps(params["_meta"][f"{META}clientCapabilities"]))
     calls[request_id] = params
-    tool = globals().get(f"call_{params['name']}") if params["name"] in TOOLS else None
-    if tool is None:
+    if params["name"] not in TOOLS:
         refuse(request_id, -32602, f"Unknown tool: {params['name']}")
-    else:
-        tool(request_id, params, str((params.get("arguments") or {}).get("text", "")))
+        return
+    arguments: dict[str, Any] = params.get("arguments") or {}
+    tool = globals()[f"call_{params['name']}"]
+    tool(request_id, params, str(arguments.get("text", "")))
 
 
 def call_echo(request_id: Any, params: dict[str, Any], text: str) -> None:
@@ -168,8 +169,9 @@ def request(request_id: Any, method: str, params: dict[str, Any]) -> None:
 def main() -> None:
     Path("pid").write_text(str(os.getpid()))
     for line in sys.stdin:
-        message = json.loads(line)
-        method, params = message.get("method"), message.get("params") or {}
+        message: dict[str, Any] = json.loads(line)
+        method: Any = message.get("method")
+        params: dict[str, Any] = message.get("params") or {}
         if method is None:
             call_id = questions.pop(message["id"])
             say(call_id, f"Hello, {message['result']['content']['name']}.")
