@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Self
 
+from bench.rpc import RpcStreams
+
 
 class KeepAliveConnection:
     """Keep-alive connection that makes one call after the other."""
@@ -16,6 +18,7 @@ class KeepAliveConnection:
         """Seconds from the last request to the first bytes of the response body, if that came in chunks."""
         self._sent_at = 0.0
         self._is_socket = False
+        self._calls: RpcStreams | None = None
 
     @classmethod
     async def open(cls, port: int, host: str = "127.0.0.1") -> Self:
@@ -78,6 +81,13 @@ class KeepAliveConnection:
         if first != 0x81:
             raise SystemExit(f"a frame of another kind: {first:#x} {content!r}")
         return content
+
+    async def call(self, path: str, message: bytes) -> bytes:
+        """Make a call of gRPC, and return the messages of its response with their prefixes. The connection must be one
+        to a gRPC server, and has only such calls. Exits if the call fails."""
+        if self._calls is None:
+            self._calls = RpcStreams(self._reader, self._writer)
+        return await self._calls.call(path, message)
 
     async def read_until(self, path: str, body: bytes, headers: str, wanted: bytes) -> None:
         """Read a stream until a piece contains `wanted`. The connection cannot be used afterwards."""

@@ -39,6 +39,7 @@ from bench import server, slow_flush, work
 from bench.client import KeepAliveConnection
 from bench.cluster_figures import DISPATCH, FAN_OUT, SAME_NODE, ClusterFigures, Load, Rate, Waits, load, report, save
 from bench.compare import choose_jobs, machine, own_version, write_block
+from bench.database import read_costs
 from bench.scale import new_schema, within
 from bench.server import ServerProcess
 from bench.work import Job
@@ -87,7 +88,7 @@ def measure(database: str, folder: Path, options: argparse.Namespace) -> Cluster
         figures.loads.append(_events(database, nodes, options))
         for count in range(1, len(nodes) + 1):
             _say(f"runs a second, {count} nodes")
-            figures.loads.append(_runs(nodes[:count], options))
+            figures.loads.append(_runs(database, nodes[:count], options))
     if options.flush:
         return _add_slow_flush(figures, folder / "slow", options)
     return figures
@@ -103,7 +104,7 @@ def _add_slow_flush(figures: ClusterFigures, folder: Path, options: argparse.Nam
         for each in figures.loads:
             if each.name == _RUNS:
                 _say(f"runs a second, {each.nodes} nodes, flush {options.flush:g} ms")
-                each.slow.extend(_runs(nodes[: each.nodes], options).rounds)
+                each.slow.extend(_runs(database.url, nodes[: each.nodes], options).rounds)
     return replace(figures, flush=options.flush)
 
 
@@ -214,18 +215,18 @@ def _events(database: str, nodes: Sequence[ServerProcess], options: argparse.Nam
     found = Load("events to the log, of long runs", len(nodes), aim=AIMS["events"])
     job = work.posted("/acp/runs", lambda _: body, b'"completed"')
     for rate, counted, took in _rounds(nodes, job, options, database):
-        found.rounds.append(Rate(counted / took, rate.median, rate.cpu, rate.busy))
+        found.rounds.append(replace(rate, per_second=counted / took))
     return found
 
 
-def _runs(nodes: Sequence[ServerProcess], options: argparse.Namespace) -> Load:
+def _runs(database: str, nodes: Sequence[ServerProcess], options: argparse.Namespace) -> Load:
     found = Load(_RUNS, len(nodes))
-    found.rounds.extend(rate for rate, _, _ in _rounds(nodes, work.a2a_1_0(), options))
+    found.rounds.extend(rate for rate, _, _ in _rounds(nodes, work.a2a_1_0(), options, database))
     return found
 
 
 def _rounds(
-    nodes: Sequence[ServerProcess], job: Job, options: argparse.Namespace, database: str = ""
+    nodes: Sequence[ServerProcess], job: Job, options: argparse.Namespace, database: str
 ) -> Generator[tuple[Rate, int, float]]:
     """Yield the rate, the number of events added to the log, and the seconds of each round."""
     jobs = options.connections
@@ -233,8 +234,12 @@ def _rounds(
         rate, _ = asyncio.run(_share_out(nodes, job, jobs, options.connections))
         jobs = choose_jobs(rate.per_second, options.seconds * share, options.connections)
     for _ in range(options.rounds):
-        before = _count_events(database)
+        before, costs = _count_events(database), read_costs(database)
         rate, took = asyncio.run(_share_out(nodes, job, jobs, options.connections))
+        costs_after, done = read_costs(database), rate.per_second * took
+        if costs.cpu is not None and costs_after.cpu is not None:
+            rate = replace(rate, database_cpu=(costs_after.cpu - costs.cpu) / done * 1000)
+        rate = replace(rate, wal=(costs_after.wal - costs.wal) / done / 1024)
         yield rate, _count_events(database) - before, took
 
 
@@ -263,8 +268,6 @@ async def _share_out(nodes: Sequence[ServerProcess], job: Job, jobs: int, connec
 
 
 def _count_events(database: str) -> int:
-    if not database:
-        return 0
     with psycopg.connect(database) as connection:
         found = connection.execute("SELECT count(*) FROM event").fetchone()
     return found[0] if found else 0

@@ -1,7 +1,7 @@
 """Results of the measurement of several gateways on one PostgreSQL: as a file, and as a table."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -45,6 +45,10 @@ class Rate:
     """CPU time of all nodes per job, in milliseconds."""
     busy: float
     """Share of the time of all cores in which they were busy, with any program."""
+    database_cpu: float | None = None
+    """CPU time of the database server per job, in milliseconds. None if it runs on another machine."""
+    wal: float | None = None
+    """KiB per job that the database server writes to its write-ahead log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +104,13 @@ def _lines(figures: ClusterFigures) -> Iterator[str]:
     yield ""
     yield f"{'':52}{'times':>7}{'p50 ms':>9}{'p99 ms':>9}{'aim p50':>9}{'CPU ms':>9}"
     for each in figures.waits:
-        line = (
-            f"{each.name:52}{len(each.times):>7}{each.p50:>9.1f}{each.p99:>9.1f}{_aim(each.aim):>9}{_cpu(each.cpu):>9}"
-        )
+        line = f"{each.name:52}{len(each.times):>7}{each.p50:>9.1f}{each.p99:>9.1f}"
+        line += f"{_aim(each.aim):>9}{_known(each.cpu):>9}"
         yield line.rstrip()
     yield ""
     slow = f"{f'flush {figures.flush:g} ms':>14}" if figures.flush else ""
-    heads = f"{'nodes':>6}{'a second':>10}{'aim':>8}{'median ms':>11}{'CPU ms/job':>12}{'busy':>7}{'x 1 node':>10}"
+    heads = f"{'nodes':>6}{'a second':>10}{'aim':>7}{'median ms':>10}{'CPU ms/job':>11}"
+    heads += f"{'DB CPU ms':>10}{'WAL KiB':>8}{'busy':>6}{'x 1 node':>9}"
     yield f"{'':36}{heads}{slow}"
     name = ""
     for each in figures.loads:
@@ -123,8 +127,9 @@ def _row(each: Load, figures: ClusterFigures, name: str) -> str:
     factor = "" if alone is None or alone is each else f"{median.per_second / _median(alone.rounds).per_second:.2f}"
     slow = f"{_median(each.slow).median:.1f}" if each.slow else ""
     return (
-        f"{name:36}{each.nodes:>6}{median.per_second:>10.0f}{_aim(each.aim):>8}{median.median:>11.1f}"
-        f"{median.cpu:>12.2f}{median.busy:>7.0%}{factor:>10}{slow:>14}"
+        f"{name:36}{each.nodes:>6}{median.per_second:>10.0f}{_aim(each.aim):>7}{median.median:>10.1f}"
+        f"{median.cpu:>11.2f}{_known(median.database_cpu, 2):>10}{_known(median.wal):>8}"
+        f"{median.busy:>6.0%}{factor:>9}{slow:>14}"
     ).rstrip()
 
 
@@ -134,11 +139,18 @@ def _median(rounds: Sequence[Rate]) -> Rate:
         statistics.median(each.median for each in rounds),
         statistics.median(each.cpu for each in rounds),
         statistics.median(each.busy for each in rounds),
+        _median_known(each.database_cpu for each in rounds),
+        _median_known(each.wal for each in rounds),
     )
 
 
-def _cpu(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
+def _median_known(values: Iterable[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return statistics.median(known) if known else None
+
+
+def _known(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _aim(value: float | None) -> str:

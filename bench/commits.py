@@ -1,6 +1,6 @@
 """Comparison of several commits of the gateway: the same jobs in one run.
 
-    .venv/bin/python -m bench.commits COMMIT... [--jobs 1200] [--rounds 5] [--only A2A]
+    .venv/bin/python -m bench.commits COMMIT... [--jobs 1200] [--rounds 5] [--only TEXT…]
 
 The code of each commit is extracted from git and run by this interpreter, so all commits use the same packages and
 client. A round measures every kind of job on every commit once, in turn. The figures are medians of the server's CPU
@@ -27,7 +27,20 @@ from bench.work import Job
 _PROJECT: Final = Path(__file__).parent.parent
 WORKS: Final[Mapping[str, Job]] = {
     name: work.GATEWAY[name]
-    for name in ("A2A 1.0", "A2A 0.3", "ACP", "AIEF task + step", "LangGraph wait", "A2A stream", "LangGraph stream")
+    for name in (
+        "A2A 1.0",
+        "A2A 0.3",
+        "ACP",
+        "AIEF task + step",
+        "LangGraph wait",
+        "OpenAI chat",
+        "Anthropic",
+        "Agent Client Protocol",
+        "Agent Client prompt",
+        "A2A stream",
+        "LangGraph stream",
+        "Agent Client Prot. stream",
+    )
 }
 
 
@@ -47,9 +60,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1200, help="jobs per round; a stream counts as ten (1200)")
     parser.add_argument("--connections", type=int, default=16, help="concurrent connections (16)")
     parser.add_argument("--rounds", type=int, default=5, help="number of rounds (5)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only jobs whose name contains this text")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="TEXT", help="only jobs whose name contains one of these texts"
+    )
     options = parser.parse_args()
-    works = {name: job for name, job in WORKS.items() if options.only in name}
+    works = {name: job for name, job in WORKS.items() if any(text in name for text in options.only)}
     server.pin_client()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         home = Path(folder)
@@ -59,8 +74,9 @@ def main() -> None:
             source = take_out(commit, home / "source" / commit)
             # Commits without the folder have the command in the package `gateway`.
             module = "babelgate" if (source / "babelgate").is_dir() else "gateway"
+            environment = {"PYTHONPATH": str(source), **server.ERASING_SOON}
             gateways[commit] = stack.enter_context(
-                server.running(server.gateway(module=module), home / commit, environment={"PYTHONPATH": str(source)})
+                server.running(server.gateway(module=module), home / commit, environment=environment)
             )
         report(works, compare(bare, gateways, works, options))
 
@@ -80,7 +96,9 @@ def compare(
                 if (commit, name) in unknown:
                     continue
                 try:
-                    figures = server.measure(gateway, job, max(options.connections, count), options.connections)
+                    figures = server.measure(
+                        gateway, job, max(options.connections, count), options.connections, quiet=server.QUIET
+                    )
                 except SystemExit as error:
                     print(f"{commit}, {error}", file=sys.stderr)
                     unknown.add((commit, name))

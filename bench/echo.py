@@ -1,23 +1,29 @@
 """Overhead of the gateway: its demo agents over each protocol, with the default settings, compared with a bare Litestar
-POST echo in the same run.
+POST echo in the same run. With the extra `babelgate[grpc]`, also A2A over gRPC, compared with a bare server of grpc.aio
+that answers with prepared bytes.
 
-    .venv/bin/python -m bench.echo [--jobs 2000] [--connections 16] [--rounds 5] [--only A2A]
+    .venv/bin/python -m bench.echo [--jobs 2000] [--connections 16] [--rounds 5] [--only TEXT…]
 
 A round measures every target once, in turn, so that other load on the machine affects all alike. The figures are
-medians over the rounds. CPU is the server process's user and system time. Server and client are pinned to different
-cores.
+medians over the rounds. CPU is the server process's user and system time, including the erasure of the threads of
+stateless runs, which this gateway erases after a second. Server and client are pinned to different cores.
 """
 
 import argparse
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
+from babelgate.adapters.kit.client.rpc import is_installed
 from bench import server, work
-from bench.server import LoadFigures
+from bench.server import LoadFigures, ServerProcess
+from bench.work import Job
 
-BARE = "bare Litestar"
-STREAM_JOBS = 10
+BARE: Final = "bare Litestar"
+BARE_RPC: Final = "bare grpc.aio"
+STREAM_JOBS: Final = 10
 """Number of jobs that one stream of 200 tokens counts as."""
 
 
@@ -28,28 +34,45 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2000, help="jobs per round (2000)")
     parser.add_argument("--connections", type=int, default=16, help="concurrent connections (16)")
     parser.add_argument("--rounds", type=int, default=5, help="number of rounds (5)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only targets whose name contains this text")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="TEXT", help="only targets whose name contains one of these texts"
+    )
     options = parser.parse_args()
-    jobs = {BARE: work.bare(), **{name: job for name, job in work.GATEWAY.items() if options.only in name}}
-    rounds: dict[str, list[LoadFigures]] = {name: [] for name in jobs}
     server.pin_client()
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        with (
-            server.running(server.uvicorn("bench.bare:app"), home / "bare") as bare,
-            server.running(server.gateway(), home / "gateway") as gateway,
-        ):
-            for number in range(options.rounds + 1):
-                for name, job in jobs.items():
-                    count = options.jobs // (STREAM_JOBS if "stream" in name else 1)
-                    if not number:  # the first round warms up
-                        count //= 8
-                    target = bare if name == BARE else gateway
-                    found = server.measure(target, job, max(options.connections, count), options.connections)
-                    if number:
-                        rounds[name].append(found)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        targets = _start(Path(folder), stack, options.only)
+        rounds: dict[str, list[LoadFigures]] = {name: [] for name in targets}
+        for number in range(options.rounds + 1):
+            for name, (target, job) in targets.items():
+                count = options.jobs // (STREAM_JOBS if "stream" in name else 1)
+                if not number:  # the first round warms up
+                    count //= 8
+                quiet = server.QUIET if name in work.GATEWAY or name in work.GRPC else 0
+                found = server.measure(target, job, max(options.connections, count), options.connections, quiet=quiet)
+                if number:
+                    rounds[name].append(found)
     print(f"{options.connections} connections, {options.jobs} jobs a round, medians of {options.rounds} rounds")
     report({name: server.median(each) for name, each in rounds.items()})
+    if not is_installed():
+        print("A2A over gRPC is left out, because the extra babelgate[grpc] is not installed.")
+
+
+def _start(home: Path, stack: ExitStack, only: Sequence[str]) -> Mapping[str, tuple[ServerProcess, Job]]:
+    """Start the servers until the stack is closed. Return the server and the job of each target whose name contains
+    one of the texts `only`."""
+    jobs = {name: job for name, job in work.GATEWAY.items() if any(text in name for text in only)}
+    rpc_jobs = {name: job for name, job in work.GRPC.items() if any(text in name for text in only) and is_installed()}
+    bare = stack.enter_context(server.running(server.uvicorn("bench.bare:app"), home / "bare"))
+    gateway = stack.enter_context(
+        server.running(server.gateway(), home / "gateway", environment=server.ERASING_SOON, serves_grpc=bool(rpc_jobs))
+    )
+    targets = {BARE: (bare, work.bare()), **{name: (gateway, job) for name, job in jobs.items()}}
+    if rpc_jobs:
+        command = [server.PYTHON, "-m", "bench.bare_rpc", "{port}"]
+        bare_rpc = stack.enter_context(server.running(command, home / "bare_rpc"))
+        for name, job in rpc_jobs.items():
+            targets |= {name: (gateway.rpc, job), name.replace("A2A gRPC", BARE_RPC): (bare_rpc, job)}
+    return targets
 
 
 def report(figures: Mapping[str, LoadFigures]) -> None:

@@ -1,7 +1,8 @@
 """Echo agent on an ACP server and on an A2A server, as thin as Litestar allows: the servers behind the measured
 gateway.
 
-A2A is served in both generations. A stream sends each word of the text as an event.
+A2A is served in both generations. A stream sends each word of the text as an event. For the text `WAITS` it sends one
+word, and stays open.
 """
 
 import asyncio
@@ -16,6 +17,10 @@ from pydantic_core import from_json, to_json
 
 DELAY = float(os.environ.get("BENCH_DELAY", "0.005"))
 """Seconds between two tokens."""
+WAITS = "wait"
+"""Text after which an A2A stream stays idle."""
+_waiting: dict[str, dict[str, str]] = {}
+"""Ids of the tasks whose streams stay idle, by the id of the task."""
 _AT = "2026-01-01T00:00:00Z"
 
 
@@ -90,6 +95,9 @@ async def card(request: Request[Any, Any, Any]) -> Response[bytes]:
 async def call(request: Request[Any, Any, Any]) -> Response[bytes]:
     request_body = from_json(await request.body())
     is_old = "/" in request_body["method"]
+    if request_body["method"] in ("GetTask", "tasks/get"):  # the gateway looks after a silent stream
+        task = _task(_waiting[request_body["params"]["id"]], "working", is_old=is_old)
+        return Response(_answer(request_body["id"], task), media_type="application/json")
     message = request_body["params"]["message"]
     ids = {"taskId": str(uuid4()), "contextId": message.get("contextId") or str(uuid4())}
     text = message["parts"][0]["text"]
@@ -125,11 +133,14 @@ async def _updates(reply_id: Any, ids: dict[str, str], text: str, *, is_old: boo
 
     task = _task(ids, "working", is_old=is_old)
     yield b"data: " + _answer(reply_id, task if is_old else {"task": task}) + b"\n\n"
-    for number, word in enumerate(text.split(" ")):
+    for number, word in enumerate(["Well…"] if text == WAITS else text.split(" ")):
         if DELAY:
             await asyncio.sleep(DELAY)
         artifact = {"artifactId": "said", "parts": [_text(f" {word}" if number else word, is_old=is_old)]}
         yield event("artifactUpdate", "artifact-update", artifact=artifact, append=number > 0)
+    if text == WAITS:
+        _waiting[ids["taskId"]] = ids
+        await asyncio.Event().wait()
     final = {"final": True} if is_old else {}
     yield event("statusUpdate", "status-update", status=_status("completed", is_old=is_old), **final)
 

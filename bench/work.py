@@ -4,6 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from bench.client import KeepAliveConnection
 
@@ -56,6 +57,21 @@ def a2a_stream(path: str = "/a2a/stream", method: str = "SendStreamingMessage") 
     """Return a job of a stream: the agent repeats its input word by word."""
     headers = A2A if method[0].isupper() else ""
     return posted(path, a2a_message(method, TOKENS), b"token199", headers)
+
+
+def a2a_grpc(agent: str = "echo", text: str = "Hello") -> Job:
+    """Return a job of a call over gRPC, which needs a connection to the gRPC server: a stream if `text` is TOKENS."""
+    method = "SendStreamingMessage" if text == TOKENS else "SendMessage"
+    body = a2a_message(method, text)
+
+    async def job(connection: KeepAliveConnection, number: int) -> None:
+        from babelgate.adapters.a2a.codec.protobuf import to_bytes
+        from babelgate.adapters.a2a.wire.protobuf import REQUESTS, SERVICE
+
+        message = to_bytes({"tenant": agent, **body(number)["params"]}, REQUESTS[method]())
+        _expect(await connection.call(f"/{SERVICE}/{method}", message), text[-8:].encode(), method)
+
+    return job
 
 
 def acp(path: str = "/acp/runs", agent: str = "echo") -> Job:
@@ -142,15 +158,20 @@ def ag_ui(agent: str = "echo", text: str = "Hello") -> Job:
     return posted(f"/ag-ui/{agent}", body, b"RUN_FINISHED")
 
 
-def agent_client(agent: str = "echo", text: str = "Hello") -> Job:
-    """Return a job of a prompt in a new session, over a WebSocket that stays open."""
+def agent_client(agent: str = "echo", text: str = "Hello", prompts: int = 1) -> Job:
+    """Return a job of a prompt over a WebSocket that stays open. A session has `prompts` prompts before the next one is
+    opened, so that its thread stays short."""
     path, wanted = f"/agent-client/{agent}", b"token199" if text == TOKENS else b"Hello"
+    sessions: WeakKeyDictionary[KeepAliveConnection, tuple[str, int]] = WeakKeyDictionary()
 
     async def job(connection: KeepAliveConnection, number: int) -> None:
         if await connection.upgrade(path):
             await call(connection, "initialize", {"protocolVersion": 1})
-        created = await call(connection, "session/new", {"cwd": "/", "mcpServers": []})
-        session_id = json.loads(created[-1])["result"]["sessionId"]
+        session_id, left = sessions.get(connection, ("", 0))
+        if not left:
+            created = await call(connection, "session/new", {"cwd": "/", "mcpServers": []})
+            session_id, left = json.loads(created[-1])["result"]["sessionId"], prompts
+        sessions[connection] = session_id, left - 1
         prompt = [{"type": "text", "text": text}]
         messages = await call(connection, "session/prompt", {"sessionId": session_id, "prompt": prompt})
         _expect(b"".join(messages), wanted, path)
@@ -198,6 +219,7 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "AG-UI": ag_ui(),
     "A2A short stream": posted("/a2a/echo", a2a_message("SendStreamingMessage"), b"TASK_STATE_COMPLETED", A2A),
     "Agent Client Protocol": agent_client(),
+    "Agent Client prompt": agent_client(prompts=20),
     "Anthropic": anthropic(),
     "A2A stream": a2a_stream(),
     "ACP stream": acp_stream(),
@@ -209,3 +231,6 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "Anthropic stream": anthropic("stream", TOKENS, stream=True),
 }
 """Jobs for the gateway's demo agents, by name: one for each kind of request. Streams have 200 tokens."""
+
+GRPC: Final[Mapping[str, Job]] = {"A2A gRPC": a2a_grpc(), "A2A gRPC stream": a2a_grpc("stream", TOKENS)}
+"""Jobs for the gateway's gRPC server, which need the extra `babelgate[grpc]`."""

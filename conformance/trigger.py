@@ -34,6 +34,9 @@ BEHAVIOURS: Final[Mapping[str, str]] = {
     "tools": "uses one of its tools",
     "calls": "calls a tool that its caller offers",
     "message": "answers with a message instead of a task",
+    "links": "answers with a link to one of its resources",
+    "change": "changes one of its resources",
+    "resource": "has a resource at the URI that is the text of the trigger",
 }
 """Names of the behaviours that probes may need, each with a description that follows "the agent"."""
 

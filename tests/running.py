@@ -12,7 +12,7 @@ import httpx
 from babelgate.adapters import ADAPTERS
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.cli.listener import claim
-from babelgate.gateway.http.connection import protocol_options
+from babelgate.gateway.http.connection import ConnectionTable, protocol_options
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
@@ -42,13 +42,15 @@ async def running(
     configured: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
     serves_grpc: bool = False,
+    table: ConnectionTable | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Running]:
-    """Serve the gateway that `opened` opens. With `serves_grpc`, it also listens for gRPC, on a free port."""
+    """Serve the gateway that `opened` opens. With `serves_grpc`, it also listens for gRPC, on a free port. `table`
+    counts the connections."""
     async with (
         _rpc_port(settings, serves_grpc=serves_grpc) as settings,
         opened(folder, agents, registered=registered, configured=configured, policy=policy, **settings) as gateway,
-        serving(gateway.app, **protocol_options(gateway.settings)) as url,
+        serving(gateway.app, **protocol_options(gateway.settings, table=table)) as url,
         _serving_rpc(gateway, url),
         loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
     ):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 from pydantic_core import to_json
@@ -371,7 +372,7 @@ def decode_artifact(artifact: w.Artifact, content: bytes) -> ArtifactAdded:
     """Return the event of one file. Its name is made safe, and its media type is guessed from the name, because the
     protocol has none (OpenAPI v1, Artifact)."""
     name = clean_name(artifact.file_name, "artifact")
-    media_type, packed = _TYPES.guess_type(f"file:///{name}")
+    media_type, packed = _TYPES.guess_type(f"file:///{quote(name)}")
     media_type = media_type if media_type and not packed else "application/octet-stream"
     part = FilePart(name=name, media_type=media_type, inline=content, size=len(content))
     return ArtifactAdded(name=name, part=part, folder=clean_folder(artifact.relative_path))

@@ -189,7 +189,8 @@ def decode_said(value: object, *kinds: type[Event]) -> Event | None:
     """Return an event that a protocol transports as the log's JSON, because it has no form for it. Return None if
     `value` is no event of the types `kinds`. The event's `extra` is dropped, because it is specific to the sender's
     protocol."""
-    event = _decode_event(as_object(value))
+    members = as_object(value)
+    event = _decode_event(members) if members else None
     return event.replace(extra={}) if isinstance(event, kinds) else None
 
 

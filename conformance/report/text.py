@@ -40,6 +40,9 @@ _BEHAVIOUR_WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "tools": ("tools", "what makes your agent use one of its tools?"),
     "calls": ("tools of the caller", "what makes your agent call a tool of its caller?"),
     "message": ("messages without a task", "what makes your agent answer without a task?"),
+    "links": ("links to resources", "what makes your agent return a link to a resource?"),
+    "change": ("changed resources", "what makes your agent change a resource?"),
+    "resource": ("resources", "what is the URI of a resource?"),
 }
 """Words for each behaviour: the subject of its requirements, and the question that asks the user for a trigger."""
 _EXAMPLES: Final = {"question": "Book a flight", "long": "Count to a million", "files": "Draw a cat"}

@@ -161,14 +161,14 @@ class Wire:
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
         bound: float | None = None,
-        mark: str = "",
+        mark: str | None = None,
     ) -> AsyncGenerator["StreamExchange"]:
         """Send a request and yield its response, to be read event by event. Leaving the block closes the connection.
 
         The parameters are those of `request`. `events` names the schema of the events; with None, the whole response is
         read first. A response that is not an event stream is read to its end, and has no events. `mark` is the data of
-        an event that only announces the end, such as `[DONE]`, and is not validated. Raises Unanswered if no response
-        arrives in time, or the connection breaks.
+        events that contain no message, such as `[DONE]` at the end, and are not validated. Raises Unanswered if no
+        response arrives in time, or the connection breaks.
         """
         request_headers = {**({} if is_anonymous else self.headers), **(headers or {})}
         if (self.headers or self._other_headers) and (origin := origin_of(url)) not in self._origins:
@@ -261,7 +261,7 @@ class StreamExchange:
         bound: float,
         receives: Receives,
         events: str | None,
-        mark: str = "",
+        mark: str | None = None,
     ) -> None:
         self.exchange = exchange
         self._mark = mark
@@ -321,7 +321,7 @@ class StreamExchange:
         if len(self.exchange.frames) > _MAX_FRAMES:
             self.exchange.error = f"more than {_MAX_FRAMES} events: the rest was not read"
             raise Unanswered(self.exchange.error, self.exchange)
-        if self._events is not None and not (self._mark and frame.data == self._mark):
+        if self._events is not None and frame.data != self._mark:
             self._wire.hold_text(self.exchange, self._events, frame.data)
         return frame
 

@@ -7,6 +7,7 @@ import httpx
 
 from babelgate.adapters.kit.card_trust import CardTrust
 from babelgate.adapters.kit.client.authorization import AuthorizedClient
+from babelgate.adapters.kit.client.direct_client import DirectClient
 from babelgate.gateway.agents.card_checks import CardChecks
 from babelgate.gateway.agents.networks import ClientFactory
 from babelgate.gateway.agents.tokens.source import AgentTokens, DiscoveryTokens
@@ -19,7 +20,7 @@ class ServerAccess(NamedTuple):
     discovery: ClientFactory = httpx.AsyncClient
     """Function that creates the HTTP client for requests that no caller has caused, such as the detection of a
     protocol."""
-    calls: ClientFactory = httpx.AsyncClient
+    calls: ClientFactory = DirectClient
     """Function that creates the HTTP client for the requests of runs."""
     trust: CardTrust | None = None
     """Verification of the cards of the servers; None if the cards are not verified."""

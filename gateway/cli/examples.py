@@ -66,7 +66,7 @@ CHECK: Final = _join(
     "babelgate check --list --protocol a2a",
     "babelgate check --across http://127.0.0.1:8000 --triggers demo  # compare protocols",
     "Behaviours for --trigger and --never: plain, stream, question, questions, approval, auth, fail, reject, long, "
-    "silence, files, data, steps, tools, calls, message.",
+    "silence, files, data, steps, tools, calls, message, links, change, resource.",
     "Protocols and versions: a2a 0.3, a2a 1.0, acp 0.2, ag-ui 1.0, agent-client v1, agent-protocol 0.1.6, aief 1, "
     "anthropic 2023-06-01, langgraph 0.16, mcp 2025-11-25, mcp 2026-07-28, openai chat, openai responses, "
     "vercel-ui v1.",

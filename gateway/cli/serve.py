@@ -1,7 +1,6 @@
 """`babelgate serve`: startup, from the settings to a gateway that listens, and graceful shutdown on a signal."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -30,6 +29,7 @@ from babelgate.canonical import FaultError
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.cli.banner import banner
+from babelgate.gateway.cli.collector import Collector
 from babelgate.gateway.cli.errors import USAGE, CliError
 from babelgate.gateway.cli.listener import base_url, bind, bind_setting, claim_setting, listen
 from babelgate.gateway.cli.log import set_up_logging
@@ -201,16 +201,6 @@ def leave() -> NoReturn:
     os._exit(0)
 
 
-def _calm_collector() -> None:
-    """Reduce the work of Python's garbage collector. With its defaults it took a tenth of the CPU time (`bench.proxy`).
-
-    Objects of the startup stay in use and need not be checked again. Requests leave almost no garbage that only the
-    collector finds.
-    """
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 100)
-
-
 @dataclass(frozen=True, slots=True)
 class Gateway:
     """Running gateway in this process: its settings, hub and generations."""
@@ -261,9 +251,9 @@ async def _serve(
     with ExitStack() as handlers:  # until the very end, because a second signal speeds that up, too
         async with opening as gateway:
             handlers.enter_context(stop.capture_signals())
-            _calm_collector()
+            collector = Collector()
             give_back_blocks()
-            server = server_of(gateway, listener, lambda: ready(gateway), stop, admin_listener)
+            server = server_of(gateway, listener, lambda: ready(gateway), stop, admin_listener, collector)
             async with telemetry.running(gateway.hub, server.connections), AsyncExitStack() as reloads:
                 if reloading is not None:
                     await reloads.enter_async_context(reloading.running(gateway.generations, stop))
@@ -349,12 +339,14 @@ def server_of(
     ready: Callable[[], None],
     stop: ShutdownController | None = None,
     admin_listener: socket.socket | None = None,
+    collector: Collector | None = None,
 ) -> "GatewayServer":
     """Create the HTTP server of a gateway and start to listen. `ready` is called once it accepts connections. Raises
     CliError if the port is in use, or the certificates cannot be used.
 
     `stop` limits the duration of the shutdown; the default is `shutdown.grace`. `admin_listener` is the socket of
-    `admin.listen`, if that is set.
+    `admin.listen`, if that is set. The server calls `tick` of `collector` once per second; None leaves Python's garbage
+    collector as it is.
     """
     admin_address = None
     if admin_listener is not None:
@@ -373,6 +365,7 @@ def server_of(
         stop=stop or ShutdownController(gateway.settings.shutdown.grace),
         tls=_open_tls(gateway),
         rpc=_make_rpc_server(gateway, app, listener),
+        collector=collector,
     )
 
 
@@ -451,8 +444,10 @@ class GatewayServer(uvicorn.Server):
         stop: ShutdownController,
         tls: ServerTls | None = None,
         rpc: "RpcServer | None" = None,
+        collector: Collector | None = None,
     ) -> None:
         settings = generations.current.settings
+        self._collector = collector
         self._tls = tls
         self._rpc = rpc
         self._rpc_restarts = Tasks()
@@ -521,12 +516,15 @@ class GatewayServer(uvicorn.Server):
         self.started = True
 
     async def main_loop(self) -> None:
-        """Update the Date header (RFC 9110 §6.6.1), trim the memory of closed connections, and check the certificate's
-        expiry, once per second."""
-        trimmer = Trimmer(asyncio.get_running_loop().time)
+        """Update the Date header (RFC 9110 §6.6.1), collect garbage, trim the memory of closed connections, and check
+        the certificate's expiry, once per second."""
+        clock = asyncio.get_running_loop().time
+        trimmer = Trimmer(clock)
         while not self._stop.is_requested:
             await self.on_tick(0)
             trimmer.observe(len(self.server_state.connections))
+            if self._collector is not None:
+                self._collector.tick(clock(), is_active=bool(self._hub.engine.active))
             if self._tls is not None:
                 self._tls.check_expiry()
             await self._stop.wait(1)

@@ -31,6 +31,7 @@ from babelgate.adapters.kit.server.sse import DISCONNECT_KEY
 from babelgate.adapters.kit.server.websocket import TEXTS
 from babelgate.gateway.exchange import SCOPE_KEY
 from babelgate.gateway.http.client_certificate import CERTIFICATE_KEY, ClientCertificate, read_client_certificate
+from babelgate.gateway.http.light import LightEvent, LightFlow, Pipeline
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import Settings
@@ -252,12 +253,17 @@ class _Answering:
     __slots__ = ("_connection", "is_closing", "write")
 
     def __init__(self, connection: "HttpConnection", transport: asyncio.Transport) -> None:
-        self._connection = connection
+        self._connection: HttpConnection | None = connection
         self.write = transport.write
         self.is_closing = transport.is_closing
 
     def close(self) -> None:
-        self._connection.close_after_answer()
+        if self._connection is not None:
+            self._connection.close_after_answer()
+
+    def drop(self) -> None:
+        """Drop the connection, which is lost. It refers to this object, too, and only the collector would free both."""
+        self._connection = None
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -284,6 +290,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, table: ConnectionTable, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.pipeline = cast("Any", Pipeline())
         self._limits = table.limits
         self._table = table
         self._reading = "nothing"
@@ -318,6 +325,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = LightFlow(transport)
         self._certificate = read_client_certificate(transport)
         transport.set_write_buffer_limits(high=_HIGH_WATER)
         self._answering = _Answering(self, transport)
@@ -333,6 +341,14 @@ class HttpConnection(HttpToolsProtocol):
         self._stop_timers()
         super().connection_lost(exc)
         self._report_disconnect()
+        self._drop_requests()
+
+    def _drop_requests(self) -> None:
+        """Drop the references that form cycles, which only the garbage collector would free. A request that still runs
+        finds its client disconnected."""
+        self._answering.drop()
+        self.pipeline.clear()
+        self.cycle = self.scope = self.parser = None  # type: ignore[assignment]
 
     def _register_disconnect(self, weak: "ref[RequestResponseCycle]", callback: Callable[[], None]) -> bool:
         """Call `callback` when the client disconnects before the end of this response. Return False if the request's
@@ -448,6 +464,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not before:  # unchanged for a WebSocket handshake
             self.cycle.transport = cast("asyncio.Transport", self._answering)
+            self.cycle.message_event = LightEvent()  # before its task starts, so nothing waits for the other one
             cycle = ref(self.cycle)  # weak, because the cycle holds the scope: only the collector would free both
             self.scope[SCOPE_KEY] = partial(self._abandon_weak, cycle)  # type: ignore[typeddict-unknown-key]
             self.scope[DISCONNECT_KEY] = partial(self._register_disconnect, cycle)  # type: ignore[typeddict-unknown-key]
@@ -470,7 +487,7 @@ class HttpConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._on_disconnect = None
         super().on_response_complete()  # resumes reading if the body was paused
-        if self.cycle.response_complete:  # else the next pipelined request has started
+        if self._open_cycle() is None:  # else the next pipelined request has started
             self._table.idle(self.transport)
 
     # Timeouts
@@ -607,6 +624,7 @@ class HttpConnection(HttpToolsProtocol):
         socket = self.transport.get_protocol()
         if isinstance(socket, WebSocketConnection) and not socket.handshake_initiated:
             self.refuse(HTTPStatus.BAD_REQUEST, "Invalid HTTP request received.")
+        self._drop_requests()
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
@@ -688,6 +706,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if self._sending is not None:
             self._sending.stop()
         super().connection_lost(exc)
+        self.conn.parser.close()  # a generator that refers to `conn`, so only the garbage collector would free both
 
     def pause_writing(self) -> None:
         """Pause reading as well as writing: otherwise the gateway would answer pings of a client that reads nothing."""

@@ -109,7 +109,9 @@ class GatewayMiddleware:
         if scope["type"] == "websocket":
             send = Handshake(send, scope)
         # The path that the router matches. All checks use this one: otherwise //admin would not be below /admin.
-        scope = {**scope, "path": normalize_path(scope["path"])}
+        path = normalize_path(scope["path"])
+        if path != scope["path"]:  # a copy of the scope takes half a kilobyte of an idle stream
+            scope = {**scope, "path": path}
         headers = combine_lines(scope["headers"])
         front = self._front()
         answer = ResponseWrapper(

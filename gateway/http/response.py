@@ -218,9 +218,11 @@ class ResponseWrapper:
             await self._send(message)
 
     def end(self) -> None:
-        """Stop the timer of the credential, and write the log line of the request."""
+        """Stop the timer of the credential, drop the references that form cycles, and write the log line of the
+        request."""
         if self._expiry is not None:
             self._expiry.stop()
+        self._expiry = self._end_stream = None
         self._streams.discard(self)
         self.log()
 

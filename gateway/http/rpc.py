@@ -225,6 +225,7 @@ class _Call:
     def __init__(self, method: RpcMethod, context: Any) -> None:
         self.method = method
         self._context = context
+        self._message_of = method.open_writer()
         self._hung_up = asyncio.Event()
         self._status = 0
         self._is_stream = False
@@ -271,9 +272,10 @@ class _Call:
                 await self._context.write(await self._convert(event[len(_DATA) :]))
 
     async def _convert(self, body: bytes) -> bytes:
-        """Return the message for a response or an event. Raises the errors of `RpcMethod.write`."""
-        write = partial(self.method.write, body, self._status)
-        return await aside(write) if len(body) > _LARGE else write()
+        """Return the message for a response or an event. Raises the errors of `RpcMethod.open_writer`."""
+        if len(body) > _LARGE:
+            return await aside(partial(self._message_of, body, self._status))
+        return self._message_of(body, self._status)
 
     async def finish(self, *, is_stopping: bool) -> bytes:
         """Return the message of the response, which is empty for a stream. Raises RpcFailure for an error, and

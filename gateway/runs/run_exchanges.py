@@ -7,6 +7,7 @@ from babelgate.adapters.kit.client.exchanges import ExchangeRecorder
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.lifecycle import StartedRun
 from babelgate.gateway.runs.pump import RunKey
+from babelgate.gateway.storage.thread_keys import ThreadKeys
 
 _MAX_SIZE: Final = 32 * 2**20
 """Maximum size of all stored exchanges, in bytes. Chosen: 64 exchanges whose two bodies are as large as possible."""
@@ -21,6 +22,7 @@ class RunExchanges:
         self._max_size = max_size
         self._size = 0
         self._recorders: OrderedDict[RunKey, ExchangeRecorder] = OrderedDict()
+        self._keys = ThreadKeys[RunKey]()
 
     @property
     def size(self) -> int:
@@ -36,6 +38,7 @@ class RunExchanges:
         recorder = self._recorders.get(name)
         if recorder is None:
             recorder = self._recorders[name] = ExchangeRecorder(self._clock.now, self._count)
+            self._keys.add(start.pk, name)
         recorder.is_kept = False
         return recorder
 
@@ -62,7 +65,7 @@ class RunExchanges:
 
     def forget_thread(self, pk: int) -> None:
         """Remove the exchanges of all runs of an erased thread."""
-        for name in [name for name in self._recorders if name[0] == pk]:
+        for name in self._keys.of(pk):
             self._drop(name)
 
     def _count(self, recorder: ExchangeRecorder, size: int) -> None:
@@ -72,5 +75,6 @@ class RunExchanges:
 
     def _drop(self, name: RunKey) -> None:
         recorder = self._recorders.pop(name)
+        self._keys.discard(name[0], name)
         self._size -= recorder.size
         recorder.drop()

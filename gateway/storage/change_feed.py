@@ -21,7 +21,7 @@ from babelgate.canonical.thread import Run, Task, Thread
 from babelgate.gateway.background import Failures, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.notices import Remote
-from babelgate.gateway.storage.row_cache import RowChange
+from babelgate.gateway.storage.row_cache import RowChange, ThreadStanding
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import LIVE, RunRow, ThreadRow
 
@@ -223,8 +223,8 @@ class ChangeFeed:
                 case Thread() as thread:
                     self._forget_seen(change.owner, thread.thread_id)
                     self._add(change.owner, Hint("thread", thread.thread_id, None, None, now))
-                case None:
-                    pass
+                case ThreadStanding() | None:
+                    pass  # the row of the run or the task that changed it has a hint
 
     def note_erased(self, owner: str, thread_id: str) -> None:
         """Add a hint with the status `erased` for a thread."""

@@ -6,7 +6,7 @@ content, so that the sequence numbers have no gap."""
 from collections.abc import Set
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, select, update
 
 from babelgate.canonical.difference import StateChange
 from babelgate.canonical.event import (
@@ -40,22 +40,12 @@ from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, decode_row, encode_row, lengthen, refer, shorten
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import (
-    AliasRow,
     BlobUseRow,
-    CheckpointRow,
-    CheckpointValueRow,
-    CheckpointWriteRow,
     EventRow,
-    GrantRow,
     InterruptRow,
     RemnantRow,
     RunRow,
-    TaskRow,
-    ThreadMemberRow,
-    ThreadRow,
-    ThreadValueRow,
     TombstoneRow,
-    WebhookRow,
 )
 from babelgate.gateway.storage.transaction import Erased, ThreadState, Transaction
 
@@ -110,7 +100,7 @@ def erase_remnant(tx: Transaction) -> bool:
     pk = connection.execute(select(remnant.c.thread_pk).limit(1)).scalar()
     if pk is None:
         return False
-    until = _part_of_log(connection, pk)
+    until = _part_of_log(tx, pk)
     if until is None:
         connection.execute(remnant.delete().where(remnant.c.thread_pk == pk))
     else:
@@ -118,15 +108,13 @@ def erase_remnant(tx: Transaction) -> bool:
     return True
 
 
-def _part_of_log(connection: Connection, pk: int) -> int | None:
+def _part_of_log(tx: Transaction, pk: int) -> int | None:
     """Return the number of the last record that one transaction may delete, within `_RECORDS` and `_BYTES`.
 
     Return None if the log is empty."""
-    event = table_of(EventRow)
-    sizes = select(event.c.seq, func.length(event.c.body)).where(event.c.thread_pk == pk).order_by(event.c.seq)
     until: int | None = None
     left = _BYTES
-    for seq, size in connection.execute(sizes.limit(_RECORDS)):
+    for seq, size in tx.sql.sizes.iterate(tx.connection, (pk, _RECORDS)):
         left -= size
         if until is not None and left < 0:
             break
@@ -139,20 +127,18 @@ def _erase(tx: Transaction, state: ThreadState) -> Erased:
     running = None if state.running is None else state.running.run_id
     tx.forget_thread(state)
     connection, pk = tx.connection, state.pk
-    is_long = _part_of_log(connection, pk) != state.seq
+    is_long = _part_of_log(tx, pk) != state.seq
     erased = Erased(pk, running, frozenset(state.tasks), frozenset(state.runs), is_long)
     if not is_long:
-        connection.execute(table_of(EventRow).delete().where(table_of(EventRow).c.thread_pk == pk))
+        tx.sql.delete_log.execute(connection, (pk,))
     else:
         connection.execute(table_of(RemnantRow).insert().values(thread_pk=pk))
-    for row in (TaskRow, RunRow, InterruptRow, BlobUseRow, GrantRow, ThreadMemberRow, ThreadValueRow):
-        table = table_of(row)
-        connection.execute(table.delete().where(table.c.thread_pk == pk))
-    for row in (AliasRow, WebhookRow, CheckpointRow, CheckpointValueRow, CheckpointWriteRow):
-        table = table_of(row)
-        connection.execute(table.delete().where(table.c.owner == owner, table.c.thread_id == thread_id))
-    thread = table_of(ThreadRow)
-    connection.execute(thread.delete().where(thread.c.pk == pk))
+    # Prepared, because every stateless run ends with them. By SQLAlchemy they took a tenth of a millisecond each.
+    for statement in tx.sql.delete_by_key:
+        statement.execute(connection, (pk,))
+    for statement in tx.sql.delete_by_id:
+        statement.execute(connection, (owner, thread_id))
+    tx.sql.delete_thread.execute(connection, (pk,))
     tx.sql.insert_tombstone.execute(connection, (owner, thread_id, tx.now()))
     tx.note_rewritten(pk)
     return erased

@@ -10,6 +10,7 @@ from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.canonical.event import Event, Record
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.hub import Snapshot
+from babelgate.gateway.storage.thread_keys import ThreadKeys
 
 S = TypeVar("S", bound=Snapshot)
 Page = Callable[[int, int | None], Awaitable[Sequence[Record]]]
@@ -42,6 +43,7 @@ class SnapshotCache:
         self._rewrites = rewrites
         self._size = 0
         self._cached: OrderedDict[tuple[int, Hashable], Any] = OrderedDict()
+        self._keys = ThreadKeys[tuple[int, Hashable]]()
         self._forgotten = 0
         """Number of calls of `forget`. A snapshot whose computation began before the last call is not cached."""
 
@@ -102,7 +104,7 @@ class SnapshotCache:
     def forget(self, pk: int) -> None:
         """Drop the snapshots of a thread that was erased, or whose earlier records changed."""
         self._forgotten += 1
-        for key in [key for key in self._cached if key[0] == pk]:
+        for key in self._keys.of(pk):
             self._drop(key)
 
     def _keep(self, pk: int, name: Hashable, snapshot: Snapshot, *, changed: bool) -> None:
@@ -133,6 +135,7 @@ class SnapshotCache:
         if snapshot.size + _OVERHEAD > self._most:
             return
         self._cached[key] = snapshot
+        self._keys.add(key[0], key)
         self._size += snapshot.size + _OVERHEAD
         while self._size > self._most:
             self._drop(next(iter(self._cached)))
@@ -140,4 +143,5 @@ class SnapshotCache:
     def _drop(self, key: tuple[int, Hashable]) -> None:
         dropped = self._cached.pop(key, None)
         if dropped is not None:
+            self._keys.discard(key[0], key)
             self._size -= dropped.size + _OVERHEAD

@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 
 from babelgate.canonical.event import Record
 from babelgate.canonical.fault import FaultCode, FaultError
-from babelgate.canonical.thread import Run, Task, Thread
+from babelgate.canonical.thread import Run, Task, Thread, ThreadView
 from babelgate.gateway.background import STOPPING, until_ended
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.ids import new_id
@@ -39,7 +39,7 @@ from babelgate.gateway.storage.notifier import Notifier
 from babelgate.gateway.storage.publisher import Publisher
 from babelgate.gateway.storage.reader_pool import ReaderPool
 from babelgate.gateway.storage.remote_commits import RemoteCommits
-from babelgate.gateway.storage.row_cache import Row
+from babelgate.gateway.storage.row_cache import Row, ThreadStanding
 from babelgate.gateway.storage.shared import SharedTransaction
 from babelgate.gateway.storage.transaction import Published, Transaction
 from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying
@@ -298,6 +298,17 @@ class Journal:
         if row is None:
             row = await self.query(_read_row, kind, owner, row_id)
         return row
+
+    def cached_view(self, owner: str, thread_id: str) -> ThreadView | None:
+        """Return a thread with its status from memory, or None if it has not changed recently. Raises shutting_down."""
+        self._check_open()
+        if self.is_shared:
+            return None
+        rows = self._publisher.rows
+        thread, standing = rows.get(Thread, owner, thread_id), rows.get(ThreadStanding, owner, thread_id)
+        if thread is None or standing is None:
+            return None
+        return ThreadView(thread=thread, status=standing.status, updated_at=standing.updated_at)
 
     async def query(self, read: Callable[Concatenate[Connection, P], T], /, *args: P.args, **named: P.kwargs) -> T:
         """Run a read function with its arguments on a reader thread, in a transaction, and return its result.

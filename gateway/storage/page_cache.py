@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Final
 
 from babelgate.canonical.event import Record
+from babelgate.gateway.storage.thread_keys import ThreadKeys
 
 BLOCK: Final = 512
 """Maximum number of records in a page. A page ends at the next multiple of this number, so that readers with different
@@ -92,6 +93,8 @@ class PageCache:
         self._size = 0
         self._blocks: OrderedDict[tuple[int, int], list[RecordPage]] = OrderedDict()
         """Cached pages, by the database key of the thread and the number of the block (`after // BLOCK`)."""
+        self._keys = ThreadKeys[tuple[int, int]]()
+        """Keys of `_blocks`."""
         self._loading: dict[tuple[int, int, int], asyncio.Task[tuple[RecordPage, bool]]] = {}
         """Queries in progress, by the database key of the thread, `after` and `until`, so that readers share one
         query."""
@@ -151,6 +154,7 @@ class PageCache:
             return
         block = (key[0], page.after // BLOCK)
         pages = self._blocks.setdefault(block, [])
+        self._keys.add(block[0], block)
         for other in [other for other in pages if page.after <= other.after and other.last <= page.last]:
             pages.remove(other)
             self._size -= other.weight
@@ -162,10 +166,11 @@ class PageCache:
 
     def _drop(self, block: tuple[int, int]) -> None:
         self._size -= sum(page.weight for page in self._blocks.pop(block))
+        self._keys.discard(block[0], block)
 
     def forget(self, pk: int) -> None:
         """Drop the pages of a thread that was erased, or whose earlier records have changed."""
-        for block in [block for block in self._blocks if block[0] == pk]:
+        for block in self._keys.of(pk):
             self._drop(block)
         for key in [key for key in self._loading if key[0] == pk]:
             del self._loading[key]

@@ -112,7 +112,9 @@ class JournalReads(LogReader):
         return _require_found(await self._journal.row(Thread, owner, thread_id), f"Thread {thread_id} not found")
 
     async def thread_view(self, owner: str, thread_id: str) -> ThreadView:
-        view = await self._journal.query(listing.thread_view, owner, thread_id)
+        view = self._journal.cached_view(owner, thread_id)
+        if view is None:
+            view = await self._journal.query(listing.thread_view, owner, thread_id)
         return _require_found(view, f"Thread {thread_id} not found")
 
     async def threads(

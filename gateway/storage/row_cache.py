@@ -1,4 +1,5 @@
-"""Cache of the last committed rows of threads, tasks and runs, in the memory of the event loop.
+"""Cache of the last committed rows of threads, tasks and runs, and of the status of threads, in the memory of the event
+loop.
 
 Only commits fill it, before their records are published; reads never do. So a cached row is never older than the
 records that its reader has seen, and a slow read cannot overwrite a newer row. Other rows are read from the
@@ -10,9 +11,20 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from babelgate.canonical.thread import Run, Task, Thread
+from babelgate.canonical.thread import Run, Task, Thread, ThreadStatus
+
+
+class ThreadStanding(msgspec.Struct, frozen=True):
+    """Columns of a thread's row that change with its runs, and not with the thread itself."""
+
+    thread_id: str
+    status: ThreadStatus
+    updated_at: int
+    """Time of the newest record of the thread, in microseconds since 1970."""
+
 
 Row = TypeVar("Row", bound=Thread | Task | Run)
+Cached = TypeVar("Cached", bound=Thread | ThreadStanding | Task | Run)
 _Key = tuple[type, str, str]
 
 
@@ -23,7 +35,7 @@ class RowChange(msgspec.Struct, frozen=True):
 
     pk: int
     owner: str = ""
-    value: Thread | Task | Run | None = None
+    value: Thread | ThreadStanding | Task | Run | None = None
     size: int = 0
     """Size of the row as JSON, in bytes."""
 
@@ -36,13 +48,13 @@ class RowCache:
     def __init__(self, most: int = 4096, largest: int = 8192) -> None:
         self._most = most
         self._largest = largest
-        self._rows: dict[_Key, Thread | Task | Run] = {}
+        self._rows: dict[_Key, Thread | ThreadStanding | Task | Run] = {}
         self._threads: OrderedDict[int, set[_Key]] = OrderedDict()
         """Cache keys of the rows of each thread, by the thread's database key, the least recently changed first."""
 
-    def get(self, kind: type[Row], owner: str, row_id: str) -> Row | None:
-        """Return the row of a thread, task or run, or None if it is not cached."""
-        return cast("Row | None", self._rows.get((kind, owner, row_id)))
+    def get(self, kind: type[Cached], owner: str, row_id: str) -> Cached | None:
+        """Return the row of a thread, task or run, or the standing of a thread, or None if it is not cached."""
+        return cast("Cached | None", self._rows.get((kind, owner, row_id)))
 
     def apply(self, changes: Iterable[RowChange]) -> None:
         for change in changes:
@@ -66,9 +78,9 @@ class RowCache:
             del self._rows[key]
 
 
-def _id_of(value: Thread | Task | Run) -> str:
+def _id_of(value: Thread | ThreadStanding | Task | Run) -> str:
     match value:
-        case Thread():
+        case Thread() | ThreadStanding():
             return value.thread_id
         case Task():
             return value.task_id

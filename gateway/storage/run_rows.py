@@ -6,10 +6,12 @@ from sqlalchemy import Connection, select, tuple_, update
 
 from babelgate.canonical.thread import Run
 from babelgate.gateway.storage.short_form import decode_row
-from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.statements import sql_of, table_of
 from babelgate.gateway.storage.tables import RunRow
 from babelgate.gateway.storage.transaction import Transaction
 
+_NEWEST: Final = 20
+"""Number of runs in which the ids of the agent's server are looked for. Chosen."""
 _PAGE: Final = 2000
 """Number of rows that one call of `read_used_runs` reads. Chosen: a few milliseconds."""
 
@@ -23,15 +25,12 @@ def count_crashes(tx: Transaction, owner: str, run_id: str, pk: int, crashes: in
 
 
 def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
-    """Return the 20 newest runs of an agent on a thread, the oldest of them first.
+    """Return the newest runs of an agent on a thread, at most `_NEWEST`, the oldest of them first.
 
     They contain the ids that the agent's server uses for this thread.
     """
-    run = table_of(RunRow)
-    newest = (
-        select(run.c.body).where(run.c.thread_pk == pk, run.c.agent == agent).order_by(run.c.first_seq.desc()).limit(20)
-    )
-    return [decode_row(Run, body) for (body,) in reversed(connection.execute(newest).all())]
+    newest = sql_of(connection.dialect).newest_runs.run(connection, (pk, agent, _NEWEST))
+    return [decode_row(Run, body) for (body,) in reversed(newest)]
 
 
 def read_used_runs(

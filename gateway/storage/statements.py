@@ -32,14 +32,21 @@ from babelgate.gateway.storage.tables import (
     LIVE,
     OPEN,
     AliasRow,
+    BlobUseRow,
+    CheckpointRow,
+    CheckpointValueRow,
+    CheckpointWriteRow,
     EventRow,
+    GrantRow,
     InterruptRow,
     RunRow,
     SpendRow,
     TaskRow,
     ThreadMemberRow,
     ThreadRow,
+    ThreadValueRow,
     TombstoneRow,
+    WebhookRow,
 )
 
 PAGE: Final = 2 * 2**20
@@ -192,6 +199,21 @@ class Sql:
             dialect,
             ("owner", "id"),
         )
+        by_key = (TaskRow, RunRow, InterruptRow, BlobUseRow, GrantRow, ThreadMemberRow, ThreadValueRow)
+        self.delete_by_key = [_deleting(table_of(row), dialect, "thread_pk") for row in by_key]
+        """Statements that delete the rows of an erased thread, by its database key."""
+        by_id = (AliasRow, WebhookRow, CheckpointRow, CheckpointValueRow, CheckpointWriteRow)
+        self.delete_by_id = [_deleting(table_of(row), dialect, "owner", "thread_id") for row in by_id]
+        """Statements that delete the rows of an erased thread, by its owner and its id."""
+        self.delete_log = _deleting(event, dialect, "thread_pk")
+        self.delete_thread = _deleting(thread, dialect, "pk")
+        # As text, because SQLAlchemy adds an OFFSET for SQLite.
+        newest_runs = (
+            "SELECT body FROM run WHERE thread_pk = :pk AND agent = :agent ORDER BY first_seq DESC LIMIT :most"
+        )
+        self.newest_runs = Statement(text(newest_runs), dialect, ("pk", "agent", "most"), bounded=True)
+        sizes = text("SELECT seq, length(body) FROM event WHERE thread_pk = :pk ORDER BY seq LIMIT :most")
+        self.sizes = Statement(sizes, dialect, ("pk", "most"), bounded=True)
         last = select(func.max(event.c.seq)).where(event.c.thread_pk == bindparam("pk")).scalar_subquery()
         self.head = Statement(
             select(event.c.seq, event.c.at).where(event.c.thread_pk == bindparam("pk"), event.c.seq == last),
@@ -279,6 +301,12 @@ ADD_SPEND: Final = (
     "unknown = spend.unknown + excluded.unknown, changed_at = excluded.changed_at"
 )
 """Statement that adds an amount to a row of `spend`, which it creates if there is none."""
+
+
+def _deleting(table: Table, dialect: Dialect, *columns: str) -> Statement:
+    """Return the statement that deletes the rows of a table with these values of columns."""
+    matches = (table.c[name] == bindparam(f"b_{name}") for name in columns)
+    return Statement(delete(table).where(*matches), dialect, tuple(f"b_{name}" for name in columns))
 
 
 def _page(dialect: Dialect) -> ClauseElement:

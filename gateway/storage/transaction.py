@@ -42,7 +42,7 @@ from babelgate.canonical.stored import decode_event
 from babelgate.canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.prepared import Statement
-from babelgate.gateway.storage.row_cache import RowChange
+from babelgate.gateway.storage.row_cache import RowChange, ThreadStanding
 from babelgate.gateway.storage.short_form import created_id, decode_row, encode_row, refer, shorten, shorten_all
 from babelgate.gateway.storage.spend import Amount, Spend, SpendBuffer, SpendKey
 from babelgate.gateway.storage.statements import Sql, table_of
@@ -556,6 +556,8 @@ class Transaction:
         members: dict[int, tuple[Set[int], Set[int]]] = {}
         for pk, state in rows.touched.items():
             status = (self._status_of(state), state.at)
+            owner, thread_id = state.thread.owner, state.thread.thread_id
+            self.changed.append(RowChange(pk, owner, ThreadStanding(thread_id, *status)))
             if pk not in rows.threads:
                 only_touched.append((pk, *status))
                 continue
@@ -565,9 +567,8 @@ class Transaction:
                 members[pk] = (state.member_keys, keys)
                 state.member_keys = keys
             body = encode_row(thread)
-            self.changed.append(RowChange(pk, thread.owner, thread, len(body)))
+            self.changed.append(RowChange(pk, owner, thread, len(body)))
             if rows.threads[pk]:
-                owner, thread_id = thread.owner, thread.thread_id
                 span = (thread.created_at, thread.changed_at)
                 new.append((pk, owner, thread_id, *span, thread.ephemeral, thread.can_expire, *status, body))
             else:

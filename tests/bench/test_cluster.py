@@ -24,7 +24,7 @@ FIGURES: Final = ClusterFigures(
     ],
     loads=[
         Load("events", 2, [Rate(10_000, 40, 20, 0.9), Rate(30_000, 60, 30, 1)], aim=20_000),
-        Load("runs", 1, [Rate(500, 30, 0.7, 0.8)], slow=[Rate(400, 40, 0.7, 0.8)]),
+        Load("runs", 1, [Rate(500, 30, 0.7, 0.8, 0.254, 12)], slow=[Rate(400, 40, 0.7, 0.8)]),
         Load("runs", 2, [Rate(750, 20, 0.75, 0.995), Rate(650, 20, 0.75, 0.995)], slow=[Rate(300, 55.25, 0.7, 0.8)]),
     ],
     flush=3,

@@ -1,13 +1,14 @@
 """Judgement of the gateway with its demo agents, with and without keys."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from babelgate.adapters.openai.codec.model import format_of, tools_of
-from babelgate.canonical import Invocation, UseTool
+from babelgate.canonical import AgentInfo, Artifact, Invocation, UseTool
+from babelgate.canonical.agent import Skill
 from babelgate.conformance.examine import RequirementSelection, examine
 from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.report.model import CheckReport
@@ -133,9 +134,57 @@ async def test_demo_agents_conform_to_the_agent_client_protocol(tmp_path: Path, 
     assert_recorded("babelgate", report, accept)
 
 
+async def report(call: Invocation) -> AsyncGenerator[Artifact]:
+    """Return a binary artifact, and one that is larger than `limits.inline` of the test, to which the result links."""
+    yield Artifact.of("dot.png", b"\x89PNG", "image/png")
+    yield Artifact.of("report.txt", "word " * 1000)
+
+
+async def page(call: Invocation) -> str:
+    assert isinstance(call.data, dict)
+    return f"Page {call.data['name']}."
+
+
+async def greeting(call: Invocation) -> str:
+    assert isinstance(call.data, dict)
+    return f"Greet in {call.data['tone']}."
+
+
+async def talk(text: str) -> str:
+    return text
+
+
+def _schemas(name: str, choices: Sequence[str]) -> Mapping[str, Any]:
+    member = {"type": "string", "enum": list(choices)}
+    return {"input": {"type": "object", "properties": {name: member}, "required": [name]}}
+
+
+def _with_info(agent: Any, *, skills: Sequence[Skill] = (), schemas: Any = None, **mcp: Any) -> Any:
+    metadata = {"mcp": mcp} if mcp else {}
+    agent.info = AgentInfo(name=agent.__name__, skills=tuple(skills), schemas=schemas or {}, metadata=metadata)
+    return agent
+
+
+_SKILL: Final = Skill(id="talk", name="Talk", description="Repeats a text.", examples=("Hello", "Good morning"))
+MCP_AGENTS: Final[Mapping[str, Any]] = {
+    **{name: getattr(demo, name) for name in demo.__all__},
+    "report": report,
+    "talk": _with_info(talk, skills=(_SKILL,)),
+    "page": _with_info(
+        page, schemas=_schemas("name", [f"p{number}" for number in range(150)]), resource="docs://{name}"
+    ),
+    "greeting": _with_info(greeting, schemas=_schemas("tone", ["kind", "keen"]), prompt=True),
+}
+
+
 @pytest.mark.timeout(120)
 async def test_demo_agents_conform_to_mcp_of_both_versions(tmp_path: Path, accept: bool) -> None:
-    report = await judged(tmp_path, "mcp", UNOWNED, "/mcp")
+    """Test the demo agents, and agents that are prompts and resources or return a link."""
+    change = Trigger("Go", agent="report", data={"message": "Go", "thread_id": "babelgate-check"})
+    triggers = {**UNOWNED.triggers.by_behaviour, "links": Trigger("Go", agent="report"), "change": change}
+    options = ProbeOptions(triggers=Triggers(triggers))
+    report = await judged(tmp_path, "mcp", options, "/mcp", agents=MCP_AGENTS, limits={"inline": 2000})
+    assert all(each.capabilities >= {"resources", "prompts", "completions"} for each in report.sets)
     assert [each.set.name for each in report.sets] == ["mcp-2025-11-25", "mcp-2026-07-28"]
     # The gateway stores nothing in a session, so requests without one are accepted. It answers cancelled calls.
     expected = ("mcp-2025-11-25/session.missing: warning", "mcp-2025-11-25/cancel.unanswered: warning")

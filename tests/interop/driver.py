@@ -61,6 +61,7 @@ SERVERS: Final = {
     "kagenti": "agentstack_server.py",
     "mcp": "mcp_server.py",
     "mcp-typescript": "mcp_typescript_server.py",
+    "mcp-everything": "mcp_everything_server.py",
     "nanoidp": "nanoidp_server.py",
     "oidc-provider": "oidc_provider_server.py",
     "strands": "strands_server.py",

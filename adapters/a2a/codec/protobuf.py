@@ -7,18 +7,19 @@ converted from the JSON that this caller would receive.
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import Error as ProtoJsonError
+from google.protobuf.json_format import ParseError
 from google.protobuf.message import DecodeError, EncodeError, Message
 
+from babelgate.adapters.a2a.codec.protojson import ProtoJson
 from babelgate.adapters.a2a.errors import a2a_error
 from babelgate.adapters.a2a.wire.protobuf import POOL, Status
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.canonical.value import Json, JsonObject
+from babelgate.canonical.value import JsonObject
 
-_EXACT: Final = 2**53
-"""Integers up to this one are exact as a double, which is the only number of `google.protobuf.Value`."""
+_JSON: Final = ProtoJson(POOL)
 _FEW: Final = 64 * 1024
 """Maximum size of a message whose fields are not counted, in bytes. Chosen: it has at most 32,768 fields."""
 MOST_FIELDS: Final = 2_000_000
@@ -40,43 +41,29 @@ def to_message(value: JsonObject, message: Message) -> Message:
     text with half of a surrogate pair.
     """
     try:
-        _check_numbers(value)
-        return ParseDict(value, message, ignore_unknown_fields=True, descriptor_pool=POOL)
-    except (ParseError, UnicodeError, ValueError, RecursionError) as error:
+        _JSON.write(value, message)
+    except (ParseError, TypeError, ValueError, RecursionError) as error:
         raise a2a_error(
             "UNSUPPORTED_OPERATION",
             f"A message of gRPC cannot hold this content; use JSON-RPC or REST: {str(error)[:200]}",
         ) from error
+    return message
 
 
 def to_bytes(value: JsonObject, message: Message) -> bytes:
     """Return a message from its JSON as bytes. Raises unsupported, as `to_message` does."""
+    return serialize(to_message(value, message))
+
+
+def serialize(message: Message) -> bytes:
+    """Return a message as bytes. Raises unsupported for one that is nested too deeply."""
     try:
         # In one order: streams of one task then have the same bytes, which clients compare.
-        return to_message(value, message).SerializeToString(deterministic=True)
+        return message.SerializeToString(deterministic=True)
     except EncodeError as error:
         raise a2a_error(
             "UNSUPPORTED_OPERATION", "A message of gRPC cannot hold this content; use JSON-RPC or REST."
         ) from error
-
-
-def _check_numbers(value: Any) -> None:
-    """Raise ValueError for an integer that is not exact as a double."""
-    if isinstance(value, dict):
-        for each in cast("JsonObject", value).values():
-            _check_numbers(each)
-    elif isinstance(value, list):
-        for each in cast("list[Any]", value):
-            _check_numbers(each)
-    elif isinstance(value, int) and not -_EXACT <= value <= _EXACT and int(_as_double(value)) != value:
-        raise ValueError(f"the integer {str(value)[:40]} is not exact as a double")
-
-
-def _as_double(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return 0.0
 
 
 def from_bytes(content: bytes, message: Message, most: int = MOST_FIELDS) -> JsonObject:
@@ -146,19 +133,7 @@ def _read_varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def from_message(message: Message) -> JsonObject:
-    return cast("JsonObject", _with_integers(MessageToDict(message, descriptor_pool=POOL)))
-
-
-def _with_integers(value: Any) -> Json:
-    """Return a value in which doubles without a fraction are integers. Only `google.protobuf.Value` has doubles, and
-    it has no integers."""
-    if isinstance(value, dict):
-        return {name: _with_integers(each) for name, each in cast("JsonObject", value).items()}
-    if isinstance(value, list):
-        return [_with_integers(each) for each in cast("list[Any]", value)]
-    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
-        return int(value)
-    return value
+    return _JSON.read(message)
 
 
 def encode_status(code: int, text: str, details: Sequence[JsonObject]) -> bytes:
@@ -190,6 +165,6 @@ def decode_status(content: bytes) -> Sequence[JsonObject]:
     for each in status.details:
         try:
             details.append(from_message(each))
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError, DecodeError, ProtoJsonError):
             continue
     return details

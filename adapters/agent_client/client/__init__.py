@@ -109,7 +109,7 @@ class Client:
             session = None
         if session is None:
             if call.cause == "answer" and bound is None:
-                raise self._lost_question()
+                raise self._lost_question(continues=False)
             await self._make_room()
             self._opening += 1
             try:
@@ -127,7 +127,7 @@ class Client:
             return []
         if call.cause == "answer" and call.answers:
             if not session.is_gateway or session.is_new:
-                raise self._lost_question()
+                raise self._lost_question(continues=not session.is_new)
             return await self._begin_answer(call, session, call.answers)
         if session.task_id is not None:  # the input supersedes the open question
             await session.cancel()
@@ -146,9 +146,12 @@ class Client:
         prompt = encode_answers(call, answers)
         return await session.begin(call.task_id, prompt, [each.interrupt_id for each in answers])
 
-    def _lost_question(self) -> FaultError:
-        words = f"The process of agent {self._name} that asked the question has ended. Send a new message instead."
-        return FaultError(FaultCode.AGENT_NOT_REPLAYABLE, words)
+    def _lost_question(self, *, continues: bool) -> FaultError:
+        """Return the fault of an answer whose question has ended with its process. `continues` is True if the next
+        message continues the session of the agent."""
+        how = "continues its session" if continues else "begins a new session with the conversation so far"
+        words = f"The question is void, because the process of agent {self._name} that asked it has ended."
+        return FaultError(FaultCode.AGENT_NOT_REPLAYABLE, f"{words} Send a new message, which {how}.")
 
     async def _make_room(self) -> None:
         """End the session that was idle for the longest time if no further process may be started. Raises

@@ -20,7 +20,7 @@ from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.extended import answer_file
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.kit.server.handlers import Handlers
-from babelgate.adapters.kit.server.websocket import FAILED, POLICY, Disconnected, detect_disconnect
+from babelgate.adapters.kit.server.websocket import FAILED, POLICY, Disconnected, detect_disconnect, release
 from babelgate.canonical import AgentInfo, Fault, FaultError, Hub
 
 __all__ = ("PATH", "answer_fault", "routes")
@@ -61,6 +61,10 @@ class Server(Handlers):
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
         """Accept a WebSocket, and serve it until either side closes it. If the path names an unknown agent, close it at
         once with the reason."""
+        with release(socket):
+            await self._talk(socket)
+
+    async def _talk(self, socket: WebSocket[Any, Any, Any]) -> None:
         try:
             info = self._agent(socket)
         except FaultError as error:

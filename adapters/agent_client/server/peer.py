@@ -60,6 +60,8 @@ class ClientPeer:
         self._socket = socket
         self._values = most_values(socket)
         self._sending = asyncio.Lock()
+        self._held: list[bytes] = []
+        """Encoded messages that are sent together with the next one."""
         self._active: dict[Id, asyncio.Task[None]] = {}
         """Tasks that handle the client's unanswered requests, by request id."""
         self._asked: dict[str, asyncio.Future[JsonObject | None]] = {}
@@ -168,11 +170,16 @@ class ClientPeer:
         """Send a notification to the client. Raises Disconnected."""
         await self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
+    def hold(self, texts: Sequence[bytes]) -> None:
+        """Send messages that are already encoded together with the next message, which the caller sends soon."""
+        self._held += texts
+
     async def send_texts(self, texts: Sequence[bytes]) -> None:
         """Send messages that are already encoded. Raises Disconnected."""
         async with self._sending:
+            held, self._held = self._held, []
             with detect_disconnect():
-                await send_texts(self._socket, texts)
+                await send_texts(self._socket, [*held, *texts])
 
     async def request(self, method: str, params: JsonObject) -> JsonObject | None:
         """Send a request to the client, and return its result, or None if the client answers with an error. If the
@@ -190,10 +197,7 @@ class ClientPeer:
             del self._asked[request_id]
 
     async def _send(self, message: JsonObject) -> None:
-        text = (await as_bytes(encode(message))).decode()
-        async with self._sending:
-            with detect_disconnect():
-                await self._socket.send_data(text)
+        await self.send_texts((await as_bytes(encode(message)),))
 
     async def close(self, code: int, why: str) -> None:
         """Close the WebSocket with a close code and a reason."""

@@ -29,7 +29,7 @@ from babelgate.adapters.agent_client.write.turn import TurnWriter, prompt_key
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.server.disconnect import finish, task_canceller
-from babelgate.adapters.kit.server.encoding import TextTemplate, is_large
+from babelgate.adapters.kit.server.encoding import TextTemplate, as_bytes, encode, is_large
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.websocket import RESTART, Disconnected
 from babelgate.canonical import (
@@ -59,6 +59,9 @@ stored with the run."""
 _RUNS: Final = 50
 """Number of runs that one query reads. The search for the first run of a prompt reads only the newest page of this
 size. Chosen: clients attach to the newest turn."""
+_TOGETHER: Final = 64 * 1024
+"""Size of the updates from which they are sent before more of a batch are encoded, in bytes. Tokens are not counted,
+because a batch of tokens is small. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,59 +306,67 @@ class _Turn:
     ) -> None:
         """Pass records to the writer until the turn ends or the gateway stops. The client is asked questions meanwhile,
         because another caller may answer a question first."""
-        reading = asyncio.ensure_future(anext(batches, None))
+        reading: asyncio.Future[Sequence[Record] | None] | None = None
         asking: asyncio.Future[bool] | None = None
         try:
             while not writer.has_ended:
-                await asyncio.wait({reading, asking} if asking else {reading}, return_when=asyncio.FIRST_COMPLETED)
-                if reading.done():
-                    if (batch := reading.result()) is None:
-                        return
-                    skip = await self._write(batch, writer, skip)
-                    reading = asyncio.ensure_future(anext(batches, None))
-                    if not writer.is_paused:
-                        await _stop(asking)
+                if asking is None and reading is None:  # the usual case, which needs no task
+                    batch = await anext(batches, None)
+                else:
+                    reading = reading or asyncio.ensure_future(anext(batches, None))
+                    await asyncio.wait({reading, asking} if asking else {reading}, return_when=asyncio.FIRST_COMPLETED)
+                    if asking is not None and not reading.done():
+                        if not asking.result():
+                            writer.pause()
                         asking = None
-                    elif asking is None and not writer.has_ended:
-                        asking = asyncio.ensure_future(self._ask(task_id))
-                elif asking is not None and asking.done():
-                    if not asking.result():
-                        writer.pause()
+                        continue
+                    batch, reading = reading.result(), None
+                if batch is None:
+                    return
+                skip = await self._write(batch, writer, skip)
+                if not writer.is_paused:
+                    await _stop(asking)
                     asking = None
+                elif asking is None and not writer.has_ended:
+                    asking = asyncio.ensure_future(self._ask(task_id))
         finally:
             await _stop(asking)
             await _stop(reading)
 
     async def _write(self, batch: Sequence[Record], writer: TurnWriter, skip: int) -> int:
         """Send the updates for records to the client, without the first `skip` updates. Return how many of the next
-        updates are still to be left out."""
-        chunks: list[bytes] = []
+        updates are still to be left out. The last updates of the turn are sent together with its result."""
+        texts: list[bytes] = []
+        size = 0
         for record in batch:
             event = record.event
             template = self._templates.get((event.message_id, event.index)) if type(event) is PartDelta else None
             if type(event) is PartDelta and event.text and template is not None:
-                chunks.append(template.encode(event.text))
+                texts.append(template.encode(event.text))
                 continue
-            if chunks:
-                await self._peer.send_texts(chunks)
-                chunks = []
             for update in writer.write(record):
                 if skip:
                     skip -= 1
                     continue
-                await self._peer.notify(w.UPDATE, self._notification(update))
+                texts.append(await as_bytes(encode(self._notification(update))))
+                size += len(texts[-1])
                 if type(event) is PartDelta:
                     self._add_template(event, update)
             if type(event) is not PartDelta:
                 self._templates.clear()
+            if size > _TOGETHER:
+                await self._peer.send_texts(texts)
+                texts, size = [], 0
             if writer.has_ended:
-                break
-        if chunks:
-            await self._peer.send_texts(chunks)
+                self._peer.hold(texts)
+                return skip
+        if texts:
+            await self._peer.send_texts(texts)
         return skip
 
     def _notification(self, update: w.Update) -> JsonObject:
-        return {"sessionId": self._session_id, "update": update}
+        params: JsonObject = {"sessionId": self._session_id, "update": update}
+        return {"jsonrpc": "2.0", "method": w.UPDATE, "params": params}
 
     def _add_template(self, event: PartDelta, update: w.Update) -> None:
         """Store a template for the next texts of a part. It is valid until a record that is not a text. The first
@@ -366,13 +377,7 @@ class _Turn:
             return
         if is_large(update):
             return
-        self._templates[key] = TextTemplate(
-            lambda text: {
-                "jsonrpc": "2.0",
-                "method": w.UPDATE,
-                "params": self._notification({**update, "content": text_block(text)}),
-            }
-        )
+        self._templates[key] = TextTemplate(lambda text: self._notification({**update, "content": text_block(text)}))
 
     async def _ask(self, task_id: str) -> bool:
         """Ask the client the open questions of a task, and submit the answers. Return False if the client answered

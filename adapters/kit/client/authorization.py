@@ -5,6 +5,8 @@ from typing import Any, Final, Protocol
 
 import httpx
 
+from babelgate.adapters.kit.client.direct_client import DirectClient
+
 _REFUSED: Final = (401, 403)
 _RPC_SCHEMES: Final = {"http": "grpc", "https": "grpcs"}
 """Scheme of the gRPC URLs of a server, by the scheme of its configured URL: gRPC has TLS if the URL has."""
@@ -40,7 +42,7 @@ class TokenSource(Protocol):
         ...
 
 
-class AuthorizedClient(httpx.AsyncClient):
+class AuthorizedClient(DirectClient):
     """HTTP client that sends a bearer token to the origins of an agent's servers, and to no other.
 
     If a server answers 401, the client repeats the request once with another token. The repetition is safe, because the

@@ -4,6 +4,7 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib import import_module
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from urllib.request import getproxies
 import httpx
 
 from babelgate.adapters.kit.client.answers import ANSWER_LIMIT, ERROR_RESPONSE_LIMIT, read_answer
+from babelgate.adapters.kit.client.direct_client import DirectClient
 from babelgate.adapters.kit.client.error_response import read_excerpt, response_error
 from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
 from babelgate.adapters.kit.client.rpc import SCHEMES, RpcTransport
@@ -45,6 +47,12 @@ _KEEP_METHOD: Final = (307, 308)
 """Statuses of redirects after which every method is repeated (RFC 9110, sections 15.4.8 and 15.4.9)."""
 _REPEAT_GET: Final = (301, 302, 303, *_KEEP_METHOD)
 """Statuses of redirects after which a GET is repeated at the new URL."""
+
+
+@lru_cache(64)
+def _parse_url(url: str) -> httpx.URL:
+    """Return a URL as httpx parses it. Most requests go to a few URLs. Raises httpx.InvalidURL."""
+    return httpx.URL(url)
 
 
 def _redirect_target(method: str, target: str, response: httpx.Response) -> str | None:
@@ -80,7 +88,7 @@ def open_http(
     timeout: httpx.Timeout | float = 5.0,
     event_hooks: Mapping[str, Sequence[Hook]] = MappingProxyType({}),
     tls: ClientTls | None = None,
-    make: Callable[..., httpx.AsyncClient] = httpx.AsyncClient,
+    make: Callable[..., httpx.AsyncClient] = DirectClient,
 ) -> httpx.AsyncClient:
     """Return an HTTP client for calls to agents' servers. Raises OSError if calls go through a proxy that the
     environment sets, and a file of `tls` cannot be used.
@@ -216,14 +224,11 @@ class Calls:
         """
         try:
             for left in range(_REDIRECTS, -1, -1):
-                async with self._http.stream(
-                    method,
-                    target,
-                    headers=headers,
-                    timeout=self._timeout,
-                    follow_redirects=False,
-                    **more,
-                ) as response:
+                request = self._http.build_request(
+                    method, _parse_url(target), headers=headers, timeout=self._timeout, **more
+                )
+                response = await self._http.send(request, stream=True, follow_redirects=False)
+                try:
                     if left and (redirected := _redirect_target(method, target, response)) is not None:
                         target = redirected
                         continue
@@ -231,6 +236,8 @@ class Calls:
                         raise await self._read_redacted_error(response)
                     yield response
                     return
+                finally:
+                    await response.aclose()
         except httpx.TimeoutException as error:
             raise FaultError(FaultCode.AGENT_TIMEOUT, "The agent's server did not answer in time") from error
         except (httpx.TransportError, httpx.InvalidURL) as error:

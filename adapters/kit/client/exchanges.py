@@ -145,8 +145,12 @@ class RecordedExchange:
     async def send(self, pieces: Any) -> AsyncGenerator[bytes]:
         """Yield the pieces of the request's body unchanged, and store them."""
         async for piece in pieces:
-            self._store(self.request, piece)
+            self.note_sent(piece)
             yield piece
+
+    def note_sent(self, piece: bytes) -> None:
+        """Store a piece of the request's body."""
+        self._store(self.request, piece)
 
     def note_head(self, status: int, headers: RawHeaders) -> None:
         """Store the status and the headers of the response."""

@@ -6,7 +6,7 @@ import select
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import aiohttp
@@ -23,6 +23,9 @@ from babelgate.adapters.kit.client.tls import ClientTls, default_context
 
 HEADER_LIMIT: Final = 64 * 1024
 """Maximum size of one line of a response's head, in bytes. Chosen."""
+_SMALL_BODY: Final = 32 * 1024
+"""Size up to which a body is sent in one piece and without a timeout, in bytes. Chosen: less than the event loop
+accepts at once (64 KiB), so that the write never waits for the server."""
 CheckAddress = Callable[[str], None]
 """Function that raises OSError for an address to which no connection may be opened."""
 _ERRORS: Final = (aiohttp.ClientError, OSError)
@@ -50,29 +53,27 @@ class HttpTransport(httpx.AsyncBaseTransport):
         if request.url.scheme not in ("http", "https"):
             raise httpx.UnsupportedProtocol(f"Request URL has an unsupported protocol '{request.url.scheme}://'.")
         recorder = RECORDER.get()
-        if recorder is None:
-            return await self._send(request, request.stream, None)
-        exchange = recorder.begin(request.method, str(request.url), request.headers.raw)
+        exchange = None if recorder is None else recorder.begin(request.method, str(request.url), request.headers.raw)
         if exchange is None:
-            return await self._send(request, request.stream, None)
+            return await self._send(request, None)
         try:
-            return await self._send(request, exchange.send(request.stream), exchange)
+            return await self._send(request, exchange)
         except BaseException as error:
             exchange.note_end(error)
             raise
 
-    async def _send(self, request: httpx.Request, pieces: Any, exchange: RecordedExchange | None) -> httpx.Response:
-        """Send a request whose body consists of `pieces`, and record it in `exchange` if that is not None. Raises
-        httpx.TransportError."""
+    async def _send(self, request: httpx.Request, exchange: RecordedExchange | None) -> httpx.Response:
+        """Send a request, and record it in `exchange` if that is not None. Raises httpx.TransportError."""
         timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
+        headers, has_body = _read_headers(request)
         try:
             response = await self._open_session().request(
                 request.method,
                 _url(request.url),
-                headers=[(name.decode(), value.decode()) for name, value in _headers(request)],
-                data=_Body(pieces, timeouts.get("write")) if _has_body(request) else None,
+                headers=headers,
+                data=_make_body(request, exchange, timeouts.get("write")) if has_body else None,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(connect=timeouts.get("connect"), sock_read=timeouts.get("read")),
+                timeout=_client_timeout(timeouts.get("connect"), timeouts.get("read")),
                 ssl=self._tls_context() if request.url.scheme == "https" else True,
             )
         except ValueError as error:  # for example, a header with a line feed
@@ -209,6 +210,17 @@ class _Body(aiohttp.Payload):
         raise TypeError("The body of the request can be read only once, when it is sent")
 
 
+def _make_body(
+    request: httpx.Request, exchange: RecordedExchange | None, timeout: float | None
+) -> "bytes | aiohttp.Payload":
+    """Return the body of a request as aiohttp sends it. `exchange` records it, and `timeout` is that of `_Body`."""
+    if isinstance(request.stream, httpx.ByteStream) and len(request.content) <= _SMALL_BODY:
+        if exchange is not None:
+            exchange.note_sent(request.content)
+        return request.content
+    return _Body(request.stream if exchange is None else exchange.send(request.stream), timeout)
+
+
 class _Stream(httpx.AsyncByteStream):
     """Body of a response, read as it arrives. `timeout` is the maximum time that one `read` waits, in seconds."""
 
@@ -225,8 +237,11 @@ class _Stream(httpx.AsyncByteStream):
         """Return the next chunk, or b"" at the end."""
         content = self._answer.content
         try:
-            async with asyncio.timeout(self._read_timeout):
+            if self._read_timeout is None:
                 chunk = await content.readany()
+            else:
+                async with asyncio.timeout(self._read_timeout):
+                    chunk = await content.readany()
         except TimeoutError as error:
             raise httpx.ReadTimeout("") from error
         except aiohttp.ClientError:
@@ -303,11 +318,20 @@ def _url(url: httpx.URL) -> URL:
     return URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True)
 
 
-def _has_body(request: httpx.Request) -> bool:
-    """Return True if the request has a body."""
-    return request.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in request.headers
+@lru_cache(64)
+def _client_timeout(connect: float | None, read: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(connect=connect, sock_read=read)
 
 
-def _headers(request: httpx.Request) -> list[tuple[bytes, bytes]]:
-    """Return the headers, except Transfer-Encoding, which aiohttp writes itself."""
-    return [(name, value) for name, value in request.headers.raw if name.lower() != b"transfer-encoding"]
+def _read_headers(request: httpx.Request) -> tuple[list[tuple[str, str]], bool]:
+    """Return the headers without Transfer-Encoding, which aiohttp writes itself, and whether the request has a body."""
+    headers: list[tuple[str, str]] = []
+    has_body = False
+    for name, value in request.headers.raw:
+        lower = name.lower()
+        if lower == b"transfer-encoding":
+            has_body = True
+            continue
+        has_body = has_body or (lower == b"content-length" and value != b"0")
+        headers.append((name.decode(), value.decode()))
+    return headers, has_body

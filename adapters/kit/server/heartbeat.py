@@ -2,6 +2,7 @@
 serves all streams of an event loop, because separate tasks and timers would be most of the cost of an idle stream."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -9,7 +10,10 @@ from weakref import WeakKeyDictionary
 SEND_TIMEOUT: Final = 60.0
 """Seconds for which a reader may fail to accept one chunk before it is disconnected. Chosen."""
 _PERIOD: Final = 1.0
-"""Maximum time between two checks of all streams, in seconds. Chosen."""
+"""Maximum time between two checks of a stream, in seconds. Chosen."""
+_SLICE: Final = 32
+"""Number of streams that are checked at once. The others follow within the period. Chosen: with 5,000 streams, about
+330 heartbeats are due per second, and each is a task and a write."""
 
 
 class Monitor:
@@ -66,8 +70,12 @@ class _Timer:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._monitors: dict[Monitor, None] = {}
+        self._rest: list[Monitor] = []
+        """Monitors that are still to be checked in the current period."""
         self._handle: asyncio.TimerHandle | None = None
         self._period = _PERIOD
+        self._pause = _PERIOD
+        """Seconds between two slices of the streams."""
 
     @property
     def now(self) -> float:
@@ -84,19 +92,30 @@ class _Timer:
         if not self._monitors and self._handle is not None:
             self._handle.cancel()
             self._handle = None
+            self._rest = []
 
     def _set(self, period: float) -> None:
+        """Begin a period, in which each stream is checked once."""
         if self._handle is not None:
             self._handle.cancel()
         self._period = period
-        self._handle = self._loop.call_later(period, self._look)
+        self._rest = list(self._monitors)
+        self._pause = period / math.ceil(len(self._rest) / _SLICE)
+        self._handle = self._loop.call_later(self._pause, self._look)
 
     def _look(self) -> None:
         self._handle = None
         now = self.now
-        for monitor in list(self._monitors):
-            monitor.check(now)
-        if self._monitors:
+        checked = self._rest[-_SLICE:]
+        del self._rest[-_SLICE:]
+        for monitor in checked:
+            if monitor in self._monitors:
+                monitor.check(now)
+        if not self._monitors:
+            self._rest = []
+        elif self._rest:
+            self._handle = self._loop.call_later(self._pause, self._look)
+        else:
             self._set(min(_PERIOD, *(monitor.interval or _PERIOD for monitor in self._monitors)))
 
 

@@ -40,9 +40,10 @@ class RpcMethod:
     read: Callable[[bytes, Mapping[str, str], str | None], RpcRequest]
     """Function that returns the request for a message: (message, metadata by name, name of the default agent) →
     request. Raises invalid, and not_found if no agent is named and there is no default agent."""
-    write: Callable[[bytes, int], bytes]
-    """Function that returns the message for a response, or for an event of a stream: (JSON, status of the response) →
-    message. Raises RpcFailure for an error, and the fault of a content that has no message."""
+    open_writer: Callable[[], Callable[[bytes, int], bytes]]
+    """Function that returns a writer for one call. The writer returns the message for the response, or for each event
+    of the stream in turn: (JSON, status of the response) → message. It raises RpcFailure for an error, and the fault of
+    a content that has no message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""WebSockets: close codes, several messages at once, and detection of a disconnected caller."""
+"""WebSockets: close codes, several messages at once, disconnected callers, and release of memory."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +32,20 @@ def detect_disconnect() -> Generator[None]:
         yield
     except (WebSocketDisconnect, OSError, RuntimeError) as error:
         raise Disconnected from error
+
+
+@contextmanager
+def release(socket: WebSocket[Any, Any, Any]) -> Generator[None]:
+    """Drop the ASGI functions of the socket at the end of the context. Litestar wraps them in functions that refer to
+    the socket, so only the garbage collector would free both, with all data of the connection."""
+    try:
+        yield
+    finally:
+        socket.receive = socket.send = _fail_closed
+
+
+async def _fail_closed(*_: Any) -> Any:
+    raise WebSocketDisconnect(detail="the socket is closed")
 
 
 async def send_texts(socket: WebSocket[Any, Any, Any], texts: Sequence[bytes]) -> None:

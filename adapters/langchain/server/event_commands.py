@@ -86,7 +86,10 @@ class Commands:
         self._principal = principal_of(connection)
         self._thread_id = thread_id
         self.camel = dialect_of(connection) == "agent-protocol"
-        self._handlers: Mapping[str, Callable[[JsonObject], Awaitable[tuple[JsonObject, int]]]] = {
+
+    @property
+    def _handlers(self) -> Mapping[str, Callable[[JsonObject], Awaitable[tuple[JsonObject, int]]]]:
+        return {
             "run.start": self._start,
             "input.respond": self._respond,
             "input.inject": self._inject,

@@ -7,8 +7,9 @@ the gateway stops.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -22,7 +23,7 @@ from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.encoding import as_bytes, encode
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.sse import LargeFrame, frame_of, pieces_of
-from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, POLICY, Disconnected, detect_disconnect
+from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, POLICY, Disconnected, detect_disconnect, release
 from babelgate.adapters.langchain.codec.stream_modes import StreamParameters
 from babelgate.adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
 from babelgate.adapters.langchain.server.answers import answer
@@ -107,6 +108,10 @@ class EventHandlers(Handlers):
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
         """Accept a WebSocket, and serve it until either side closes it. A path without a valid thread id closes it at
         once."""
+        with release(socket):
+            await self._talk(socket)
+
+    async def _talk(self, socket: WebSocket[Any, Any, Any]) -> None:
         try:
             view = _view(socket)
         except FaultError as error:
@@ -184,6 +189,13 @@ async def _text_of(event: ThreadEvent) -> str:
     return (await as_bytes(event.data)).decode()
 
 
+def _is_subscribed(
+    subscriptions: Mapping[str, Subscription], seq: int, channel: str, ns: Sequence[str], name: str
+) -> bool:
+    """Return True if any of a connection's subscriptions includes an event. `name` is the name of a custom event."""
+    return any(subscription.is_subscribed(seq, channel, ns, name) for subscription in subscriptions.values())
+
+
 class _Conversation:
     """One WebSocket connection: receives commands, and sends their responses and the thread's events.
 
@@ -198,7 +210,7 @@ class _Conversation:
         self._view = view
         self._commands = Commands(hub, socket, view.thread_id)
         self._subscriptions: dict[str, Subscription] = {}
-        self._events = ThreadEvents(view, self._is_subscribed)
+        self._events = ThreadEvents(view, partial(_is_subscribed, self._subscriptions))
         self._sent_seq = 0
         """Seq of the newest record whose events were sent. A new subscription replays events up to this record."""
         self._send_lock = asyncio.Lock()
@@ -209,7 +221,8 @@ class _Conversation:
         # them.
         """Serve the WebSocket until either side closes it."""
         history = await _history_before(self._hub, self._principal, self._view, None)
-        self._events, self._sent_seq = ThreadEvents(self._view, self._is_subscribed, history), history.seq
+        self._events = ThreadEvents(self._view, partial(_is_subscribed, self._subscriptions), history)
+        self._sent_seq = history.seq
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(self._send_events())
             with suppress(Disconnected, WebSocketDisconnect):
@@ -235,10 +248,6 @@ class _Conversation:
     async def _send(self, text: str) -> None:
         with detect_disconnect():
             await self._socket.send_data(text)
-
-    def _is_subscribed(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:
-        """Return True if any subscription of the connection includes an event. `name` is the name of a custom event."""
-        return any(subscription.is_subscribed(seq, channel, ns, name) for subscription in self._subscriptions.values())
 
     async def _answer(self, raw: bytes) -> None:
         """Execute a command that was received as text, send its response, and then replay earlier events for a new

@@ -195,10 +195,11 @@ class ToolCalls:
         if not is_resume and tools[name].needs_task and not peer.is_polling:
             # NEXT/basic, Capabilities
             raise MissingCapability({"extensions": {EXTENSION: {}}})
-        if not is_resume:
-            return await self.call_agent(who, tools[name], arguments, peer, retry)
+        task = None if is_resume else await self._find_repeated(who, tools[name], retry)
         try:
-            return await self._resume(who, validate(w.Resume, arguments), peer)
+            if is_resume:
+                return await self._resume(who, validate(w.Resume, arguments), peer)
+            return await self._perform(who, tools[name], arguments, peer, retry, task)
         except FaultError as error:
             if error.fault.is_scope_missing:
                 raise
@@ -207,17 +208,25 @@ class ToolCalls:
     async def call_agent(
         self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer, retry: Retry | None = None
     ) -> JsonObject:
-        """Return the result of a run of an agent, as that of a tool call, for an agent in any role. The parameters and
-        exceptions are those of `call`."""
-        task = None if retry is None else await self._find(who, decode_state(retry.state, tool.info.name))
-        try:
-            if retry is not None and task is not None:
-                return await self._repeat(who, tool, task, retry, peer)
-            return await self._start(who, tool, arguments, peer)
-        except FaultError as error:
-            if error.fault.is_scope_missing:
-                raise
-            return encode_failure(error.fault)
+        """Return the result of a run of an agent that is a prompt or a resource, as that of a tool call. A failed run
+        is a result with `isError`. The parameters and exceptions are those of `call`.
+
+        Raises the fault of a run that cannot start, such as invalid for arguments that do not match the agent's schema.
+        """
+        task = await self._find_repeated(who, tool, retry)
+        return await self._perform(who, tool, arguments, peer, retry, task)
+
+    async def _find_repeated(self, who: Caller, tool: AgentTool, retry: Retry | None) -> Task | None:
+        """Return the task whose call is repeated, or None for a first call. Raises invalid, not_found."""
+        return None if retry is None else await self._find(who, decode_state(retry.state, tool.info.name))
+
+    async def _perform(
+        self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer, retry: Retry | None, task: Task | None
+    ) -> JsonObject:
+        """Start a run, or continue the task of a repeated call, and return the result of the call."""
+        if retry is not None and task is not None:
+            return await self._repeat(who, tool, task, retry, peer)
+        return await self._start(who, tool, arguments, peer)
 
     async def check_output(self, who: Caller, result: JsonObject) -> None:
         """Check the result of a run of an agent that is a prompt or a resource. Unlike the result of a tool, it cannot

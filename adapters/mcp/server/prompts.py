@@ -15,8 +15,6 @@ from babelgate.canonical.value import JsonObject
 
 MESSAGE: Final = "message"
 """Argument of a skill's prompt: the text of the message. Its suggested values are the skill's examples."""
-_SUGGESTIONS: Final = 100
-"""Maximum number of suggested values (SPEC/server/utilities/completion, Completion Results)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +89,15 @@ class Prompts:
         return {"description": agent.description, "messages": messages, "_meta": result["_meta"]}
 
     def complete(self, who: Caller, name: str, argument: str, value: str) -> list[str]:
-        """Return values for an argument that begin with `value`: the examples of a skill, or the choices in the input
-        schema of an agent. Raises not_found for an unknown prompt."""
+        """Return all values for an argument that begin with `value`: the examples of a skill, or the choices in the
+        input schema of an agent. Raises not_found for an unknown prompt."""
         agents, skills = self._prompts(who)
         if name in skills:
             examples = skills[name].skill.examples if argument == MESSAGE else ()
-            return [each for each in examples if each.startswith(value)][:_SUGGESTIONS]
+            return [each for each in examples if each.startswith(value)]
         if name not in agents:
             raise FaultError(FaultCode.NOT_FOUND, f"Unknown prompt: {name[:100]}")
-        return agents[name].choices(argument, value)[:_SUGGESTIONS]
+        return agents[name].choices(argument, value)
 
 
 def _skill_messages(prompt: _SkillPrompt, arguments: Mapping[str, str]) -> JsonObject:

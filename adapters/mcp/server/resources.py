@@ -42,7 +42,7 @@ _PAGE: Final = 50
 _FILE: Final = 32 * 2**20
 """Maximum size of a file or of an artifact that is read as a resource, in bytes. Chosen: base64 and JSON need four
 times this memory."""
-_SUGGESTIONS: Final = 100
+SUGGESTIONS: Final = 100
 """Maximum number of suggested values (SPEC/server/utilities/completion, Completion Results)."""
 _THREADS, _RUNS = "threads", "runs"
 
@@ -257,33 +257,41 @@ class Resources:
 
     async def complete(
         self, who: Caller, template: str, name: str, value: str, other_values: Mapping[str, str]
-    ) -> list[str]:
+    ) -> tuple[list[str], bool]:
         """Return values for a variable of a template that begin with `value`: ids of the caller's newest threads, runs
         and artifacts, or the choices in the input schema of an agent that is a resource. `other_values` are those
-        of other variables."""
+        of other variables. The second member is true if there are older threads or runs, which were not searched."""
         agent_name = who.agent if who.has_single_agent else None
         if template == THREAD_TEMPLATE and name == "thread_id":
             listed = await self._hub.reads.threads(
-                who.principal, ThreadFilter(agent=agent_name), limit=_SUGGESTIONS, order="updated_at"
+                who.principal, ThreadFilter(agent=agent_name), limit=SUGGESTIONS + 1, order="updated_at"
             )
-            return [id for view in await listed.all() if (id := view.thread.thread_id).startswith(value)]
+            return _newest([view.thread.thread_id for view in await listed.all()], value)
         if template in (RUN_TEMPLATE, ARTIFACT_TEMPLATE) and name == "run_id":
-            runs = await self._hub.reads.runs(who.principal, RunFilter(agent=agent_name), limit=_SUGGESTIONS)
-            return [run.run_id for run in await runs.all() if run.run_id.startswith(value)]
+            runs = await self._hub.reads.runs(who.principal, RunFilter(agent=agent_name), limit=SUGGESTIONS + 1)
+            return _newest([run.run_id for run in await runs.all()], value)
         if template == ARTIFACT_TEMPLATE and name == "artifact_id" and "run_id" in other_values:
-            address = parse_uri(RUN_TEMPLATE.replace("{run_id}", other_values["run_id"]))
-            if address is None:
-                return []
-            try:
-                run, fold = await self._run(who, address.id)
-            except FaultError:
-                return []
-            ids = [each.artifact_id or "" for each in run_artifacts(fold, run.run_id)]
-            return [each for each in ids if each.startswith(value)][:_SUGGESTIONS]
+            return await self._artifact_ids(who, other_values["run_id"], value), False
         for agent in self._resource_agents(who).values():
             if agent.template is not None and agent.template.template == template:
-                return agent.choices(name, value)[:_SUGGESTIONS]
-        return []
+                return agent.choices(name, value), False
+        return [], False
+
+    async def _artifact_ids(self, who: Caller, run_id: str, value: str) -> list[str]:
+        address = parse_uri(RUN_TEMPLATE.replace("{run_id}", run_id))
+        if address is None:
+            return []
+        try:
+            run, fold = await self._run(who, address.id)
+        except FaultError:
+            return []
+        ids = [each.artifact_id or "" for each in run_artifacts(fold, run.run_id)]
+        return [each for each in ids if each.startswith(value)]
+
+
+def _newest(ids: Sequence[str], value: str) -> tuple[list[str], bool]:
+    """Return the ids that begin with `value` among the first `SUGGESTIONS`, and whether there are more ids."""
+    return [each for each in ids[:SUGGESTIONS] if each.startswith(value)], len(ids) > SUGGESTIONS
 
 
 async def _nothing() -> AsyncGenerator[None]:

@@ -12,7 +12,7 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from babelgate.adapters.mcp.errors import INVALID_PARAMS
 from babelgate.adapters.mcp.server.prompts import Prompts
-from babelgate.adapters.mcp.server.resources import Resources
+from babelgate.adapters.mcp.server.resources import SUGGESTIONS, Resources
 from babelgate.adapters.mcp.server.sdk_context import (
     UNCACHED,
     Context,
@@ -69,11 +69,15 @@ def add_prompts(server: Server[Any], prompts: Prompts, resources: Resources, lev
     async def suggest(ctx: Context, params: types.CompleteRequestParams) -> dict[str, Any]:
         who, argument = caller_of(ctx), params.argument
         if isinstance(params.ref, types.PromptReference):
-            values = prompts.complete(who, params.ref.name, argument.name, argument.value)
+            values, has_more = prompts.complete(who, params.ref.name, argument.name, argument.value), False
         else:
             other_values = (params.context.arguments if params.context is not None else None) or {}
-            values = await resources.complete(who, params.ref.uri, argument.name, argument.value, other_values)
-        return {"completion": {"values": values, "total": len(values), "hasMore": False}}
+            values, has_more = await resources.complete(
+                who, params.ref.uri, argument.name, argument.value, other_values
+            )
+        total = {} if has_more else {"total": len(values)}
+        has_more = has_more or len(values) > SUGGESTIONS
+        return {"completion": {"values": values[:SUGGESTIONS], **total, "hasMore": has_more}}
 
     server.add_request_handler("prompts/list", types.PaginatedRequestParams, list_prompts)
     server.add_request_handler("prompts/get", types.GetPromptRequestParams, get)

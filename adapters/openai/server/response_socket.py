@@ -16,7 +16,14 @@ from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, finish
 from babelgate.adapters.kit.server.encoding import as_bytes, encode
 from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.handlers import Handlers
-from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, RESTART, Disconnected, detect_disconnect
+from babelgate.adapters.kit.server.websocket import (
+    FAILED,
+    GOING_AWAY,
+    RESTART,
+    Disconnected,
+    detect_disconnect,
+    release,
+)
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.names import RESPONSE, encode_id
 from babelgate.adapters.openai.errors.encode import encode_error_message
@@ -59,6 +66,10 @@ class ResponseSocket(Handlers):
 
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
         """Accept a WebSocket and serve it until it is closed."""
+        with release(socket):
+            await self._serve(socket)
+
+    async def _serve(self, socket: WebSocket[Any, Any, Any]) -> None:
         await socket.accept(headers=dict(confirm(active=is_activated(socket))))
         inputs = SocketInputs(self._prepared)
         try:

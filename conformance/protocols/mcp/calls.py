@@ -205,7 +205,7 @@ async def cancelled_call_is_not_answered(ctx: Ctx) -> None:
         with suppress(Unanswered):
             while (frame := await stream.next(_QUIET_SECONDS)) is not None:
                 messages.append(_json_of(frame.data))
-    responses = [each for each in messages if dig(each, "method") is None]
+    responses = [each for each in messages if each != "" and dig(each, "method") is None]
     check(not responses, "no response", responses, stream.exchange)
 
 
@@ -226,7 +226,7 @@ async def _stay_busy(ctx: Ctx) -> None:
     async with ctx.target.posted(body, schema="tools.call.request") as stream:
         with suppress(Unanswered):
             while (frame := await stream.next(BUSY)) is not None:
-                is_response = dig(_json_of(frame.data), "method") is None
+                is_response = bool(frame.data) and dig(_json_of(frame.data), "method") is None
                 check_shown(not is_response, "long", f"was done within {BUSY:g} s")
         await ctx.target.notify("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from babelgate.conformance.protocols.mcp.lists import read_list
 from babelgate.conformance.protocols.mcp.target import Ctx, McpReply
 from babelgate.conformance.verdict import NotApplicable, NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
@@ -17,16 +18,7 @@ class Called:
 
 async def list_tools(ctx: Ctx) -> list[Any]:
     """Return the tools of the server, from all pages of the list. Raises Failed if it has none."""
-    tools: list[Any] = []
-    cursor: Any = None
-    for _ in range(20):
-        reply = await ctx.target.ask("tools/list", None if cursor is None else {"cursor": cursor})
-        page = dig(reply.result, "tools")
-        check(isinstance(page, list), "an array tools", reply.response, reply.exchange)
-        tools += as_list(page)
-        cursor = dig(reply.result, "nextCursor")
-        if cursor is None:
-            break
+    tools = await read_list(ctx, "tools/list", "tools")
     check(bool(tools), "a tool", tools)
     return tools
 

@@ -18,12 +18,26 @@ HELLO: Final[Mapping[str, Any]] = {
     "clientInfo": {"name": "babelgate-check", "version": "1"},
 }
 _ACCEPT: Final = "application/json, text/event-stream"
+CATALOG_RESULTS: Final[Mapping[str, str]] = {
+    "completion/complete": "CompleteResult",
+    "prompts/get": "GetPromptResult",
+    "prompts/list": "ListPromptsResult",
+    "resources/list": "ListResourcesResult",
+    "resources/read": "ReadResourceResult",
+    "resources/templates/list": "ListResourceTemplatesResult",
+}
+"""Schemas of the results of all methods for resources, prompts and completion, which both versions have."""
 _RESULTS: Final[Mapping[str, str]] = {
     "initialize": "InitializeResult",
     "ping": "EmptyResult",
+    "resources/subscribe": "EmptyResult",
+    "resources/unsubscribe": "EmptyResult",
     "tools/list": "ListToolsResult",
     "tools/call": "CallToolResult",
+    **CATALOG_RESULTS,
 }
+_CATALOG: Final = ("completions", "prompts", "resources")
+"""Optional capabilities of a server that requirements depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,9 @@ class McpSession:
     IDLE: ClassVar = "ping"
     """Method that every server of the protocol version answers and that has no effect."""
     RECEIVES: ClassVar[Mapping[int, str]] = {200: "JsonRpcMessage"}
+    MARK: ClassVar[str | None] = ""
+    """Data of events that contain no message: the first event of a stream may only have an id (SPEC/basic/transports,
+    Sending Messages to the Server). None if there are no such events."""
 
     def __init__(self, wire: Wire, url: str, id: str | None, version: str, ids: "itertools.count[int]") -> None:
         self.wire = wire
@@ -116,6 +133,7 @@ class McpSession:
             sends=schema,
             receives=self.RECEIVES,
             events="JsonRpcMessage",
+            mark=self.MARK,
             body=body,
             content=content,
             headers={name: value for name, value in request_headers.items() if value},
@@ -133,10 +151,19 @@ class McpTarget(McpSession):
         super().__init__(wire, url, session_id, version if isinstance(version, str) else VERSION, ids)
         self.hello = hello
 
-    async def enter(self, **options: Any) -> tuple[McpSession, McpReply]:
-        """Open another session by `initialize`, and return it with the reply. Raises Failed if there is no result."""
+    def has_capability(self, *path: str) -> bool:
+        """Return True if the server declares a capability: an object, or a member of one that is true."""
+        value = dig(self.hello.result, "capabilities", *path)
+        return value is True or as_object(value) is not None
+
+    async def enter(
+        self, capabilities: Mapping[str, Any] | None = None, **options: Any
+    ) -> "tuple[McpTarget, McpReply]":
+        """Open another session by `initialize`, and return it with the reply. `capabilities` are those of the client.
+        Raises Failed if there is no result."""
         fresh = McpSession(self.wire, self.url, None, VERSION, self.ids)
-        hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""}, **options)
+        params = {**HELLO, "capabilities": dict(capabilities or {})}
+        hello = await fresh.ask("initialize", params, headers={"MCP-Protocol-Version": ""}, **options)
         session = McpTarget(self.wire, self.url, hello, self.ids)
         check(hello.result is not None, "initialize is answered with a result", hello.response, hello.exchange)
         await session.notify("notifications/initialized")
@@ -157,11 +184,17 @@ async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested:
     server = McpTarget(wire, url, hello, ids)
     if hello.result is not None:
         await server.notify("notifications/initialized")
-    capabilities = {"second-caller"} if options.other_headers else set[str]()
+    capabilities = capabilities_of(server, options)
     if server.id is not None:
         capabilities.add("session")
     because = f"{hello.exchange} answers initialize with the protocolVersion {server.version}"
     return Opened(server, url, because, frozenset(capabilities))
+
+
+def capabilities_of(server: McpTarget, options: ProbeOptions) -> set[str]:
+    """Return the capabilities on which requirements of both versions depend."""
+    capabilities = {name for name in _CATALOG if server.has_capability(name)}
+    return capabilities | {"second-caller"} if options.other_headers else capabilities
 
 
 def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
@@ -171,7 +204,7 @@ def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
 
 def messages_of(exchange: Exchange) -> list[Any]:
     if exchange.is_stream:
-        return [frame.json_or_none for frame in exchange.frames]
+        return [frame.json_or_none for frame in exchange.frames if frame.data]
     return [exchange.json] if exchange.content else []
 
 

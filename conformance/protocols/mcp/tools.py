@@ -6,10 +6,11 @@ from typing import Any, Final
 from jsonschema import Draft7Validator, Draft202012Validator, SchemaError
 
 from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.mcp.lists import check_cursor, check_pages
 from babelgate.conformance.protocols.mcp.scenes import list_tools
 from babelgate.conformance.protocols.mcp.target import Ctx, McpTarget
-from babelgate.conformance.verdict import Failed, NotApplicable, check
-from babelgate.conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.verdict import Failed, check
+from babelgate.conformance.wire.exchange import as_object, dig
 
 probes: Final = Probes[McpTarget]()
 
@@ -55,21 +56,13 @@ async def list_is_the_same_again(ctx: Ctx) -> None:
 
 @probes.add
 async def pages_hold_every_tool_once(ctx: Ctx) -> None:
-    first = await ctx.target.ask("tools/list")
-    cursor = dig(first.result, "nextCursor")
-    check(isinstance(dig(first.result, "tools"), list), "an array tools", first.response, first.exchange)
-    if cursor is None:
-        raise NotApplicable("all tools are on one page")
-    second = await ctx.target.ask("tools/list", {"cursor": cursor})
-    names = [[dig(each, "name") for each in as_list(dig(reply.result, "tools"))] for reply in (first, second)]
-    check(bool(names[1]) and not set(names[0]) & set(names[1]), "other tools on the next page", names, second.exchange)
+    await check_pages(ctx, "tools/list", "tools", "name", is_filled=True)
 
 
 @probes.add
 async def unknown_cursor_is_refused(ctx: Ctx) -> None:
     await ctx.once(list_tools)
-    reply = await ctx.target.ask("tools/list", {"cursor": "no-such-cursor"})
-    check(reply.code == -32602, "the code -32602", reply.response, reply.exchange)
+    await check_cursor(ctx, "tools/list")
 
 
 def _check_schema(schema: dict[str, Any]) -> None:

@@ -56,7 +56,7 @@ async def get_is_a_stream_or_refused(ctx: Ctx) -> None:
     await ctx.once(_ping)
     headers = {**ctx.target.headers, "Accept": "text/event-stream"}
     async with ctx.wire.stream(
-        "GET", ctx.target.url, sends=None, receives=None, events="JsonRpcMessage", headers=headers
+        "GET", ctx.target.url, sends=None, receives=None, events="JsonRpcMessage", headers=headers, mark=ctx.target.MARK
     ) as stream:
         exchange = stream.exchange
     is_right = exchange.status == 405 or (exchange.status == 200 and exchange.is_stream)

@@ -29,11 +29,12 @@ from babelgate.canonical.event import (
 )
 from tests import loopback
 from tests.adapters.agent_client.coder import DECLINED, Coder, coding, file_message, of_kind, settings_of, text_of
-from tests.adapters.agent_client.editor import editing
+from tests.adapters.agent_client.editor import RpcError, choose, editing
 from tests.adapters.agent_client.socket_host import socket_client
 from tests.gateway.agents.processes.test_agent import gone
 from tests.gateway.command import PROGRAM, ROOT, served_in_loop
 from tests.gateway.talk import within
+from tests.pairs.a2a import JsonRpc10
 from tests.running import running
 
 PRIVATE = "a-secret-of-the-model"
@@ -170,10 +171,35 @@ async def test_a_question_is_lost_with_its_process(tmp_path: Path) -> None:
         (question,) = of_kind(InterruptRaised, await coder.say("ask"))
         os.kill(pid, signal.SIGKILL)
         await within(gone(pid))
-        with pytest.raises(FaultError) as caught:
+        with pytest.raises(FaultError, match="Send a new message, which continues its session") as caught:
             await coder.answer([question], True)
         assert caught.value.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
         assert text_of(await coder.say("echo on")) == "on"
+
+
+async def test_callers_learn_how_to_continue_after_a_lost_question(tmp_path: Path) -> None:
+    configured = {"coder": settings_of(tmp_path / "{thread}")}
+    async with running(tmp_path, configured=configured) as gateway, editing(gateway.url, "coder") as editor:
+        await editor.initialize()
+        session_id = await editor.new_session()
+        await editor.prompt(session_id, "ask")  # the editor dismisses the request, so the question stays open
+        before = JsonRpc10(gateway.http, "coder")
+        paused = await before.send("ask")
+    async with (
+        running(tmp_path, configured=configured) as gateway,
+        editing(gateway.url, "coder", choose("yes")) as editor,
+    ):
+        await editor.initialize()
+        with pytest.raises(RpcError, match=r"The question is void, .* Send a new message"):
+            await editor.call("_babelgate/attach", sessionId=session_id)  # asks the question again
+        editor.messages.clear()
+        await editor.prompt(session_id, "prompts")
+        after = JsonRpc10(gateway.http, "coder")
+        after.context_id = before.context_id
+        failed = await after.answer(paused, "yes")
+        continued = await after.send("prompts")
+    assert failed.state == "failed" and "Send a new message, which continues its session" in failed.fault
+    assert json.loads(continued.text) == json.loads(editor.text) == ["ask", "prompts"]
 
 
 async def test_earlier_messages_are_in_the_prompt_of_a_new_session(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Scripted MCP 2025-11-25 server: tools over Streamable HTTP."""
+"""Scripted MCP 2025-11-25 server over Streamable HTTP."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
 from itertools import count
 from typing import Any, Final
@@ -8,13 +9,15 @@ from uuid import uuid4
 
 from babelgate.conformance.trigger import Trigger
 from tests.conformance.servers.kit import Answer, Request, Server, Violation, options, sse
-from tests.conformance.servers.mcp_tools import SHARED, Refused, Tools
+from tests.conformance.servers.mcp_catalog import CATALOG, Catalog
+from tests.conformance.servers.mcp_tools import SHARED, Refused
 
 _VERSIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25")
 _NEWEST: Final = _VERSIONS[-1]
 
 VIOLATIONS: Final = (
     *SHARED,
+    *CATALOG,
     # Initialization
     Violation("the newest version is always answered", "init.older-version"),
     Violation("an old version is answered", "init.version", ("init.older-version",), is_hidden=True),
@@ -28,7 +31,7 @@ VIOLATIONS: Final = (
     Violation("responses are sent twice", "http.one-response", ("~progress.over",)),
     Violation("streams stay open", "http.stream-ends", ("http.one-response", "http.event-ids", "progress.*")),
     Violation("ids of events restart", "http.event-ids"),
-    Violation("GET is JSON", "http.get"),
+    Violation("GET is JSON", "http.get", ("~subscribe.*",)),
     Violation("PUT is POST", "http.method"),
     Violation("the version's header is not read", "http.version"),
     Violation("the version's header is needed", "http.no-version"),
@@ -44,7 +47,7 @@ VIOLATIONS: Final = (
     # Tools
     Violation("schemas are invalid", "tools.schema"),
     Violation("the list reverses", "tools.stable", ("~tools.pages",)),
-    Violation("each page is the first", "tools.pages", ("tools.unique", "progress.*", "cancel.*", "call.files")),
+    Violation("each page is the first", "tools.pages", ("tools.unique", "progress.*", "cancel.*", "call.files", "~*")),
     # Calls
     Violation("results have no content", "call.content", ("call.structured-text",)),
     Violation("structured content is of another type", "call.structured", ("call.structured-text",)),
@@ -53,6 +56,12 @@ VIOLATIONS: Final = (
     # Cancelling
     Violation("cancelled calls are answered", "cancel.unanswered"),
     Violation("unknown requests cannot be cancelled", "cancel.nothing"),
+    # Subscriptions
+    Violation("subscriptions are refused", "subscribe.answer", ("subscribe.end", "~subscribe.*")),
+    Violation("ends of subscriptions are refused", "subscribe.end"),
+    Violation("changes are not announced", "subscribe.updated"),
+    Violation("ended subscriptions continue", "subscribe.ended"),
+    Violation("undeclared changes of lists are announced", "subscribe.list-changed"),
     # Security
     Violation("sessions are open to all callers", "safe.session"),
     # The form of messages
@@ -60,8 +69,9 @@ VIOLATIONS: Final = (
 )
 
 
-class Server2025(Tools):
-    other_tools = ("fail", "files", "steps", "long")
+class Server2025(Catalog):
+    other_tools = ("fail", "files", "steps", "long", "touch", "link")
+    not_found = -32002
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
@@ -70,6 +80,10 @@ class Server2025(Tools):
         self._numbers = count(1)
         self._events = count(1)
         self._working: dict[Any, asyncio.Event] = {}
+        self._followed: defaultdict[str, set[str]] = defaultdict(set)
+        """URIs of the resources that each session follows."""
+        self._streams: defaultdict[str, list[asyncio.Queue[Any]]] = defaultdict(list)
+        """Notifications for each open GET request of a session."""
 
     def structured(self, text: str) -> tuple[Any, Any]:
         return {"text": text}, {"text": 7}
@@ -81,11 +95,51 @@ class Server2025(Tools):
             case "PUT" if self.does("PUT is POST"):
                 return Answer(200, {})
             case "GET":
-                return Answer(body={}) if self.does("GET is JSON") else Answer(405)
+                return Answer(body={}) if self.does("GET is JSON") else self._listen(request)
             case "DELETE":
                 return self._delete(request)
             case _:
                 return Answer(405)
+
+    def _listen(self, request: Request) -> Answer:
+        try:
+            self._check_headers(request)
+        except Refused as error:
+            return Answer(error.status, self.error_response(None, error))
+        id = request.headers.get("mcp-session-id", "")
+        notifications = asyncio.Queue[Any]()
+        self._streams[id].append(notifications)
+
+        async def frames() -> AsyncGenerator[bytes]:
+            try:
+                while True:
+                    yield sse(await notifications.get(), event="message", id=str(next(self._events)))
+            finally:
+                self._streams[id].remove(notifications)
+
+        return Answer(stream=frames())
+
+    def publish(self, uri: str) -> None:
+        if self.does("changes are not announced"):
+            return
+        notifications = [{"method": "notifications/resources/updated", "params": {"uri": uri}}]
+        if self.does("undeclared changes of lists are announced"):
+            notifications.insert(0, {"method": "notifications/tools/list_changed"})
+        for id, streams in self._streams.items():
+            for stream in streams if uri in self._followed[id] else ():
+                for each in notifications:
+                    stream.put_nowait({"jsonrpc": "2.0", **each})
+
+    def _follow(self, request: Request, method: str, uri: str) -> dict[str, Any]:
+        followed = self._followed[request.headers.get("mcp-session-id", "")]
+        if method == "resources/subscribe":
+            self.raise_if("subscriptions are refused", Refused(-32603, "not followed"))
+            followed.add(uri)
+        else:
+            if not self.does("ended subscriptions continue"):
+                followed.discard(uri)
+            self.raise_if("ends of subscriptions are refused", Refused(-32603, "not ended"))
+        return {}
 
     async def _post(self, request: Request) -> Answer:
         try:
@@ -152,8 +206,10 @@ class Server2025(Tools):
             version = "2031-01-01"
         info = {"name": "tests", "version": "1"}
         self.drop_if("servers have no version", info, "version")
-        result: dict[str, Any] = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
-        self.set_if("tools are not declared", result, capabilities={})
+        result: dict[str, Any] = {"protocolVersion": version, "serverInfo": info}
+        capabilities: dict[str, Any] = {"tools": {}, **self.catalog_capabilities()}
+        self.drop_if("tools are not declared", capabilities, "tools")
+        result["capabilities"] = capabilities
         id = str(next(self._numbers)) if self.does("session ids are numbers") else uuid4().hex
         if self.does("session ids have spaces"):
             id = f"{id[:8]} {id[8:]}"
@@ -166,6 +222,8 @@ class Server2025(Tools):
 
     async def _frames(self, messages: AsyncGenerator[Any]) -> AsyncGenerator[bytes]:
         numbers = count(1) if self.does("ids of events restart") else self._events
+        # The first event has only an id, from which a client can resume the stream.
+        yield f"id: {next(numbers)}\ndata:\n\n".encode()
         async for message in messages:
             yield sse(message, event="message", id=str(next(numbers)))
 
@@ -188,6 +246,10 @@ class Server2025(Tools):
                     for notification in self.progress_messages(params):
                         yield notification
                     response = self.response(id, await self.call_tool(request, params))
+                case "resources/subscribe" | "resources/unsubscribe":
+                    response = self.response(id, self._follow(request, method, params["uri"]))
+                case _ if (result := self.answer_catalog(method, params)) is not None:
+                    response = self.response(id, result)
                 case _:
                     code = -32603 if self.does("unknown methods are internal errors") else -32601
                     raise Refused(code, "Method not found")
@@ -211,6 +273,8 @@ SERVER: Final = Server(
         files=Trigger("x", agent="files"),
         steps=Trigger("x", agent="steps"),
         long=Trigger("x", agent="long"),
+        change=Trigger("x", agent="touch"),
+        links=Trigger("x", agent="link"),
     ),
     unbroken={
         "init.answer": "no other requirement can pass without it; the dead server covers it",

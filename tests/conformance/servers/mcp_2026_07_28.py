@@ -1,17 +1,20 @@
-"""Scripted MCP 2026-07-28 server: tools over Streamable HTTP, without sessions."""
+"""Scripted MCP 2026-07-28 server over Streamable HTTP, without sessions."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, cast
 
 from babelgate.conformance.trigger import Trigger
 from tests.conformance.servers.kit import Answer, Request, Server, Violation, options, sse
-from tests.conformance.servers.mcp_tools import SHARED, Refused, Tools
+from tests.conformance.servers.mcp_catalog import CATALOG, Catalog
+from tests.conformance.servers.mcp_tools import SHARED, Refused
 
 _VERSION: Final = "2026-07-28"
 _PREFIX: Final = "io.modelcontextprotocol/"
 
 VIOLATIONS: Final = (
     *SHARED,
+    *CATALOG,
     # Discovery
     Violation("it supports an older version", "discover.version"),
     Violation("tools are not declared", "discover.tools"),
@@ -26,11 +29,13 @@ VIOLATIONS: Final = (
     Violation("the method's header is not needed", "header.no-method", ("~rpc.error-id",)),
     Violation("the name's header is not compared", "header.name"),
     Violation("the name's header is not needed", "header.no-name"),
+    Violation("the URI's header is not read", "header.uri"),
+    Violation("the prompt's header is not read", "header.prompt"),
     # The transport
     Violation("responses are sent twice", "http.one-response"),
     Violation("streams stay open", "http.stream-ends", ("http.one-response", "progress.*")),
     Violation("GET is a stream", "http.verbs"),
-    Violation("unknown methods are internal errors", "rpc.method", ("rpc.removed",)),
+    Violation("unknown methods are internal errors", "rpc.method", ("rpc.removed", "listen.former")),
     Violation("unknown methods are 200", "rpc.method-status"),
     Violation("ping is answered", "rpc.removed"),
     Violation("errors have no id", "rpc.error-id"),
@@ -56,15 +61,31 @@ VIOLATIONS: Final = (
     Violation("callers without forms get a form", "question.undeclared"),
     Violation("the state is not sealed", "question.changed", ("question.owner",)),
     Violation("the state is open to all callers", "question.owner"),
+    # Resources and subscriptions
+    Violation("resources have no cache lifetime", "resources.cache"),
+    Violation("prompts have no cache lifetime", "prompts.cache"),
+    Violation("another notification is first", "listen.acknowledged", ("listen.subset", "~listen.requested")),
+    Violation("everything is acknowledged", "listen.subset"),
+    Violation("acknowledgments name no subscription", "listen.id"),
+    Violation("updates name no subscription", "listen.update-id"),
+    Violation("changes are not announced", "listen.updated"),
+    Violation("all changes are announced", "listen.requested"),
+    Violation("former subscriptions are answered", "listen.former"),
     # The form of messages
-    Violation("capabilities are a list", "form.discover", ("discover.tools",)),
+    Violation("capabilities are a list", "form.discover", ("discover.tools", "~*.declared")),
     Violation("requests of input have no method", "form.input", ("question.form", "~question.*")),
 )
 
 
-class Server2026(Tools):
+class Server2026(Catalog):
     output_schema = {"type": "array", "items": {"type": "string"}}
-    other_tools = ("fail", "files", "steps", "ask")
+    other_tools = ("fail", "files", "steps", "ask", "touch", "link")
+    not_found = -32602
+
+    def __init__(self, violation: str = "") -> None:
+        super().__init__(violation)
+        self._listeners: list[tuple[Any, list[str], asyncio.Queue[Any]]] = []
+        """Id, URIs and notifications of each open request of `subscriptions/listen`."""
 
     def structured(self, text: str) -> tuple[Any, Any]:
         return [text], 7
@@ -115,15 +136,22 @@ class Server2026(Tools):
             raise Refused(-32020, "MCP-Protocol-Version")
 
     def _check_name(self, request: Request, body: Mapping[str, Any]) -> None:
-        if body["method"] != "tools/call":
-            return
         header = request.headers.get("mcp-name")
-        name = body["params"].get("name")
+        match body["method"]:
+            case "tools/call":
+                name = body["params"].get("name")
+            case "resources/read" if not self.does("the URI's header is not read"):
+                name = body["params"].get("uri")
+            case "prompts/get" if not self.does("the prompt's header is not read"):
+                name = body["params"].get("name")
+            case _:
+                return
         if header == name or not isinstance(name, str):
             return
-        if header is None and self.does("the name's header is not needed"):
+        is_call = body["method"] == "tools/call"
+        if header is None and is_call and self.does("the name's header is not needed"):
             return
-        if header is not None and self.does("the name's header is not compared"):
+        if header is not None and is_call and self.does("the name's header is not compared"):
             return
         raise Refused(-32020, "Mcp-Name")
 
@@ -139,6 +167,12 @@ class Server2026(Tools):
                 result = await self.call_tool(request, params)
             case "ping" if self.does("ping is answered"):
                 result = {}
+            case "subscriptions/listen":
+                return self.answer_stream(self._listen(id, params["notifications"]))
+            case "resources/subscribe" | "resources/unsubscribe" if self.does("former subscriptions are answered"):
+                result = {}
+            case _ if (found := self.answer_catalog(method, params)) is not None:
+                result = {**found, **self._cache(method)}
             case _:
                 code = -32603 if self.does("unknown methods are internal errors") else -32601
                 raise Refused(code, "Method not found", 200 if self.does("unknown methods are 200") else 404)
@@ -146,10 +180,50 @@ class Server2026(Tools):
 
     def _discover(self) -> dict[str, Any]:
         versions = ["2025-11-25" if self.does("it supports an older version") else _VERSION]
-        capabilities: Any = {} if self.does("tools are not declared") else {"tools": {}}
+        capabilities: Any = {"tools": {}, **self.catalog_capabilities()}
+        self.drop_if("tools are not declared", capabilities, "tools")
         if self.does("capabilities are a list"):
             capabilities = ["tools"]
         return {"supportedVersions": versions, "capabilities": capabilities, "ttlMs": 0, "cacheScope": "private"}
+
+    def _cache(self, method: str) -> dict[str, Any]:
+        name = method.partition("/")[0]
+        if method == "prompts/get" or name == "completion" or self.does(f"{name} have no cache lifetime"):
+            return {}
+        return {"ttlMs": 0, "cacheScope": "private"}
+
+    # Subscriptions
+
+    async def _listen(self, id: Any, filter: Mapping[str, Any]) -> AsyncGenerator[bytes]:
+        notifications = asyncio.Queue[Any]()
+        listener = (id, list(filter.get("resourceSubscriptions", [])), notifications)
+        self._listeners.append(listener)
+        try:
+            accepted = (
+                dict(filter) if self.does("everything is acknowledged") else {"resourceSubscriptions": listener[1]}
+            )
+            first = self._notification(id, "subscriptions/acknowledged", notifications=accepted)
+            self.drop_if("acknowledgments name no subscription", first["params"], "_meta")
+            if self.does("another notification is first"):
+                yield sse(self._notification(id, "message", level="info", data="Hello"), event="message")
+            yield sse(first, event="message")
+            while True:
+                yield sse(await notifications.get(), event="message")
+        finally:
+            self._listeners.remove(listener)
+
+    def publish(self, uri: str) -> None:
+        if self.does("changes are not announced"):
+            return
+        for id, uris, notifications in self._listeners:
+            if uri in uris or self.does("all changes are announced"):
+                update = self._notification(id, "resources/updated", uri=uri)
+                self.drop_if("updates name no subscription", update["params"], "_meta")
+                notifications.put_nowait(update)
+
+    def _notification(self, id: Any, name: str, **params: Any) -> dict[str, Any]:
+        meta = {f"{_PREFIX}subscriptionId": id}
+        return {"jsonrpc": "2.0", "method": f"notifications/{name}", "params": {"_meta": meta, **params}}
 
     # Messages
 
@@ -226,6 +300,8 @@ SERVER: Final = Server(
         files=Trigger("x", agent="files"),
         steps=Trigger("x", agent="steps"),
         question=Trigger("x", agent="ask", answer="Ada"),
+        change=Trigger("x", agent="touch"),
+        links=Trigger("x", agent="link"),
     ),
     unbroken={
         "discover.answer": "no other requirement can pass without it; the dead server covers it",

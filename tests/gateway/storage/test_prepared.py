@@ -1,7 +1,7 @@
 """Tests of prepared statements, which are compiled once and run with tuples."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import bindparam, select, update
@@ -54,5 +54,9 @@ def test_cached_statements_equal_freshly_compiled_ones(url: str) -> None:
     assert len(compiled) > 10
 
 
-def _statements(sql: Sql) -> dict[str, dict[str, Any]]:
-    return {name: vars(statement) for name, statement in vars(sql).items()}
+def _statements(sql: Sql) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, each in vars(sql).items():
+        several = cast("list[Statement]", each if isinstance(each, list) else [each])
+        found[name] = [vars(statement) for statement in several]
+    return found

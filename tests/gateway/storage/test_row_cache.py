@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from babelgate.canonical import FaultError, Run, Task, TaskState, Thread
-from babelgate.gateway.storage import queries
+from babelgate.gateway.storage import listing, queries
 from babelgate.gateway.storage.row_cache import RowCache, RowChange
 from tests.gateway.hubs import OWNER, Echo, HubFactory, ends, registered, submit
 
@@ -68,6 +68,9 @@ async def test_a_hub_returns_stored_rows_without_removed_data(hubs: HubFactory) 
     ]
     cached = [cache.get(kind, OWNER, row_id) for kind, row_id in zip((Thread, Task, Run), ids, strict=True)]
     assert cached == stored and None not in cached
+    view = await hub.journal.query(listing.thread_view, OWNER, receipt.thread_id)
+    assert view is not None and await hub.reads.thread_view(OWNER, receipt.thread_id) == view
+    assert hub.journal.cached_view(OWNER, receipt.thread_id) in ([None] if hub.journal.is_shared else [view])
     await hub.remove_run(OWNER, receipt.run_id)
     assert cache.get(Run, OWNER, receipt.run_id) is None
     assert (await hub.reads.run(OWNER, receipt.run_id)).removed

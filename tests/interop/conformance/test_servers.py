@@ -1,7 +1,7 @@
 """Conformance sets against the official servers: each broken requirement of level must is in a baseline.
 
-OpenAI publishes no server that can be installed, so GraphServe represents it. The MCP server meets every requirement of
-level must.
+OpenAI publishes no server that can be installed, so GraphServe represents it. The server of MCP's Python SDK meets
+every requirement of level must. `server-everything` is built with its TypeScript SDK.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -46,6 +46,18 @@ MCP: Final = {
     "question": Trigger("Go", agent="ask"),
     "long": Trigger("Go", agent="slow"),
     "files": NEVER,
+    "change": Trigger("Go", agent="change"),
+    "links": Trigger("Go", agent="picture"),
+}
+EVERYTHING: Final = {
+    "plain": Trigger("Hello", agent="echo"),
+    "fail": Trigger("", agent="get-sum", data={"a": "one"}),
+    "files": Trigger("", agent="get-tiny-image", data={}),
+    "steps": Trigger("", agent="trigger-long-running-operation", data={"duration": 0.3, "steps": 3}),
+    "long": Trigger("", agent="trigger-long-running-operation", data={"duration": 12, "steps": 1}),
+    "links": Trigger("", agent="get-resource-links", data={"count": 3}),
+    "change": Trigger("", agent="toggle-subscriber-updates", data={}),
+    "resource": Trigger("demo://resource/dynamic/text/1"),
 }
 OPENAI: Final = {
     "plain": Trigger("Hello", agent="echo"),
@@ -88,6 +100,7 @@ SERVERS: Final = (
     Official("agent-protocol 1.0.2", "aief", "aief", ("aief-v1",), "/echo", Triggers(AIEF)),
     Official("langgraph-api 0.16.7", "langgraph", "langgraph", ("langgraph-0.16",), triggers="demo", timeout=20.0),
     Official("mcp 2.3.0", "mcp", "mcp", ("mcp-2025-11-25", "mcp-2026-07-28"), "/mcp", Triggers(MCP)),
+    Official("server-everything 2026.8.31", "mcp-everything", "mcp", ("mcp-2025-11-25",), "/mcp", Triggers(EVERYTHING)),
     Official("graphserve 0.2.3", "graphserve", "openai", ("openai-chat", "openai-responses"), "/v1", Triggers(OPENAI)),
 )
 

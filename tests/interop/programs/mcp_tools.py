@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
-from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ResourceLink
+from mcp_types import Completion, ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ResourceLink
 from pydantic import BaseModel
 
 
@@ -90,3 +90,45 @@ def picture(text: str) -> list[Any]:
 @server.resource("note://one", mime_type="text/plain")
 def note() -> str:
     return "Noted."
+
+
+@server.resource("picture://one", mime_type="image/png")
+def image() -> bytes:
+    return b"\x89PNG"
+
+
+changes = 0
+
+
+@server.resource("count://changes", mime_type="text/plain")
+def changed() -> str:
+    return f"Changed {changes} times."
+
+
+@server.tool(description="Changes the resource count://changes.")
+async def change(text: str, ctx: Context) -> str:
+    global changes
+    changes += 1
+    await ctx.notify_resource_updated("count://changes")
+    return text
+
+
+@server.resource("fruit://{name}", mime_type="text/plain")
+def fruit(name: str) -> str:
+    return f"A fruit, {name}."
+
+
+@server.prompt(description="Greets somebody.")
+def greet(name: str) -> str:
+    return f"Greet {name}."
+
+
+@server.prompt(description="Says hello.")
+def hello() -> str:
+    return "Say hello."
+
+
+@server.completion()
+async def complete(ref: Any, argument: Any, context: Any) -> Completion:
+    values = ["apple", "pear"] if argument.name == "name" else []
+    return Completion(values=[each for each in values if each.startswith(argument.value)])

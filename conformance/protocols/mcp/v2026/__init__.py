@@ -1,12 +1,12 @@
-"""Checks of MCP 2026-07-28 over streamable HTTP, limited to tools. There are no sessions: each request is
-self-contained."""
+"""Checks of MCP 2026-07-28 over streamable HTTP: tools, resources, prompts and completion. There are no sessions: each
+request is self-contained."""
 
 from typing import Final
 
 from babelgate.conformance.probe import Probes, ProbeSuite
-from babelgate.conformance.protocols.mcp import calls, tools, transport
+from babelgate.conformance.protocols.mcp import calls, completion, prompts, resources, tools, transport
 from babelgate.conformance.protocols.mcp.target import McpTarget
-from babelgate.conformance.protocols.mcp.v2026 import envelope, questions, results
+from babelgate.conformance.protocols.mcp.v2026 import envelope, listen, questions, results
 from babelgate.conformance.protocols.mcp.v2026.target import open_server
 
 __all__ = ("SUITE",)
@@ -28,6 +28,10 @@ SUITE: Final[ProbeSuite[McpTarget]] = ProbeSuite(
             "structured_content_is_told_as_text",
             "structured_content_keeps_its_schema",
         ),
+        resources.probes.without("unknown_resource_is_not_found"),
+        prompts.probes,
+        completion.probes,
+        listen.probes,
         envelope.probes,
         questions.probes,
         results.probes,

@@ -3,10 +3,12 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.mcp.prompts import list_prompts
+from babelgate.conformance.protocols.mcp.resources import find_resources
 from babelgate.conformance.protocols.mcp.scenes import call_of
 from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget, request
 from babelgate.conformance.protocols.mcp.v2026.target import VERSION, envelope
-from babelgate.conformance.verdict import check
+from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 probes: Final = Probes[McpTarget]()
@@ -139,6 +141,23 @@ async def name_of_the_header_is_that_of_the_body(ctx: Ctx) -> None:
 async def call_without_the_header_of_the_name_is_refused(ctx: Ctx) -> None:
     _, params = await call_of(ctx, "plain")
     _check_mismatch(await ctx.target.ask("tools/call", params, is_valid=False, headers={"Mcp-Name": ""}))
+
+
+@probes.add
+async def name_of_the_header_is_the_uri_of_the_resource(ctx: Ctx) -> None:
+    params = {"uri": dig((await ctx.once(find_resources))[0], "uri")}
+    for name in ("babelgate-check://no-such/resource", ""):
+        _check_mismatch(await ctx.target.ask("resources/read", params, is_valid=False, headers={"Mcp-Name": name}))
+
+
+@probes.add
+async def name_of_the_header_is_that_of_the_prompt(ctx: Ctx) -> None:
+    prompts = await ctx.once(list_prompts)
+    if not prompts:
+        raise NotObserved("the server lists no prompt")
+    params = {"name": dig(prompts[0], "name")}
+    for name in ("another-prompt", ""):
+        _check_mismatch(await ctx.target.ask("prompts/get", params, is_valid=False, headers={"Mcp-Name": name}))
 
 
 def _check_refused(reply: McpReply) -> None:

@@ -6,6 +6,7 @@ from jsonschema import Draft202012Validator, SchemaError, ValidationError
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.calls import call_with_output_schema
+from babelgate.conformance.protocols.mcp.resources import read_resources
 from babelgate.conformance.protocols.mcp.scenes import call_plainly
 from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget
 from babelgate.conformance.protocols.mcp.v2026.target import OF_MCP
@@ -18,7 +19,8 @@ probes: Final = Probes[McpTarget]()
 @probes.add
 async def results_name_their_type(ctx: Ctx) -> None:
     done = await ctx.once(call_plainly)
-    for reply in (ctx.target.hello, await ctx.once(_list_tools), done.reply):
+    lists = [await ctx.once(_list_tools), *await _lists(ctx, "resources", "prompts")]
+    for reply in (ctx.target.hello, *lists, done.reply):
         kind = dig(reply.result, "resultType")
         check(kind == "complete", "the resultType complete", reply.result, reply.exchange)
 
@@ -26,9 +28,22 @@ async def results_name_their_type(ctx: Ctx) -> None:
 @probes.add
 async def results_say_how_long_they_may_be_kept(ctx: Ctx) -> None:
     for reply in (ctx.target.hello, await ctx.once(_list_tools)):
-        ttl, scope = dig(reply.result, "ttlMs"), dig(reply.result, "cacheScope")
-        is_time = isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0
-        check(is_time and scope in ("private", "public"), "ttlMs and cacheScope", reply.result, reply.exchange)
+        _check_cache(reply)
+
+
+@probes.add
+async def resources_say_how_long_they_may_be_kept(ctx: Ctx) -> None:
+    for reply in await _lists(ctx, "resources", "resources/templates"):
+        if reply.code != -32601:
+            _check_cache(reply)
+    for each in await ctx.once(read_resources):
+        _check_cache(each.reply)
+
+
+@probes.add
+async def prompts_say_how_long_they_may_be_kept(ctx: Ctx) -> None:
+    for reply in await _lists(ctx, "prompts"):
+        _check_cache(reply)
 
 
 @probes.add
@@ -54,6 +69,18 @@ async def structured_content_fits_the_schema(ctx: Ctx) -> None:
         raise Prerequisite(f"a valid outputSchema: {error.message}", schema) from None
     except ValidationError as error:
         raise Failed(f"structuredContent that matches outputSchema: {error.message}", value) from None
+
+
+def _check_cache(reply: McpReply) -> None:
+    ttl, scope = dig(reply.result, "ttlMs"), dig(reply.result, "cacheScope")
+    is_time = isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0
+    check(is_time and scope in ("private", "public"), "ttlMs and cacheScope", reply.result, reply.exchange)
+
+
+async def _lists(ctx: Ctx, *names: str) -> list[McpReply]:
+    """Return the first pages of lists, by the names in their methods. Those of undeclared capabilities are left out."""
+    declared = [name for name in names if ctx.target.has_capability(name.partition("/")[0])]
+    return [await ctx.target.ask(f"{name}/list") for name in declared]
 
 
 async def _list_tools(ctx: Ctx) -> McpReply:

@@ -1,13 +1,15 @@
 """Client for a judged MCP server without sessions: each request names its protocol version and the capabilities of its
 client."""
 
+import base64
 import itertools
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 
 from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
-from babelgate.conformance.protocols.mcp.target import McpReply, McpTarget
+from babelgate.conformance.protocols.mcp.target import CATALOG_RESULTS, McpReply, McpTarget, capabilities_of
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 from babelgate.conformance.wire.http import StreamExchange, Wire
 
@@ -17,7 +19,12 @@ _RESULTS: Final[Mapping[str, str]] = {
     "server/discover": "DiscoverResult",
     "tools/list": "ListToolsResult",
     "tools/call": "CallToolResult",
+    **CATALOG_RESULTS,
 }
+_NAMES: Final[Mapping[str, str]] = {"prompts/get": "name", "resources/read": "uri", "tools/call": "name"}
+"""Parameter that the header `Mcp-Name` repeats, by method."""
+_PLAIN: Final = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
+"""Text that a header can carry unchanged."""
 
 
 def envelope(capabilities: Mapping[str, Any] | None = None, version: str = VERSION) -> dict[str, Any]:
@@ -32,6 +39,8 @@ def envelope(capabilities: Mapping[str, Any] | None = None, version: str = VERSI
 class Stateless(McpTarget):
     IDLE: ClassVar = "server/discover"
     RECEIVES: ClassVar[Mapping[int, str]] = {200: "JsonRpcMessage", 400: "JsonRpcMessage", 404: "JsonRpcMessage"}
+
+    MARK: ClassVar[str | None] = None
 
     def __init__(self, wire: Wire, url: str, hello: McpReply, ids: "itertools.count[int]") -> None:
         super().__init__(wire, url, hello, ids)
@@ -54,10 +63,11 @@ class Stateless(McpTarget):
     async def posted(
         self, body: Any, *, headers: Mapping[str, str] | None = None, **options: Any
     ) -> AsyncGenerator[StreamExchange]:
-        method, name = dig(body, "method"), dig(body, "params", "name")
+        method = dig(body, "method")
         own_headers = {"Mcp-Method": method if isinstance(method, str) else self.IDLE}
+        name = dig(body, "params", _NAMES.get(str(method), "name"))
         if isinstance(name, str):
-            own_headers["Mcp-Name"] = name
+            own_headers["Mcp-Name"] = _encode_header(name)
         async with super().posted(body, headers={**own_headers, **(headers or {})}, **options) as stream:
             yield stream
 
@@ -79,4 +89,10 @@ async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested:
         raise NotSpoken(f"server/discover is not answered with the version {VERSION} ({hello.exchange})")
     server = Stateless(wire, url, hello, ids)
     because = f"{hello.exchange} answers server/discover with the versions {', '.join(map(str, versions))}"
-    return Opened(server, url, because, frozenset({"second-caller"} if options.other_headers else ()))
+    return Opened(server, url, because, frozenset(capabilities_of(server, options)))
+
+
+def _encode_header(text: str) -> str:
+    """Return a text as the value of a header: unchanged if that is possible, and otherwise in base64."""
+    is_plain = _PLAIN.fullmatch(text) is not None and not text.startswith("=?base64?")
+    return text if is_plain else f"=?base64?{base64.b64encode(text.encode()).decode()}?="

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from babelgate.adapters.a2a.codec.protobuf import decode_status, encode_status, from_bytes, to_bytes
-from babelgate.adapters.a2a.wire.protobuf import REPLIES, REQUESTS
+from babelgate.adapters.a2a.wire.protobuf import REPLIES, REQUESTS, Status
 from babelgate.canonical import FaultCode, FaultError
 
 INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "TASK_NOT_FOUND", "domain": "a2a-protocol.org"}
@@ -72,7 +72,20 @@ def test_details_of_errors_are_bounded() -> None:
     assert len(violations) == 200
 
 
-@pytest.mark.parametrize("content", [b"\xff\xff", b"", b"\x1a\x02\x0a\x00", b"\x1a\x08\x0a\x06x/none"])
+def any_of(name: str, content: bytes) -> bytes:
+    status: Any = Status()
+    status.details.add(type_url=f"type.googleapis.com/{name}", value=content)
+    return status.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"\xff\xff", b"", b"\x1a\x02\x0a\x00", b"\x1a\x08\x0a\x06x/none"),
+        any_of("google.rpc.ErrorInfo", b"\xff"),
+        any_of("google.protobuf.Value", b"\x11\x00\x00\x00\x00\x00\x00\xf8\x7f"),  # not a number
+    ],
+)
 def test_unknown_details_of_errors_are_ignored(content: bytes) -> None:
     assert not any("reason" in each for each in decode_status(content))
 

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic_core import to_json
 
 from babelgate.adapters.a2a.codec.protobuf import decode_status, from_bytes, to_bytes
 from babelgate.adapters.a2a.errors import REASONS, error_object
@@ -50,13 +51,13 @@ def test_calls_without_a_possible_agent_are_not_found(tenant: str) -> None:
 )
 def test_results_become_messages(method: str, result: Any) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode()
-    message = SERVICE.methods[method].write(body, 200)
+    message = SERVICE.methods[method].open_writer()(body, 200)
     assert from_bytes(message, REPLIES[method]()) == (result or {})
 
 
 def failure_of(error: Any, status: int) -> RpcFailure:
     with pytest.raises(RpcFailure) as caught:
-        SERVICE.methods["GetTask"].write(json.dumps({"error": error}).encode(), status)
+        SERVICE.methods["GetTask"].open_writer()(json.dumps({"error": error}).encode(), status)
     return caught.value
 
 
@@ -77,3 +78,57 @@ def test_each_reason_has_its_status_and_details(name: str) -> None:
 )
 def test_errors_without_a_reason_have_the_status_of_http(status: int, code: str) -> None:
     assert failure_of({"code": -32000, "message": "no"}, status).code == code
+
+
+def update(text: Any, artifact: str = "a", **part: Any) -> Any:
+    parts = [{"text": text, **part}]
+    return {"artifactUpdate": {"taskId": "1", "artifact": {"artifactId": artifact, "parts": parts}, "append": True}}
+
+
+TOKENS = [
+    "one",
+    " two",
+    "",
+    "\u2028\x00é\U0001f642\\",
+    '"',
+    '","',
+    ":",
+    "a",
+    "1",
+    "text",
+    '"}]},"append":true',
+    "x" * 2000,
+]
+
+
+@pytest.mark.parametrize("first", [*TOKENS, None], ids=lambda each: str(each)[:20])
+def test_messages_do_not_depend_on_those_before_them(first: str | None) -> None:
+    opening = [] if first is None else [update(first)]
+    state = {"statusUpdate": {"taskId": "1", "status": {"state": "TASK_STATE_WORKING"}}}
+    more = [update("x", filename="f"), update("x", "b"), update(None), state, update("x"), update("x", text2="y")]
+    write = SERVICE.methods["SendStreamingMessage"].open_writer()
+    for result in [*opening, *map(update, TOKENS), *more, *map(update, TOKENS)]:
+        body = to_json({"jsonrpc": "2.0", "id": 1, "result": result})
+        assert write(body, 200) == to_bytes(result, REPLIES["SendStreamingMessage"]())
+
+
+def test_an_error_after_tokens_ends_the_call() -> None:
+    write = SERVICE.methods["SendStreamingMessage"].open_writer()
+    write(to_json({"result": update("x")}), 200)
+    with pytest.raises(RpcFailure):
+        write(to_json({"error": error_object(Fault(code=FaultCode.INTERNAL, message="no"), "1.0")}), 200)
+
+
+@pytest.mark.parametrize("text", [b'"a', b'"a","url":"b"', b"1", b"null", rb'"\ud800"', b""])
+def test_other_json_instead_of_a_text_is_read_whole(text: bytes) -> None:
+    write, fresh = (SERVICE.methods["SendStreamingMessage"].open_writer() for _ in range(2))
+    body = to_json({"result": update("first")})
+    write(body, 200)
+    assert outcome(write, body.replace(b'"first"', text)) == outcome(fresh, body.replace(b'"first"', text))
+
+
+def outcome(write: Any, body: bytes) -> Any:
+    try:
+        return write(body, 200)
+    except (FaultError, ValueError) as error:
+        return str(error)

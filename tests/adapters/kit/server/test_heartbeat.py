@@ -69,3 +69,20 @@ async def test_one_timer_serves_streams_of_any_interval() -> None:
     slow.monitor.check(asyncio.get_running_loop().time() + 16)
     assert (slow.beats, quick.beats) == (1, beats)
     slow.monitor.close()
+
+
+async def test_many_streams_are_checked_in_slices() -> None:
+    streams = [Stream(0.01) for _ in range(200)]
+    beaten_together: list[int] = []
+    before = 0
+    for stream in streams:
+        stream.monitor.open()
+    async with asyncio.timeout(BOUND):
+        while not all(stream.beats for stream in streams):
+            await asyncio.sleep(0)
+            beats = sum(stream.beats for stream in streams)
+            beaten_together.append(beats - before)
+            before = beats
+    for stream in streams:
+        stream.monitor.close()
+    assert max(beaten_together) <= 32

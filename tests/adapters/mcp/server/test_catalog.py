@@ -41,6 +41,11 @@ async def page(call: Invocation) -> str:
     return f"Page {call.data['name']}."
 
 
+async def many(call: Invocation) -> str:
+    assert isinstance(call.data, dict)
+    return f"Number {call.data['number']}."
+
+
 async def greeting(call: Invocation) -> AsyncGenerator[Ask | str, Any]:
     name = yield Ask("Who is it for?")
     assert isinstance(call.data, dict)
@@ -62,6 +67,7 @@ AGENTS: Final[dict[str, Any]] = {
     "files": described(files, skills=(SKILL,)),
     "steps": steps,
     "page": described(page, {"name": {"type": "string", "enum": ["home", "help"]}}, resource="docs://{name}"),
+    "many": described(many, {"number": {"enum": [str(number) for number in range(120)]}}, resource="many://{number}"),
     "greeting": described(greeting, {"tone": {"type": "string", "enum": ["kind", "keen", "cool"]}}, prompt=True),
     "broken": described(broken, prompt=True),
 }
@@ -178,6 +184,15 @@ async def test_variables_and_arguments_are_completed(client: Client) -> None:
         assert result["completion"]["values"] == expected, ref
 
 
+async def test_completion_counts_the_values_that_it_leaves_out(client: Client) -> None:
+    params: Wire = {
+        "ref": {"type": "ref/resource", "uri": "many://{number}"},
+        "argument": {"name": "number", "value": ""},
+    }
+    completion = (await client.ask("completion/complete", params))["result"]["completion"]
+    assert (len(completion["values"]), completion["total"], completion["hasMore"]) == (100, 120, True)
+
+
 async def test_examples_of_skills_are_prompts(client: Client) -> None:
     prompts = {each["name"]: each for each in (await client.ask("prompts/list"))["result"]["prompts"]}
     assert prompts.keys() == {"files/pack", "greeting", "broken"}
@@ -186,6 +201,18 @@ async def test_examples_of_skills_are_prompts(client: Client) -> None:
         assert result["messages"] == [{"role": "user", "content": {"type": "text", "text": text}}]
     error = (await client.ask("prompts/get", {"name": "files/pack", "arguments": {"x": "y"}}))["error"]
     assert error["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("prompts/get", {"name": "greeting", "arguments": {"tone": "rude"}}),
+        ("resources/read", {"uri": "docs://nowhere"}),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_invalid(client: Client, method: str, params: Wire) -> None:
+    error = (await client.ask(method, params))["error"]
+    assert (error["code"], error["message"][:13]) == (-32602, "The arguments")
 
 
 async def test_the_fault_of_a_prompt_is_an_error(client: Client) -> None:

@@ -133,7 +133,7 @@ async def test_the_children_of_a_command_end_with_it(tmp_path: Path) -> None:
 async def test_one_of_two_gateways_starts_the_server() -> None:
     agents = {"chat": AgentSettings.model_validate(chat())}
     async with supervised(agents) as first, supervised(agents) as second:
-        await within(first.until_usable())
+        await within(first.until_replaced(None))
         await within(second.until_usable())
         assert first.pid is not None
         assert second.pid is None
@@ -148,8 +148,7 @@ async def test_a_foreign_lock_folder_is_not_used(
     (tmp_path / f"babelgate-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     async with supervised({"chat": AgentSettings.model_validate(chat())}) as server:
-        await within(server.until_usable())
-        assert server.pid is not None
+        await within(server.until_replaced(None))
     assert "not shared with other gateways" in caplog.text
     assert not [*(tmp_path / "elsewhere").iterdir()]
 
@@ -160,7 +159,7 @@ async def test_a_removed_agent_ends_its_server() -> None:
     await servers.update(agents)
     server = servers.get("chat")
     assert server is not None
-    await within(server.until_usable())
+    await within(server.until_replaced(None))
     pid = server.pid
     assert pid is not None
     await servers.update(agents)
