@@ -52,9 +52,9 @@ class Site:
         return JsonRpc10(self.front.http, tool)
 
 
-async def note_of_cancel(folder: Path) -> None:
-    """Wait until a tool has noted in its folder that it was cancelled."""
-    while not await asyncio.to_thread((folder / "cancelled").exists):
+async def note_of(folder: Path, event: str) -> None:
+    """Wait until a tool has noted an event in its folder."""
+    while not await asyncio.to_thread((folder / event).exists):
         pass
 
 
@@ -122,10 +122,12 @@ async def test_a_cancel_reaches_the_tool(site: Site) -> None:
     caller = site.caller("slow")
     async with caller.stream("go") as feed:
         await feed.until(lambda view: view.state == "working")
+        if site.server is None:
+            await within(note_of(site.folder, "started"))
         await caller.cancel(feed.ids.task)
         assert (await feed.end()).state == "cancelled"
     if site.server is None:
-        await within(note_of_cancel(site.folder))
+        await within(note_of(site.folder, "cancelled"))
     else:
         site.server.release()
     async with asyncio.timeout(BOUND):

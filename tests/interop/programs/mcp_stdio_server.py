@@ -6,5 +6,6 @@ from pathlib import Path
 from mcp_tools import hold, server
 
 if __name__ == "__main__":
+    hold.note_start = Path("started").touch
     hold.note_cancel = Path("cancelled").touch
     server.run()

@@ -15,6 +15,9 @@ class Hold:
     async def wait(self) -> None:
         await asyncio.Event().wait()
 
+    def note_start(self) -> None:
+        pass
+
     def note_cancel(self) -> None:
         pass
 
@@ -42,6 +45,7 @@ async def steps(text: str, ctx: Context) -> str:
 
 @server.tool(description="Is silent until it is released or cancelled.")
 async def slow(text: str) -> str:
+    hold.note_start()
     try:
         await hold.wait()
     except asyncio.CancelledError:

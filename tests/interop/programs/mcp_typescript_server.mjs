@@ -14,6 +14,7 @@ const { StreamableHTTPServerTransport } = await load(`${sdk}/server/streamableHt
 const { ElicitResultSchema } = await load(`${sdk}/types.js`);
 const { z } = await load("zod/index.js");
 
+const note = (name) => process.argv[2] === "stdio" && writeFileSync(name, "");
 const inputSchema = { text: z.string() };
 const said = (text) => ({ content: [{ type: "text", text }] });
 const requestedSchema = { type: "object", properties: { name: { type: "string" } }, required: ["name"] };
@@ -33,8 +34,9 @@ function toolServer() {
     return said(text);
   });
   tool("slow", async ({ text }, { signal }) => {
+    note("started");
     await new Promise((resolve) => signal.addEventListener("abort", resolve));
-    writeFileSync("cancelled", "");
+    note("cancelled");
     return said(text);
   });
   tool("crash", async () => process.exit(7));
