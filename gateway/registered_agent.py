@@ -1,12 +1,11 @@
 """Agent in the registry: its description, the client that runs it, and its settings."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from babelgate.canonical.agent import Agent, AgentInfo
 from babelgate.canonical.fault import FaultCode, FaultError
-from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.model import AgentSettings, Timeout
 
 log = logging.getLogger("babelgate.registry")
@@ -42,7 +41,8 @@ class RegisteredAgent:
     detect: "Detect | None" = field(default=None, repr=False)
     """Function that repeats the detection of a broken agent behind a URL; None if it cannot be repeated."""
     describe: "Describe | None" = field(default=None, repr=False)
-    """Function that fetches the schemas of the agent from its server; None if its protocol has none."""
+    """Function that fetches the description of the agent, with its schemas, from its server; None if its protocol has
+    none, or if they are known."""
 
     def refuse(self, run_id: str = "-") -> FaultError:
         """Return the fault for a call of a broken agent, and log the reason.
@@ -55,8 +55,9 @@ class RegisteredAgent:
         return FaultError(FaultCode.AGENT_UNREACHABLE, words)
 
 
-Describe = Callable[[], Awaitable[Mapping[str, JsonObject]]]
-"""Function that returns the schemas of an agent, by name. Raises the fault with which the server answers."""
+Describe = Callable[[], Awaitable[AgentInfo]]
+"""Function that returns the description of an agent, with its schemas. Raises the fault with which the server
+answers."""
 Detect = Callable[[], Awaitable[Sequence[RegisteredAgent]]]
 """Function that returns the agents that replace a broken one. If the agent is still broken, it returns that agent with
 the current reason."""

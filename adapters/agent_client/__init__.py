@@ -48,4 +48,5 @@ upstream = Upstream(
     assume=assume_agent,
     alone=True,
     program=Client,
+    has_urls=False,
 )

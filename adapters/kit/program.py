@@ -1,7 +1,7 @@
 """Port between the client of a protocol and a program that the gateway starts as an agent: the lines of its stdin and
 stdout, and the folder in which it works. The gateway implements it with processes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
@@ -122,5 +122,9 @@ class ProgramRules:
     """Seconds after which the process of a thread without an active run is ended."""
     max_processes: int = 8
     """Maximum number of processes of the agent at the same time."""
+    agent: str | None = None
+    """Name of the agent in the program, such as that of a tool. None if the program has one agent only."""
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Options of the protocol's client."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values that must not occur in errors."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import httpx
 
@@ -29,6 +29,15 @@ class Client(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections."""
+        ...
+
+
+@runtime_checkable
+class SelfDescribing(Protocol):
+    """Client whose agent is described by the program that the gateway starts for it."""
+
+    async def describe(self) -> AgentInfo:
+        """Return the description of the agent. Raises the fault of the program."""
         ...
 
 
@@ -83,4 +92,6 @@ class Upstream:
     argument."""
     program: StartedClient | None = None
     """Factory of clients for agents that the gateway starts as a program, without a URL. None if the protocol is spoken
-    only to servers. A protocol that has it is spoken to no server, and has no `client`."""
+    only to servers."""
+    has_urls: bool = True
+    """True if the protocol is also spoken to servers behind a URL. Otherwise it has no `client`."""

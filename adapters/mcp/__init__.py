@@ -6,7 +6,7 @@ from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.kit.upstream import Upstream
 from babelgate.adapters.mcp.agents import assume_agent, upstream_name
 from babelgate.adapters.mcp.carries import CARRIES, EXTENDED, VERSION
-from babelgate.adapters.mcp.client import Client, discover
+from babelgate.adapters.mcp.client import Client, ProgramClient, discover
 from babelgate.adapters.mcp.looks import looks
 from babelgate.adapters.mcp.rest import REST
 from babelgate.adapters.mcp.server import PATH, answer_fault, routes
@@ -51,5 +51,6 @@ upstream = Upstream(
     assume=assume_agent,
     own_path="/mcp",
     options={"version": ("auto", "2025-11-25", "2026-07-28")},
+    program=ProgramClient,
     is_detected=False,  # a POST is the only request, and could start a run on a server of another protocol
 )

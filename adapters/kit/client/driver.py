@@ -10,10 +10,9 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
-from babelgate.adapters.kit.client.calls import Calls
 from babelgate.adapters.kit.data_url import inline_data_url
 from babelgate.canonical import Event, FaultError, Invocation
 from babelgate.canonical.agent import DETACH
@@ -23,7 +22,16 @@ log = logging.getLogger("babelgate.upstream")
 CANCEL_TIMEOUT: Final = 3.0
 """Maximum duration of the request that cancels a run, in seconds. Chosen."""
 
-C = TypeVar("C", bound=Calls)
+
+class TransportClient(Protocol):
+    """Client of a server, in the transport of its protocol."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
+
+
+C = TypeVar("C", bound=TransportClient)
 
 Stage = AsyncGenerator[Sequence[Event]]
 """Generator that reads one source of a run, and yields its events in batches as they arrive. An exception of a stage

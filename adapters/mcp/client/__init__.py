@@ -1,11 +1,12 @@
-"""Client for a tool of another MCP server. A call of the tool is a run. Its progress notifications become progress
-messages, and its elicitations become questions. After a restart, the client can find the task of a call again if the
-server has the tasks extension."""
+"""Clients for a tool of another MCP server, behind a URL or in a program. A call of the tool is a run. Its progress
+notifications become progress messages, and its elicitations become questions. After a restart, the client can find the
+task of a call again if the server has the tasks extension."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Final, Literal, Unpack
+from typing import Final, Unpack
 
 import httpx
 
@@ -14,11 +15,15 @@ from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, POLL_TI
 from babelgate.adapters.kit.client.blobs import NO_FILE
 from babelgate.adapters.kit.client.calls import Connection
 from babelgate.adapters.kit.client.driver import ReattachableClient, Stage, UpstreamRun
+from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
 from babelgate.adapters.kit.client.status import is_retryable
 from babelgate.adapters.kit.extension import declared_tools
+from babelgate.adapters.kit.program import ProgramHost, ProgramRules
 from babelgate.adapters.mcp.agents import decode_tool
-from babelgate.adapters.mcp.client.http import HttpClient, Session
+from babelgate.adapters.mcp.client.http import HttpClient
 from babelgate.adapters.mcp.client.open_call import OpenCall, ParkedCalls, StatelessCall
+from babelgate.adapters.mcp.client.process import ProcessClient
+from babelgate.adapters.mcp.client.server_client import ServerClient, Session, Version
 from babelgate.adapters.mcp.codec.arguments import THREAD
 from babelgate.adapters.mcp.read.questions import PROTOCOL, decode_request, encode_answer
 from babelgate.adapters.mcp.read.result import ResultReader, decode_contents
@@ -37,7 +42,7 @@ from babelgate.canonical.json import as_object, as_text, objects_in
 from babelgate.canonical.state import RunReason
 from babelgate.canonical.value import JsonObject
 
-__all__ = ("Client", "discover")
+__all__ = ("Client", "ProgramClient", "discover")
 
 _PAGES: Final = 20
 """Maximum number of pages that are read of a server's list of tools. Chosen."""
@@ -45,25 +50,16 @@ _TASK: Final = "task"
 """Key, in the upstream ids of a run, for the id of the server's task (tasks extension)."""
 
 
-class Client(ReattachableClient[HttpClient]):
-    """Client for the tool `agent` of the MCP endpoint `url`.
+class ToolClient(ReattachableClient[ServerClient]):
+    """Client for a tool of an MCP server, whichever transport carries the messages."""
 
-    `version` is the version that the server speaks. `2025-11-25` also means any earlier version, which the handshake
-    then negotiates. With `auto`, the client asks the server.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        agent: str,
-        *,
-        version: Literal["auto", "2025-11-25", "2026-07-28"] = "auto",
-        **connection: Unpack[Connection],
-    ) -> None:
-        super().__init__(HttpClient(url, **connection))
+    def __init__(self, server: ServerClient, tool: str, version: str) -> None:
+        """Create the client. `version` is the version that the server speaks. `2025-11-25` also means any earlier
+        version, which the handshake then negotiates. With `auto`, the client asks the server."""
+        super().__init__(server)
         if version != "auto":
-            self._http.set_version(version)
-        self._tool = agent
+            server.set_version(version)
+        self._tool = tool
         self._waiting_calls = ParkedCalls()
         self._schema: JsonObject | None = None
 
@@ -81,7 +77,8 @@ class Client(ReattachableClient[HttpClient]):
         await super().aclose()
 
     @property
-    def http(self) -> HttpClient:
+    def server(self) -> ServerClient:
+        """Client of the server that has the tool."""
         return self._http
 
     @property
@@ -98,20 +95,67 @@ class Client(ReattachableClient[HttpClient]):
         """Return the input schema of the tool. It is requested once. Raises agent_invalid if the server has no such
         tool."""
         if self._schema is None:
-            tools = await _list_tools(self._http, session)
-            found = [tool for tool in tools if tool.get("name") == self._tool]
-            if not found:
-                raise FaultError(FaultCode.AGENT_INVALID, f"The agent's server has no tool {self._tool}")
-            self._schema = as_object(found[0].get("inputSchema"))
+            self._schema = as_object((await self.find_tool(session)).get("inputSchema"))
         return self._schema
+
+    async def find_tool(self, session: Session | None) -> JsonObject:
+        """Return the tool as its server lists it. Raises agent_invalid if the server has no such tool."""
+        tools = await _list_tools(self._http, session)
+        found = next((tool for tool in tools if tool.get("name") == self._tool), None)
+        if found is None:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent's server has no tool {self._tool}")
+        return found
+
+
+class Client(ToolClient):
+    """Client for the tool `agent` of the MCP endpoint `url`."""
+
+    def __init__(self, url: str, agent: str, *, version: Version = "auto", **connection: Unpack[Connection]) -> None:
+        super().__init__(HttpClient(url, **connection), agent, version)
+
+
+class ProgramClient(ToolClient):
+    """Client for a tool of an MCP server that the gateway starts as a program."""
+
+    def __init__(self, name: str, host: ProgramHost, rules: ProgramRules) -> None:
+        """Create the client. The first call starts the program. `name` is that of the agent."""
+        super().__init__(
+            ProcessClient.share(name, host, rules), rules.agent or name, rules.options.get("version", "auto")
+        )
+        self._secrets = secrets_in(rules.secrets)
+
+    def run(self, call: Invocation) -> AsyncGenerator[Event]:
+        return self._redact(super().run(call))
+
+    def reattach(self, call: Invocation) -> AsyncGenerator[Event]:
+        return self._redact(super().reattach(call))
+
+    async def _redact(self, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
+        """Yield the events of a run. Raises its fault without the secrets of the program's environment."""
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, RunEnded) and event.fault is not None:
+                        yield event.replace(fault=redact_fault(event.fault, self._secrets))
+                    else:
+                        yield event
+        except FaultError as error:
+            raise FaultError.of(redact_fault(error.fault, self._secrets)) from error
+
+    async def describe(self) -> AgentInfo:
+        """Return the tool as an agent. Raises agent_invalid if the server has no such tool."""
+        async with _session(self._http) as session:
+            info = decode_tool(await self.find_tool(session))
+        assert info is not None
+        return info
 
 
 class _Run(UpstreamRun):
     """One run: a call of the tool, an answer to its questions, or the rest of a task."""
 
-    def __init__(self, client: Client, call: Invocation, *, is_attached: bool = False) -> None:
+    def __init__(self, client: ToolClient, call: Invocation, *, is_attached: bool = False) -> None:
         self._client = client
-        self._http = client.http
+        self._http = client.server
         self._call = call
         self._is_attached = is_attached
         self._reader = ResultReader()
@@ -356,7 +400,7 @@ async def _first_call(call: Invocation, past: Sequence[Record]) -> Invocation:
     return replace(call, input=call.input.replace(messages=messages, data=created.data))
 
 
-async def _list_tools(http: HttpClient, session: Session | None) -> Sequence[JsonObject]:
+async def _list_tools(http: ServerClient, session: Session | None) -> Sequence[JsonObject]:
     """Return all tools of a server, up to `_PAGES` pages."""
     tools: list[JsonObject] = []
     cursor: str | None = None
@@ -369,15 +413,22 @@ async def _list_tools(http: HttpClient, session: Session | None) -> Sequence[Jso
     return tools
 
 
+@asynccontextmanager
+async def _session(server: ServerClient) -> AsyncGenerator[Session | None]:
+    """Open a session for the block, and close it at the end. It is None for a server of 2026-07-28."""
+    if await server.is_stateless():
+        yield None
+        return
+    session = await server.initialize()
+    try:
+        yield session
+    finally:
+        await server.close_session(session)
+
+
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
     """Return the tools of a server as agents. Raises the fault of a server that does not speak MCP."""
     client = HttpClient(url, headers=headers, http=http)
-    if await client.is_stateless():
-        tools = await _list_tools(client, None)
-    else:
-        session = await client.initialize()
-        try:
-            tools = await _list_tools(client, session)
-        finally:
-            await client.close_session(session)
+    async with _session(client) as session:
+        tools = await _list_tools(client, session)
     return [info for tool in tools if (info := decode_tool(tool)) is not None]

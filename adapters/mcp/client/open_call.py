@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Final
 
 from babelgate.adapters.kit.client.authorization import AuthorizationNeeded
-from babelgate.adapters.mcp.client.http import HttpClient, Session
+from babelgate.adapters.mcp.client.server_client import ServerClient, Session
 from babelgate.adapters.mcp.errors import METHOD_NOT_FOUND
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
@@ -33,11 +33,11 @@ _GRACE: Final = 0.3
 class _ReadCall:
     """One call of a tool. An asyncio task reads the response and queues its messages."""
 
-    def __init__(self, http: HttpClient, session: Session | None, params: JsonObject) -> None:
-        self._http = http
-        self._request_id = http.next_id()
+    def __init__(self, server: ServerClient, session: Session | None, params: JsonObject) -> None:
+        self._server = server
+        self._request_id = server.next_id()
         self._messages: asyncio.Queue[JsonObject | Exception] = asyncio.Queue(_WAITING)
-        messages = http.messages("tools/call", params, session, self._request_id)
+        messages = server.messages("tools/call", params, session, self._request_id)
         self._reading = asyncio.ensure_future(self._read(messages))
         self._has_ended = False
 
@@ -55,8 +55,8 @@ class _ReadCall:
 class StatelessCall(_ReadCall):
     """One call of a tool in 2026-07-28. The end of its connection cancels it (NEXT/basic/utilities/cancellation)."""
 
-    def __init__(self, http: HttpClient, params: JsonObject) -> None:
-        super().__init__(http, None, params)
+    def __init__(self, server: ServerClient, params: JsonObject) -> None:
+        super().__init__(server, None, params)
 
     async def next(self) -> JsonObject:
         """Return the next message of the server: a notification or the response. Raises the exception that ended
@@ -92,8 +92,8 @@ class OpenCall(_ReadCall):
     """One call of a tool in a version up to 2025-11-25, in a separate session. The asyncio task continues to read it
     between two runs."""
 
-    def __init__(self, http: HttpClient, session: Session, params: JsonObject) -> None:
-        super().__init__(http, session, params)
+    def __init__(self, server: ServerClient, session: Session, params: JsonObject) -> None:
+        super().__init__(server, session, params)
         self.session = session
         self._question_id: object = None
 
@@ -107,10 +107,10 @@ class OpenCall(_ReadCall):
                 raise message
             method = message.get("method")
             if method == "ping" and "id" in message:
-                await self._http.respond(message["id"], {"result": {}}, self.session)
+                await self._server.respond(message["id"], {"result": {}}, self.session)
             elif method is not None and "id" in message and method != "elicitation/create":
                 error = {"code": METHOD_NOT_FOUND, "message": "Method not found"}
-                await self._http.respond(message["id"], {"error": error}, self.session)
+                await self._server.respond(message["id"], {"error": error}, self.session)
             else:
                 if method == "elicitation/create":
                     self._question_id = message["id"]
@@ -122,11 +122,11 @@ class OpenCall(_ReadCall):
         question_id, self._question_id = self._question_id, None
         if question_id is None:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server waits for no answer")
-        await self._http.respond(question_id, {"result": result}, self.session)
+        await self._server.respond(question_id, {"result": result}, self.session)
 
     async def cancel(self) -> None:
         """Cancel the call on its server (SPEC/basic/utilities/cancellation)."""
-        await self._http.notify("notifications/cancelled", {"requestId": self._request_id}, self.session)
+        await self._server.notify("notifications/cancelled", {"requestId": self._request_id}, self.session)
 
     async def aclose(self) -> None:
         """Cancel the call unless it has ended, stop reading, and end its session. Errors are ignored."""
@@ -134,7 +134,7 @@ class OpenCall(_ReadCall):
             async with asyncio.timeout(_CLOSING):
                 if not self._has_ended:
                     await self.cancel()
-                await self._http.close_session(self.session)
+                await self._server.close_session(self.session)
         except (FaultError, AuthorizationNeeded, TimeoutError):
             pass
         finally:

@@ -67,6 +67,8 @@ def rules_of(settings: AgentSettings) -> ProgramRules:
         silence=settings.timeout.read,
         idle=coding.idle,
         max_processes=coding.processes,
+        agent=settings.agent,
+        options=settings.options,
         secrets=tuple(each.get_secret_value() for each in settings.env.values()),
     )
 
@@ -75,9 +77,16 @@ class PipedProgram:
     """Implementation of `babelgate.adapters.kit.program.Program` with a child process."""
 
     def __init__(
-        self, child: Child, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, folder: Folder
+        self,
+        child: Child,
+        reader: asyncio.StreamReader,
+        output: asyncio.BaseTransport,
+        writer: asyncio.StreamWriter,
+        folder: Folder,
     ) -> None:
+        """Create the handle of a process. `reader` reads its stdout, whose transport is `output`."""
         self.workspace = folder
+        self._output = output
         self.child = child
         self._reader = reader
         self._writer = writer
@@ -117,6 +126,7 @@ class PipedProgram:
         self.is_stopping = True
         self._writer.close()
         await asyncio.gather(self.child.stop(_EXIT), self.workspace.aclose())
+        self._output.close()  # it is still open if the lines were not read to the end
 
 
 class ProgramProcesses:
@@ -194,13 +204,14 @@ class ProgramProcesses:
             os.close(stdout)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=LINE_LIMIT)
-        await loop.connect_read_pipe(
+        output, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_program, "rb", buffering=0)
         )
         transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(to_program, "wb", buffering=0)
         )
-        return PipedProgram(child, reader, asyncio.StreamWriter(transport, protocol, None, loop), workspace)
+        writer = asyncio.StreamWriter(transport, protocol, None, loop)
+        return PipedProgram(child, reader, output, writer, workspace)
 
     async def _watch(self, program: PipedProgram) -> None:
         """Wait for the end of a process. An end that the gateway has not caused delays the next start."""
@@ -218,3 +229,7 @@ class ProgramProcesses:
         delay = restart_delay(self._early_ends)
         self._due = time.monotonic() + delay
         return delay
+
+
+Programs = dict[ProgramSpec, ProgramProcesses]
+"""Starters of programs, by command."""

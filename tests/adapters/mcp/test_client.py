@@ -105,7 +105,7 @@ async def test_a_server_of_another_protocol_is_refused(server: Running) -> None:
 async def test_the_version_of_a_server_is_detected(server: Running) -> None:
     client = Client(f"{server.url}/mcp", "echo")
     assert text_in(await run(client, call_of("hello"))) == "hello"
-    assert await client.http.is_stateless()
+    assert await client.server.is_stateless()
     await client.aclose()
 
 

@@ -280,6 +280,22 @@ _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]
             "agents: {a: {protocol: agent-client, command: [x], cwd: /, headers: {X: y}}}",
             "agents.a: headers is for agents with a url, and this one has a command alone",
         ),
+        ("agents: {a: {protocol: mcp, command: [x]}}", "agents.a: protocol: mcp needs tool: the name of one tool"),
+        ("agents: {a: {protocol: a2a, command: [x]}}", "agents.a: protocol: a2a needs url: the address"),
+        (
+            "agents: {a: {tool: t, command: [x], headers: {X: y}}}",
+            "agents.a: headers is for agents with a url, and this one has a command alone",
+        ),
+        (
+            "agents: {a: {tool: t, command: [x], urls: [http://x, http://y]}}",
+            "agents.a: command needs url: the address",
+        ),
+        ("agents: {a: {tool: t, command: [x], cwd: '/{thread}'}}", "agents.a: cwd: {thread} is for coding agents"),
+        (
+            "agents: {a: {tool: t, command: [x], coding: {files: read}}}",
+            "agents.a: coding is for agents with protocol: agent-client",
+        ),
+        ("agents: {a: {tool: t}}", "agents.a: an agent has one of python: module:name, graph"),
         ("agents: {a: {url: http://x, coding: {files: read}}}", "agents.a: coding is for agents with a command"),
         ("agents: {a: {url: http://x, timeout: {reed: 1}}}", "agents.a.timeout.reed: there is no such key; there are"),
         ("agents: {a: {url: http://x, timeout: 0}}", "agents.a.timeout.total: greater than 0"),

@@ -21,7 +21,7 @@ from tests.serving import serving
 
 BOUND: Final = 30.0
 
-BEHIND_URLS: Final = [each for each in UPSTREAMS if each.program is None]
+BEHIND_URLS: Final = [each for each in UPSTREAMS if each.has_urls]
 """Protocols of agents that the gateway does not start as programs."""
 SCRIPTED: Final = [each for each in BEHIND_URLS if each.protocol != "mcp"]
 """Protocols whose runs are streams or steps. A run of MCP is a call with a polled task: see tests/adapters/mcp."""

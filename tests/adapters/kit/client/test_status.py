@@ -47,7 +47,7 @@ async def fault_from(upstream: Upstream, status: int) -> Fault:
 
 @pytest.mark.parametrize("status", [*CODES, 500])
 @pytest.mark.parametrize(
-    "upstream", [each for each in UPSTREAMS if each.program is None], ids=lambda upstream: upstream.protocol
+    "upstream", [each for each in UPSTREAMS if each.has_urls], ids=lambda upstream: upstream.protocol
 )
 async def test_a_status_is_the_same_fault_in_every_protocol(upstream: Upstream, status: int) -> None:
     fault = await fault_from(upstream, status)
