@@ -145,8 +145,8 @@ def _median(rounds: Sequence[Rate]) -> Rate:
 
 
 def _median_known(values: Iterable[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return statistics.median(known) if known else None
+    numbers = [each for each in values if each is not None]
+    return statistics.median(numbers) if numbers else None
 
 
 def _known(value: float | None, digits: int = 1) -> str:

@@ -43,7 +43,7 @@ def loads_of(owners: int, exponent: float) -> list[float]:
 def busiest(loads: Sequence[float], databases: int, placed: int, seed: int) -> float:
     """Return the load of the busiest database divided by the mean. `loads` begins with the largest owner.
 
-    The hash of an owner's id is evenly distributed, so a random number stands for the choice by hash.
+    The hash of an owner's id is evenly distributed, so a random number represents the choice by hash.
     """
     choice = random.Random(seed)
     filled = [0.0] * databases
