@@ -201,12 +201,13 @@ def page() -> str:
     listed = "\n".join(f"{number}. {how} ({source})" for (how, source), number in notes.items())
     return f"""# Pairs
 
-This page shows which features of an agent reach a caller: ● whole, ◐ with a loss, ○ not at all. It covers each kind of agent
-and each protocol of callers. `make docs` generates it from the features that the two protocols carry
-([fidelity](fidelity.md)) and those that the gateway adds. The pair suite (`tests/pairs`) runs each caller with each
-kind of agent. It skips the features that this matrix declares as lost, and requires that all others arrive. It also
-starts runs in one protocol and reads them in another: with each pair of protocols in front of Python functions, and with
-two pairs of callers in front of each other kind of agent.
+This page shows which features of an agent reach a caller, for each kind of agent and each protocol of callers. A
+feature arrives whole (●), with a loss (◐) or not at all (○). `make docs` generates the page from the features that the two
+protocols carry ([fidelity](fidelity.md)) and those that the gateway adds.
+
+The pair suite (`tests/pairs`) runs each caller with each kind of agent. It skips the features that this matrix declares
+as lost, and requires that all others arrive. It also starts runs in one protocol and reads them in another. For Python
+functions, it does so with each pair of protocols, and for each other kind of agent with two pairs of callers.
 
 The table shows how many of the {len(Feature)} features arrive. It has one row for each kind of agent, and one column
 for each protocol of callers:
