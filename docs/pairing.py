@@ -202,8 +202,8 @@ def page() -> str:
     return f"""# Pairs
 
 This page shows which features of an agent reach a caller, for each kind of agent and each protocol of callers. A
-feature arrives whole (●), with a loss (◐) or not at all (○). `make docs` generates the page from the features that the two
-protocols carry ([fidelity](fidelity.md)) and those that the gateway adds.
+feature arrives whole (●), with a loss (◐) or not at all (○). `make docs` generates the page from the features that the
+two protocols carry ([fidelity](fidelity.md)) and those that the gateway adds.
 
 The pair suite (`tests/pairs`) runs each caller with each kind of agent. It skips the features that this matrix declares
 as lost, and requires that all others arrive. It also starts runs in one protocol and reads them in another. For Python
