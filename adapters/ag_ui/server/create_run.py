@@ -13,6 +13,7 @@ from babelgate.adapters.ag_ui.codec.questions import called_part, can_take_text
 from babelgate.adapters.ag_ui.server.thread_index import ThreadIndex
 from babelgate.adapters.kit.json import ABSENT, parse_text, validate
 from babelgate.adapters.kit.server.caller import Caller
+from babelgate.adapters.kit.server.empty_state import save_empty_state
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.canonical import (
     AgentInfo,
@@ -88,7 +89,8 @@ class RunRequest:
             task = await self.hub.reads.task(self.principal, self.index.tasks[repeated])
             return RunSource(task, repeated, None)
         self._check_left()
-        return await self._submit((), fork=self._regeneration())
+        is_again, fork = self._regeneration()
+        return await self._submit((), fork=fork, is_again=is_again)
 
     def _check_left(self) -> None:
         """Refuse a request without new messages or usable answers if the thread has open questions, or if the request
@@ -143,14 +145,14 @@ class RunRequest:
         begun = [self.index.answered[name] for name in answered if name in self.index.answered]
         return begun[-1] if begun else self.index.runs.get(self.body.run_id)
 
-    def _regeneration(self) -> Fork | None:
-        """Return the state before the last message if that message started an earlier run: the client then requests
-        another answer to it. Return None otherwise, or if no run precedes it."""
+    def _regeneration(self) -> tuple[bool, Fork | None]:
+        """Return True if the last message started an earlier run, because the client then requests another answer to
+        it, and the state before the message. The state is None if no run precedes it."""
         last = self.body.messages[-1] if self.body.messages else None
         if self.index is None or last is None or last.id not in self.index.inputs:
-            return None
+            return False, None
         before = self.index.run_before(self.index.inputs[last.id])
-        return None if before is None else Fork(run_id=before)
+        return True, None if before is None else Fork(run_id=before)
 
     # What is begun
 
@@ -191,21 +193,24 @@ class RunRequest:
         before = index.run_before(index.inputs[later[0]]) if later else None
         return None if before is None else Fork(run_id=before)
 
-    async def _submit(self, added: Sequence[Message], *, fork: Fork | None) -> RunSource:
-        """Start a run with the new messages. Without new messages and with `fork`, start it with the last message
-        again, to regenerate the answer. A run that an equal request has just started is returned."""
+    async def _submit(self, added: Sequence[Message], *, fork: Fork | None, is_again: bool = False) -> RunSource:
+        """Start a run with the new messages. With `is_again`, start it with the last message again, to regenerate the
+        answer. A run that an equal request has just started is returned."""
         body = self.body
         is_repeated = self.index is not None and body.run_id in self.index.runs
-        if not added and fork is not None:
+        if is_again:
             added = [each for each in self.messages if each.message_id == body.messages[-1].id]
             # The log holds the message itself under its id.
             added = [message.replace(message_id=None) for message in added]
-        messages = await resolve_own_files(self.hub, self.who, added)
+        run_input = self._input(await resolve_own_files(self.hub, self.who, added))
+        if is_again and fork is None and self.thread_id is not None and self.index is not None:
+            state = await save_empty_state(self.hub, self.principal, self.thread_id, list(self.index.tasks)[-1:])
+            run_input = run_input.replace(checkpoint=state)
         submission = Submission(
             agent=self.agent.name,
             protocol=PROTOCOL,
             version=VERSION,
-            input=self._input(messages),
+            input=run_input,
             thread_id=thread_uuid(body.thread_id),
             alias=None if is_uuid(body.thread_id) else body.thread_id,
             run_id=None if is_repeated else run_uuid(self.who, self.agent.name, body.thread_id, body.run_id),

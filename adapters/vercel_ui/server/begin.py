@@ -8,11 +8,10 @@
 """
 
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 
 from babelgate.adapters.kit.server.caller import Caller
+from babelgate.adapters.kit.server.empty_state import save_empty_state
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.vercel_ui import wire as w
 from babelgate.adapters.vercel_ui.carries import VERSION
@@ -33,7 +32,7 @@ from babelgate.adapters.vercel_ui.codec import (
     tool_ids,
 )
 from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
-from babelgate.adapters.vercel_ui.server.chats import find_thread, message_ids, place_of, read_log
+from babelgate.adapters.vercel_ui.server.chats import find_thread, place_of, read_log
 from babelgate.adapters.vercel_ui.write.view import Restart
 from babelgate.canonical import (
     Answers,
@@ -43,9 +42,6 @@ from babelgate.canonical import (
     Message,
     Receipt,
     RunInput,
-    Scope,
-    StateHistory,
-    StateUpdate,
     Submission,
 )
 from babelgate.canonical.fault import ANSWER_SCHEMA
@@ -173,7 +169,9 @@ class ChatPost:
             before = self._messages[: len(self._messages) - len(new_messages)]
             history = await resolve_own_files(self._hub, self._who, decode_history(before))
             if head is not None and thread_id is not None:
-                run_input = run_input.replace(checkpoint=await self._empty_state(thread_id, log))
+                active = [run.run_id for run in log.runs.values() if not run.has_ended]
+                state = await save_empty_state(self._hub, self._who.principal, thread_id, active)
+                run_input = run_input.replace(checkpoint=state)
         place = (thread_id, None) if thread_id is not None or body.id is None else place_of(body.id)
         submission = Submission(
             agent=self._agent,
@@ -197,32 +195,6 @@ class ChatPost:
         """Return True if the messages before the new input, possibly none, replace the thread's state. An app that
         sends only its last message continues the newest state, unless the log already has that message."""
         return self._body.messages is not None or log.find(self._messages[-1].id) is not None
-
-    async def _empty_state(self, thread_id: str, log: ChatLog) -> str:
-        """Save a state without messages on the thread, and return its checkpoint id, so that a run can start without
-        history. Active runs are cancelled first, because they prevent a change of the state."""
-        principal = self._who.principal
-        for run in log.runs.values():
-            if not run.has_ended:
-                await self._cancel(thread_id, run)
-        history = await self._hub.reads.snapshot(
-            principal, thread_id, StateHistory, partial(StateHistory, thread_id, principal.owner)
-        )
-        state = None if history.head_id is None else history.get(history.head_id)
-        removed = () if state is None else message_ids(state)
-        return await self._hub.update_state(principal, StateUpdate(thread_id=thread_id, removed_ids=removed))
-
-    async def _cancel(self, thread_id: str, run: ChatRun) -> None:
-        """Cancel a run of the thread, and wait for the end of the run."""
-        principal, scope = self._who.principal, Scope(thread_id, "run", run.run_id)
-        try:
-            await self._hub.cancel_run(principal, run.run_id)
-        except FaultError as error:
-            if error.fault.code not in (FaultCode.TASK_ENDED, FaultCode.NOT_FOUND):
-                raise
-        async with aclosing(self._hub.reads.follow(principal, scope, run.seq - 1)) as batches:
-            async for _ in batches:
-                pass
 
     async def _input(self, messages: Sequence[Message], *, typed: bool = False) -> RunInput:
         """Return the input of a run: these messages, with the configuration, metadata and headers of the request.

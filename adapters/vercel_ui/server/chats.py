@@ -8,8 +8,6 @@ from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
 from babelgate.adapters.vercel_ui.server.options import StreamOptions
 from babelgate.adapters.vercel_ui.write.view import ReplyView, Restart
 from babelgate.canonical import FaultCode, FaultError, Hub, Principal
-from babelgate.canonical.history import Revision
-from babelgate.canonical.json import objects_in
 from babelgate.canonical.value import is_uuid
 
 
@@ -57,11 +55,3 @@ def make_view(
         restarts=tuple(restarts),
         steps=options.steps,
     )
-
-
-def message_ids(state: Revision) -> tuple[str, ...]:
-    """Return the ids of the messages in a state. An agent with its own state stores its messages in the state value
-    `messages`."""
-    messages = objects_in(state.values.get("messages"))
-    ids = [message.message_id or "" for message in state.messages]
-    return tuple(ids or [str(message["id"]) for message in messages if message.get("id")])

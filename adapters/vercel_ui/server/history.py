@@ -6,9 +6,9 @@ from functools import partial
 
 import msgspec
 
+from babelgate.adapters.kit.server.empty_state import message_ids
 from babelgate.adapters.vercel_ui.codec import encode_user_message
 from babelgate.adapters.vercel_ui.server.chat_log import ChatLog, ChatRun
-from babelgate.adapters.vercel_ui.server.chats import message_ids
 from babelgate.adapters.vercel_ui.wire import OWN
 from babelgate.adapters.vercel_ui.write.reply import ReplyWriter
 from babelgate.adapters.vercel_ui.write.ui_message import UiMessageBuilder

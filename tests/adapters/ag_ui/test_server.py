@@ -175,6 +175,14 @@ async def test_a_repeated_question_of_the_user_is_answered_again(http: httpx.Asy
     assert text_of(await client.post(messages=client.messages[:3])) == "one one two"
 
 
+async def test_the_first_question_of_a_thread_is_answered_again(http: httpx.AsyncClient) -> None:
+    client = Client(http, "recall")
+    await client.post(user("one"))
+    await client.post(user("two"))
+    assert text_of(await client.post(messages=client.messages[:1])) == "one"
+    assert text_of(await client.post(messages=[*client.messages[:2], user("three")])).endswith("three")
+
+
 async def test_a_parent_run_is_the_place_to_continue_from(http: httpx.AsyncClient) -> None:
     client = Client(http, "recall")
     await client.post(user("one"))
