@@ -8,23 +8,30 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
 
+from babelgate.canonical.event import UpstreamBound
 from tests.gateway.hubs import eventually, within
 from tests.gateway.scene import Company, Scene, together, was_cut
 from tests.gateway.stage import Nursery, Puppets, Stage, nursery, puppets
 from tests.gateway.victim import ask, paced
-from tests.pairs.a2a import JsonRpc10
+from tests.pairs.a2a import JsonRpc03, JsonRpc10
 from tests.pairs.acp import Acp
 from tests.pairs.ag_ui import AgUi
+from tests.pairs.agent_client import AgentClient
+from tests.pairs.anthropic import Anthropic
 from tests.pairs.caller import Caller
+from tests.pairs.langgraph import AgentProtocol, LangGraph
+from tests.pairs.mcp import Mcp
+from tests.pairs.openai import Responses
+from tests.pairs.runtime import Runtime
 from tests.running import running
 from tests.serving import serving
 
@@ -142,6 +149,87 @@ async def test_a_question_is_answered_after_a_kill(stage: Stage, caller_class: t
     assert await caller.look(second.task_id) == second
     view = await caller.answer(second, "Bob")
     assert (view.state, view.text) == ("completed", "Two questions. Ada and Bob.")
+
+
+# Agents behind the gateway
+
+
+BEHIND: Final = {"mcp": "/mcp", "anthropic": "/anthropic", "openai": "/v1", "ag-ui": "/ag-ui/paced"}
+"""Path of the upstream for each protocol, besides those of `Company`."""
+FINDS_TASKS: Final = frozenset({"mcp"})
+"""Protocols of `BEHIND` in which the next gateway finds the run again."""
+READERS: Final = (
+    Acp,
+    JsonRpc03,
+    JsonRpc10,
+    LangGraph,
+    AgentProtocol,
+    Runtime,
+    Responses,
+    Anthropic,
+    Mcp,
+    AgUi,
+    AgentClient,
+)
+
+
+def behind(upstream: str) -> dict[str, Any]:
+    """Return the settings of an agent for each protocol, and of one that can be started again."""
+    found: dict[str, Any] = {
+        protocol: {"url": upstream + path, "protocol": protocol, "agent": "paced"} for protocol, path in BEHIND.items()
+    }
+    return {**found, **{f"{name}-again": {**settings, "idempotent": True} for name, settings in found.items()}}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def front(theatre: Theatre, tmp_path: Path) -> AsyncGenerator[Stage]:
+    """A gateway in front of an agent of each kind."""
+    theatre.puppets.order.clear()
+    theatre.puppets.ending = False
+    new_stage = Stage(tmp_path, theatre.nursery, {"agents": behind(theatre.upstream)})
+    yield new_stage
+    theatre.puppets.end_all()
+    await new_stage.close()
+
+
+async def test_a_run_behind_has_one_end_after_a_kill(theatre: Theatre, front: Stage) -> None:
+    """Kill the gateway while an agent of each kind runs behind it. Each run continues, starts again or is cut off, and
+    every protocol shows the same end."""
+    agents = behind(theatre.upstream)
+    http = await front.start()
+    async with AsyncExitStack() as stack:
+        feeds = {name: await stack.enter_async_context(Acp(http, name).stream(name)) for name in agents}
+        first = {name: await theatre.puppets.called(name) for name in agents}
+        for puppet in first.values():
+            puppet.say(2)
+        await within(eventually(lambda: len(bound(front)) >= 2 * len(FINDS_TASKS)), "the ids of tasks")
+        await front.killed()
+    theatre.puppets.ending = True  # of runs that start again
+    http = await front.start()
+    for name, puppet in first.items():
+        if name.removesuffix("-again") in FINDS_TASKS:
+            puppet.say(2)
+            puppet.end()
+    for name, feed in feeds.items():
+        protocol = name.removesuffix("-again")
+        async with Acp(http, name).reconnect(feed) as back:
+            end = await back.end()
+        starts = [puppet for puppet in theatre.puppets.order if puppet.text == name]
+        if protocol not in FINDS_TASKS and protocol == name:
+            assert was_cut(end) and len(starts) == 1, (name, end)
+        else:
+            assert (end.state, end.text) == ("completed", starts[-1].content), name
+            assert len(starts) == (1 if protocol in FINDS_TASKS else 2), name
+        for reader in READERS:
+            view = await reader(http, name).look(feed.ids.task)
+            assert (view.state, view.text, view.fault) == (end.state, end.text, end.fault), (name, reader.name)
+    assert "Traceback" not in front.complaints()
+
+
+def bound(stage: Stage) -> Sequence[str]:
+    """Return the ids of the tasks that the gateway has logged of its upstream."""
+    events = [record.event for record in stage.records("SELECT pk FROM thread")]
+    return [event.ids["task"] for event in events if isinstance(event, UpstreamBound) and "task" in event.ids]
 
 
 # The first byte of an answer
