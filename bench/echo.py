@@ -47,7 +47,7 @@ def main() -> None:
                 count = options.jobs // (STREAM_JOBS if "stream" in name else 1)
                 if not number:  # the first round warms up
                     count //= 8
-                quiet = server.QUIET if name in work.GATEWAY or name in work.GRPC else 0
+                quiet = 0 if name.startswith("bare") else server.QUIET
                 found = server.measure(target, job, max(options.connections, count), options.connections, quiet=quiet)
                 if number:
                     rounds[name].append(found)
@@ -60,7 +60,8 @@ def main() -> None:
 def _start(home: Path, stack: ExitStack, only: Sequence[str]) -> Mapping[str, tuple[ServerProcess, Job]]:
     """Start the servers until the stack is closed. Return the server and the job of each target whose name contains
     one of the texts `only`."""
-    jobs = {name: job for name, job in work.GATEWAY.items() if any(text in name for text in only)}
+    named = {**work.GATEWAY, **work.MCP}
+    jobs = {name: job for name, job in named.items() if any(text in name for text in only)}
     rpc_jobs = {name: job for name, job in work.GRPC.items() if any(text in name for text in only) and is_installed()}
     bare = stack.enter_context(server.running(server.uvicorn("bench.bare:app"), home / "bare"))
     gateway = stack.enter_context(

@@ -194,6 +194,22 @@ def anthropic(model: str = "echo", text: str = "Hello", **more: Any) -> Job:
     return posted("/v1/messages", lambda _: body, b"message_stop" if more else b"Hello")
 
 
+def mcp(agent: str = "echo", text: str = "Hello") -> Job:
+    """Return a job of a tool call in version 2026-07-28, which has no session. With `TOKENS` as text, the call asks for
+    progress, so the response is a stream."""
+    prefix, is_stream = "io.modelcontextprotocol/", text == TOKENS
+    types = "text/event-stream, application/json" if is_stream else "application/json"
+    headers = f"Accept: {types}\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {agent}\r\n"
+
+    def body(number: int) -> Any:
+        meta = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
+        meta |= {"progressToken": number} if is_stream else {}
+        params = {"name": agent, "arguments": {"message": text}, "_meta": meta}
+        return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+    return posted("/mcp", body, b"token199" if is_stream else b"Hello", headers)
+
+
 def raw_stream() -> Job:
     body = acp_run("echo")
     return posted("/", lambda _: body, b"token199")
@@ -231,6 +247,10 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "Anthropic stream": anthropic("stream", TOKENS, stream=True),
 }
 """Jobs for the gateway's demo agents, by name: one for each kind of request. Streams have 200 tokens."""
+
+MCP: Final[Mapping[str, Job]] = {"MCP": mcp(), "MCP stream": mcp("stream", TOKENS)}
+"""Jobs for the gateway's MCP server. They are not in `GATEWAY`, because the official SDK leaves reference cycles with
+each request."""
 
 GRPC: Final[Mapping[str, Job]] = {"A2A gRPC": a2a_grpc(), "A2A gRPC stream": a2a_grpc("stream", TOKENS)}
 """Jobs for the gateway's gRPC server, which need the extra `babelgate[grpc]`."""

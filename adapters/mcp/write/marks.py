@@ -1,12 +1,12 @@
 """Marks in `_meta.babelgate` of a result: what MCP has no field for, so that another Babelgate reads it back."""
 
-from collections.abc import Callable
 from typing import Any, Final, cast
 
 import msgspec
 
 from babelgate.canonical import AnnotationPart, Fault, Feature, ReasoningPart, ToolCallPart, ToolResultPart
 from babelgate.canonical.event import Custom, StepEnded, StepStarted, ToolEnded, ToolStarted
+from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
 
 LIMIT: Final = 256 * 1024
@@ -16,9 +16,9 @@ LIMIT: Final = 256 * 1024
 class Marks:
     """Marks of one result, by kind: `progress`, `reasoning`, `activity`, `custom`, `usage`."""
 
-    def __init__(self, on_excess: Callable[[Feature], None]) -> None:
-        """Create the marks. `on_excess` is called with the feature of a value that is left out because of `LIMIT`."""
-        self._on_excess = on_excess
+    def __init__(self, losses: dict[Loss, None]) -> None:
+        """Create the marks. A value that is left out because of `LIMIT` is added to `losses`."""
+        self._losses = losses
         self._lists: dict[str, list[tuple[str | None, Any]]] = {}
         self._usage: JsonObject = {}
         self._size = 0
@@ -45,7 +45,7 @@ class Marks:
     def _has_room(self, size: int, feature: Feature) -> bool:
         self._size += size
         if self._size > LIMIT:
-            self._on_excess(feature)
+            self._losses[Loss(feature=feature.value, how=f"beyond {LIMIT} bytes of marks in a result")] = None
         return self._size <= LIMIT
 
     def add_usage(self, usage: JsonObject) -> None:

@@ -14,7 +14,7 @@ from babelgate.adapters.mcp.codec.run_id import encode_run_id
 from babelgate.adapters.mcp.codec.uris import artifact_uri, file_uri
 from babelgate.adapters.mcp.errors import CANCELLED, STOPPING, encode_fault_facts
 from babelgate.adapters.mcp.wire import RECORDS
-from babelgate.adapters.mcp.write.marks import LIMIT, Marks, encode_citation
+from babelgate.adapters.mcp.write.marks import Marks, encode_citation
 from babelgate.adapters.mcp.write.stored import file_contents
 from babelgate.canonical import (
     AnnotationPart,
@@ -120,7 +120,7 @@ class ResultWriter:
         self._open_progress: dict[str, list[str]] = {}
         """Text of each open progress message, in pieces, by message id."""
         self._losses: dict[Loss, None] = {}
-        self._marks = Marks(self._report_excess)
+        self._marks = Marks(self._losses)
         self._thoughts: dict[tuple[str, int], list[str]] = {}
         """Text of each thought, in pieces, by message id and index of the part."""
         self._message_metadata: dict[str, JsonObject] = {}
@@ -358,9 +358,6 @@ class ResultWriter:
             blocks[-1].mark.setdefault("citations", []).append(encode_citation(part))
         else:
             self._losses[Loss(feature=Feature.CITATION.value, how="a citation without a text before it")] = None
-
-    def _report_excess(self, feature: Feature) -> None:
-        self._losses[Loss(feature=feature.value, how=f"beyond {LIMIT} bytes of marks in a result")] = None
 
     def _part_delta(self, event: PartDelta) -> None:
         message_id = event.message_id or ""
