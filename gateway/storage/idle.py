@@ -43,7 +43,8 @@ def idle_threads(connection: Connection, after: int, finished: int, unfinished: 
         .limit(_LOOK)
         .subquery()
     )
-    rows = connection.execute(select(some, _EVENT.c.at).join(_EVENT, is_record(some.c.pk, some.c.seq))).all()
+    found_at = some.join(_EVENT, is_record(some.c.pk, some.c.seq))
+    rows = connection.execute(select(some, _EVENT.c.at).select_from(found_at)).all()
     found = [
         Idle(row.pk, row.owner, row.thread_id, row.seq, bool(row.is_open))
         for row in rows

@@ -10,7 +10,7 @@ it.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 from babelgate.adapters.agent_client.client.session import AgentSession
 from babelgate.adapters.agent_client.request import encode_answers, encode_prompt
@@ -60,8 +60,9 @@ class Client:
             for event in await self._begin(call, session):
                 yield event
             while session.task_id is not None:
-                for event in await session.read():
-                    yield event
+                async with aclosing(session.read()) as events:
+                    async for event in events:
+                        yield event
                 if session.is_waiting:
                     break
                 if session.unsent:

@@ -5,7 +5,7 @@ A turn begins with a `session/prompt`, and ends with the result of that request.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 from uuid import uuid4
@@ -259,8 +259,8 @@ class AgentSession:
                 del self._open[question_id]
                 await self._connection.respond(request.request_id, request.encode_answer(answer))
 
-    async def read(self) -> list[Event]:
-        """Wait for messages of the agent, and return their events. Afterwards the turn has ended, waits for answers
+    async def read(self) -> AsyncGenerator[Event]:
+        """Wait for messages of the agent, and yield their events. Afterwards the turn has ended, waits for answers
         (`is_waiting`), or continues.
 
         Raises agent_failed if the turn fails or the program ends, agent_timeout after too long a silence, and
@@ -272,14 +272,15 @@ class AgentSession:
         except TimeoutError:
             words = f"Agent {self._name} has been silent for {self._rules.silence:g} s."
             raise FaultError(FaultCode.AGENT_TIMEOUT, words) from None
-        events: list[Event] = []
+        # The events of earlier messages are yielded before a later message of the same batch fails.
         for message in self._connection.take():
-            events += await self._read_message(message)
+            for event in await self._read_message(message):
+                yield event
             if self._reader is None:
-                return events
+                return
         if self._reader is not None and self.is_waiting:
-            events += self._reader.pause(self._open.values())
-        return events
+            for event in self._reader.pause(self._open.values()):
+                yield event
 
     async def _read_message(self, message: Incoming) -> list[Event]:
         reader = self._reader
