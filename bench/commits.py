@@ -92,7 +92,7 @@ def compare(
         floor = server.measure(bare, work.bare(), options.jobs, options.connections).cpu
         for name, job in works.items():
             count = options.jobs // (STREAM_JOBS if "stream" in name else 1)
-            for commit, gateway in gateways.items():
+            for commit, gateway in server.in_turn(gateways.items(), number):
                 if (commit, name) in unknown:
                     continue
                 try:

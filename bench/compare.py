@@ -159,7 +159,7 @@ def compare(options: argparse.Namespace) -> ServerComparison:
         started = start(Path(folder), {each.server for each in works}, options.connections, stack, comparison)
         targets = _targets(works, started, options)
         for number in range(options.rounds):
-            for (_, name, on), target in targets.items():
+            for (_, name, on), target in server.in_turn(targets.items(), number):
                 _say(f"round {number + 1} of {options.rounds}: {name}, {on}")
                 target.rounds.append(server.measure(target.server, target.job, target.jobs, options.connections))
     for (table, name, on), target in targets.items():

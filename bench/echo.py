@@ -43,7 +43,7 @@ def main() -> None:
         targets = _start(Path(folder), stack, options.only)
         rounds: dict[str, list[LoadFigures]] = {name: [] for name in targets}
         for number in range(options.rounds + 1):
-            for name, (target, job) in targets.items():
+            for name, (target, job) in server.in_turn(targets.items(), number):
                 count = options.jobs // (STREAM_JOBS if "stream" in name else 1)
                 if not number:  # the first round warms up
                     count //= 8

@@ -51,7 +51,7 @@ def main() -> None:
             for number, (limits, variables) in enumerate(LIMITS.items())
         }
         for number in range(options.rounds + 1):
-            for limits, gateway in gateways.items():
+            for limits, gateway in server.in_turn(gateways.items(), number):
                 count = options.jobs // (1 if number else 8)  # the first round warms up
                 found = server.measure(gateway, job, count, options.connections)
                 if number:

@@ -74,7 +74,7 @@ def _measure(title: str, targets: dict[str, ServerProcess], job: Job, jobs: int,
         server.measure(target, job, max(options.connections, jobs // 4), options.connections)  # warm up
     names = [*targets]
     for number in range(options.rounds):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
+        for name in server.in_turn(names, number):
             rounds[name].append(server.measure(targets[name], job, jobs, options.connections))
     print(f"\n{title}\n{'':20}{'jobs/s':>10}{'CPU ms/job':>12}{'CPU ratio':>11}{'of rounds':>16}")
     for name, figures in rounds.items():

@@ -140,7 +140,7 @@ def _measure(
     rounds: dict[str, list[LoadFigures]] = {name: [] for name in targets}
     for number in range(options.rounds + 1):
         jobs = count if number else max(connections, count // 8)  # the first warms up
-        for name, (at, job) in targets.items():
+        for name, (at, job) in server.in_turn(targets.items(), number):
             found = server.measure(at, job, jobs, connections)
             if number:
                 rounds[name].append(found)

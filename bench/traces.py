@@ -58,7 +58,7 @@ def main() -> None:
 def _measure(targets: Mapping[str, ServerProcess], job: Job, options: argparse.Namespace) -> None:
     rounds: dict[str, list[LoadFigures]] = {name: [] for name in targets}
     for number in range(options.rounds + 1):
-        for name, at in targets.items():
+        for name, at in server.in_turn(targets.items(), number):
             jobs = options.jobs if number else options.jobs // 4  # the first warms up
             found = server.measure(at, job, jobs, options.connections)
             if number:
