@@ -1,5 +1,6 @@
 """Lists of MCP servers, which may have several pages: tools, resources, templates and prompts."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from babelgate.conformance.protocols.mcp.target import Ctx
@@ -24,6 +25,17 @@ async def read_list(ctx: Ctx, method: str, member: str) -> list[Any]:
         if cursor is None:
             break
     return entries
+
+
+async def check_declared(ctx: Ctx, name: str, read: Callable[[Ctx], Awaitable[list[Any]]]) -> None:
+    """Check that the server declares the capability `name` if and only if it has a list of these entries. `read`
+    returns the entries of the list, and fails if there is none."""
+    check(ctx.target.hello.result is not None, "a first answer", ctx.target.hello.response)
+    if ctx.target.has_capability(name):
+        await ctx.once(read)
+        return
+    reply = await ctx.target.ask(f"{name}/list")
+    check(not as_list(dig(reply.result, name)), f"the capability {name}", reply.response, reply.exchange)
 
 
 async def check_pages(ctx: Ctx, method: str, member: str, key: str, *, is_filled: bool = False) -> None:

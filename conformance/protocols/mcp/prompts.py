@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.mcp.lists import check_cursor, check_pages, check_unique, read_list
+from babelgate.conformance.protocols.mcp.lists import check_cursor, check_declared, check_pages, check_unique, read_list
 from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget
 from babelgate.conformance.verdict import NotApplicable, NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, dig
@@ -17,13 +17,7 @@ _VALUE: Final = "Babelgate"
 
 @probes.add
 async def prompts_are_declared(ctx: Ctx) -> None:
-    check(ctx.target.hello.result is not None, "a first answer", ctx.target.hello.response)
-    if ctx.target.has_capability("prompts"):
-        await ctx.once(list_prompts)
-        return
-    reply = await ctx.target.ask("prompts/list")
-    entries = as_list(dig(reply.result, "prompts"))
-    check(not entries, "the capability prompts", reply.response, reply.exchange)
+    await check_declared(ctx, "prompts", list_prompts)
 
 
 @probes.add

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.mcp.lists import check_cursor, check_pages, check_unique, read_list
+from babelgate.conformance.protocols.mcp.lists import check_cursor, check_declared, check_pages, check_unique, read_list
 from babelgate.conformance.protocols.mcp.scenes import call_of, call_tool
 from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget
 from babelgate.conformance.protocols.mcp.templates import is_expansion, is_template, is_uri, suggested_uris
@@ -37,13 +37,7 @@ class ReadResource:
 
 @probes.add
 async def resources_are_declared(ctx: Ctx) -> None:
-    check(ctx.target.hello.result is not None, "a first answer", ctx.target.hello.response)
-    if ctx.target.has_capability("resources"):
-        await ctx.once(list_resources)
-        return
-    reply = await ctx.target.ask("resources/list")
-    entries = as_list(dig(reply.result, "resources"))
-    check(not entries, "the capability resources", reply.response, reply.exchange)
+    await check_declared(ctx, "resources", list_resources)
 
 
 @probes.add
