@@ -37,6 +37,8 @@ _READING: Final = 10.0
 """Seconds in which the messages of such a request must be read. Otherwise the request fails. Chosen."""
 _WRITING: Final = 30.0
 """Seconds in which the process must read a message of the client. Chosen."""
+_PROBE: Final = 5.0
+"""Seconds to wait for the response to `server/discover` before the client tries `initialize`. Chosen."""
 _PONG: Final = 10.0
 """Seconds in which the process must answer a ping after a call was cancelled. Otherwise it is ended. Chosen."""
 _NO_MESSAGES: Final = 1000
@@ -120,22 +122,34 @@ class ProcessConnection:
 
     async def open(self, version: Version) -> None:
         """Make the connection usable: determine the version, and initialize it. With `auto`, the client sends
-        `server/discover`, which a server of an earlier version answers with an error.
+        `server/discover`. A server of an earlier version answers with an error, or ignores it.
 
         Raises agent_invalid for an unknown version, and the fault of a failed connection.
         """
+        is_silent = False
         if version != HANDSHAKE:
             try:
-                found = await self.ask("server/discover", with_meta({}))
+                async with asyncio.timeout(None if version == VERSION else _PROBE):
+                    if await self._discover():
+                        return
+            except TimeoutError:
+                is_silent = True
             except RpcError:
                 if version == VERSION:
                     raise
-            else:
-                if has_stateless_version(found):
-                    self.version = VERSION
-                    return
-        self.version = agreed_version(await self.ask("initialize", INITIALIZE))
+        try:
+            self.version = agreed_version(await self.ask("initialize", INITIALIZE))
+        except RpcError:
+            if is_silent and await self._discover():  # it had not started yet
+                return
+            raise
         await self.send({"method": "notifications/initialized", "params": {}})
+
+    async def _discover(self) -> bool:
+        """Ask the server for its versions. If it speaks 2026-07-28, select that, and return True."""
+        if has_stateless_version(await self.ask("server/discover", with_meta({}))):
+            self.version = VERSION
+        return self.is_stateless
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         """Send a request, and return its result. Raises RpcError, agent_invalid, and the fault of a failed

@@ -1,7 +1,7 @@
 """MCP server over stdin and stdout whose tools behave well or badly, in one era of the protocol.
 
-Usage: scripted_server.py 2025-11-25|2026-07-28. It imports only the standard library, so that it starts quickly. What
-tools note is in files of the working directory.
+Usage: scripted_server.py 2025-11-25|2026-07-28 [IGNORED]. It ignores so many requests at first. It imports only the
+standard library, so that it starts quickly. What tools note is in files of the working directory.
 """
 
 import json
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ERA = sys.argv[1]
+IGNORED = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 IS_MODERN = ERA == "2026-07-28"
 META = "io.modelcontextprotocol/"
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -168,7 +169,9 @@ def request(request_id: Any, method: str, params: dict[str, Any]) -> None:
 
 def main() -> None:
     Path("pid").write_text(str(os.getpid()))
-    for line in sys.stdin:
+    for number, line in enumerate(sys.stdin):
+        if number < IGNORED:
+            continue
         message: dict[str, Any] = json.loads(line)
         method: Any = message.get("method")
         params: dict[str, Any] = message.get("params") or {}
@@ -176,7 +179,7 @@ def main() -> None:
             call_id = questions.pop(message["id"])
             say(call_id, f"Hello, {message['result']['content']['name']}.")
         elif "id" in message:
-            if IS_MODERN and params["_meta"][f"{META}protocolVersion"] != ERA:
+            if IS_MODERN and params.get("_meta", {}).get(f"{META}protocolVersion") != ERA:
                 refuse(message["id"], -32022, "Unsupported version")
             else:
                 request(message["id"], method, params)

@@ -210,6 +210,17 @@ async def test_a_process_that_does_not_start_fails_the_run(tmp_path: Path, progr
     assert view.fault.startswith((words, "The process of agent tool has ended early"))
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_server_that_ignores_the_first_request_is_usable(
+    tmp_path: Path, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_connection, "_PROBE", 0.1)
+    agents = settings_of(tmp_path, era, "echo")
+    agents["echo"]["command"].append("1")
+    async with running(tmp_path, configured=agents) as front:
+        assert (await JsonRpc10(front.http, "echo").send("hello")).text == "hello"
+
+
 async def test_an_unknown_tool_fails_the_run(tmp_path: Path) -> None:
     agents = settings_of(tmp_path, ERAS[1], "missing")
     async with running(tmp_path, configured=agents) as front:
