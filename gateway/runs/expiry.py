@@ -1,13 +1,14 @@
 """Expiry of threads: ephemeral threads soon after their tasks have ended, others after their time to live (TTL).
 
-One timer is set to the thread that is due first. If that thread is still busy or still read then, it is checked again
-later. After a restart, all threads that can expire are checked.
+One timer is set to the threads that are due first. Those that are still busy or still read then are checked again
+later. After a restart, all threads that can expire are checked. Every stateless run ends with an erasure, so the times
+are rounded up, and the threads that are due at one time share a query and a transaction.
 """
 
 import asyncio
 import heapq
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from babelgate.canonical.event import TaskChanged, ThreadChanged
@@ -18,15 +19,19 @@ from babelgate.gateway.background import STOPPING, Failures, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.settings.model import Limits
-from babelgate.gateway.storage import listing
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.queries import expiring_threads, has_due_webhook
+from babelgate.gateway.storage.listing import PassingThread, passing_threads
+from babelgate.gateway.storage.queries import expiring_threads
 from babelgate.gateway.storage.transaction import Published, Transaction
 
 log = logging.getLogger("babelgate.expiry")
 
 _RETRY_DELAY: Final = 60_000_000
 """Microseconds until the next check of a thread that could not be erased. Chosen: a minute."""
+_ROUNDS: Final = 60
+"""Number of times at which threads are checked within `limits.ephemeral_ttl`. Chosen: by default, once a second."""
+_TOGETHER: Final = 32
+"""Maximum number of threads that are read and erased together. Chosen: other commands wait for the transaction."""
 
 
 class Expiry:
@@ -110,13 +115,17 @@ class Expiry:
             self._changed[pk] = self._clock.steady()
 
     def _schedule_check(self, pk: int, wait: int) -> None:
-        """Schedule a check of a thread after `wait` microseconds."""
+        """Schedule a check of a thread after at least `wait` microseconds."""
         at = self._clock.steady() + wait
+        if wait > 0:
+            interval = max(1, self._ephemeral_ttl() // _ROUNDS)
+            at = -(-at // interval) * interval
         if self._checks.get(pk, at + 1) <= at:
             return
         self._checks[pk] = at
+        is_first = not self._due or at < self._due[0][0]
         heapq.heappush(self._due, (at, pk))
-        if self._due[0][0] == at:
+        if is_first:
             self._set_timer()
 
     def _set_timer(self) -> None:
@@ -129,37 +138,50 @@ class Expiry:
 
     def _run_due(self) -> None:
         now = self._clock.steady()
-        due: set[int] = set()
+        due: list[int] = []
         while self._due and self._due[0][0] <= now:
             at, pk = heapq.heappop(self._due)
             if self._checks.get(pk) == at:
                 del self._checks[pk]
-                due.add(pk)
+                due.append(pk)
         self._set_timer()
         if due:
             self._tasks.spawn(self._end_all(due), "expiry")
 
-    async def _end_all(self, due: set[int]) -> None:
-        for pk in due:
+    async def _end_all(self, due: Sequence[int]) -> None:
+        for start in range(0, len(due), _TOGETHER):
+            some = due[start : start + _TOGETHER]
             try:
-                await self._end(pk)
-            except FaultError as error:
-                if error.fault.code is not FaultCode.NOT_FOUND:
-                    log.warning("expired thread not erased error=%s", error)
-                    self._schedule_check(pk, _RETRY_DELAY)
+                found = await self._journal.query(passing_threads, some)
             except Exception as error:
-                self._failures.note(error)
-                self._schedule_check(pk, _RETRY_DELAY)
+                for pk in some:
+                    self._retry(pk, error)
+            else:
+                await asyncio.gather(*(self._try_to_end(pk, found.get(pk)) for pk in some))
 
-    async def _end(self, pk: int) -> None:
+    async def _try_to_end(self, pk: int, found: PassingThread | None) -> None:
+        try:
+            await self._end(pk, found)
+        except Exception as error:
+            self._retry(pk, error)
+
+    def _retry(self, pk: int, error: Exception) -> None:
+        """Log a failure and check the thread again later, unless the thread does not exist."""
+        if not isinstance(error, FaultError):
+            self._failures.note(error)
+        elif error.fault.code is FaultCode.NOT_FOUND:
+            return
+        else:
+            log.warning("expired thread not erased error=%s", error)
+        self._schedule_check(pk, _RETRY_DELAY)
+
+    async def _end(self, pk: int, found: PassingThread | None) -> None:
         """Erase a thread if it has expired, or prune it if its newest state is to be kept. A thread that waits for an
         answer is not erased yet: its open question expires first, and fails its task."""
-        row = await self._journal.query(listing.thread_by_key, pk)
-        if row is None or pk not in self._changed:
+        if found is None or pk not in self._changed:
             self._changed.pop(pk, None)
             return
-        view, seq = row
-        thread = view.thread
+        view, thread = found.view, found.view.thread
         remaining = self._remaining_time(pk, view)
         if remaining is None:  # busy: the end of the task schedules a check, unless another node runs it
             if self._journal.is_shared:
@@ -169,17 +191,13 @@ class Expiry:
             self._schedule_check(pk, remaining)
         elif view.status == "interrupted" and thread.ephemeral:
             await self._journal.write(_expire, thread.owner, thread.thread_id, pk)
-        elif thread.ephemeral and await self._is_used(pk):
+        elif thread.ephemeral and (found.has_due_webhook or self._journal.channels.get(pk).readers > 0):
             self._schedule_check(pk, self._ephemeral_ttl())
         elif thread.keeps_latest and thread.ttl is not None:
             await self._prune(thread.owner, thread.thread_id)
             self._schedule_check(pk, round(thread.ttl * 1e6))
         else:
-            await self._erase_now(thread, pk, seq)
-
-    async def _is_used(self, pk: int) -> bool:
-        """Return True if a caller reads the thread's log, or a webhook has not received all of it yet."""
-        return self._journal.channels.get(pk).readers > 0 or await self._journal.query(has_due_webhook, pk)
+            await self._erase_now(thread, pk, found.seq)
 
     async def _erase_now(self, thread: Thread, pk: int, seq: int) -> None:
         changed = self._changed.pop(pk, None)  # two checks may overlap

@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
@@ -39,10 +39,9 @@ from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Run, Task, Thread, ThreadStatus, ThreadView
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.log_key import newest_seq
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import decode_row
-from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.statements import sql_of, table_of
 from babelgate.gateway.storage.tables import OPEN, PASSING, BlobUseRow, RunRow, TallyRow, TaskRow, ThreadRow
 from babelgate.gateway.storage.thread_members import find_candidates
 
@@ -80,14 +79,24 @@ def thread_view(connection: Connection, owner: str, thread_id: str) -> ThreadVie
     return None if row is None else _view(*row)
 
 
-def thread_by_key(connection: Connection, pk: int) -> tuple[ThreadView, int] | None:
-    """Return the thread with a database key and the sequence number of its newest record, or None if there is no such
-    thread."""
-    row = connection.execute(select(*_VIEW, newest_seq(_THREAD.c.pk)).where(_THREAD.c.pk == pk)).first()
-    if row is None:
-        return None
-    body, status, updated_at, seq = row
-    return _view(body, status, updated_at), seq or 0
+@dataclass(frozen=True, slots=True)
+class PassingThread:
+    """Thread that expires, as one query has found it."""
+
+    view: ThreadView
+    seq: int
+    """Number of the thread's newest record."""
+    has_due_webhook: bool
+    """True if a task of the thread has a webhook that has not received all records yet."""
+
+
+def passing_threads(connection: Connection, pks: Sequence[int]) -> Mapping[int, PassingThread]:
+    """Return the threads with these database keys, by key, without those that do not exist."""
+    statement, found = sql_of(connection.dialect).passing_thread, dict[int, PassingThread]()
+    for pk in pks:
+        for body, status, updated_at, seq, has_due_webhook in statement.run(connection, (pk,)):
+            found[pk] = PassingThread(_view(body, status, updated_at), seq or 0, bool(has_due_webhook))
+    return found
 
 
 def _view(body: bytes, status: ThreadStatus, updated_at: int) -> ThreadView:

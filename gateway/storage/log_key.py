@@ -5,6 +5,7 @@ contains both, and computes the two columns from it. A row with a key of two col
 of the B-tree, so every search would read the events that it passes, and an event may have megabytes. A condition on the
 computed columns alone would read the whole table, so all queries of the log use the functions of this module."""
 
+from operator import eq, gt, le
 from typing import Any, Final, cast
 
 from sqlalchemy import (
@@ -36,6 +37,8 @@ _EVENT: Final = cast("Table", cast("Any", EventRow).__table__)
 _MAX_SEQ: Final = 2**SEQ_BITS - 1
 _BITS: Final[ColumnElement[int]] = literal_column(str(SEQ_BITS))
 _ID: Final[ColumnElement[int]] = literal_column("event.id", BigInteger())
+"""Key of a record in SQLite. It is on the left of comparisons, because SQLAlchemy leaves a reference cycle for what is
+there."""
 
 
 class _Either(GenericFunction[Any]):
@@ -85,20 +88,25 @@ def is_in_log(
         plain.append(_EVENT.c.seq > _number(after))
     if until is not None:
         plain.append(_EVENT.c.seq <= _number(until))
-    packed = and_(_key(pk, 0 if after is None else after) < _ID, _key(pk, _MAX_SEQ if until is None else until) >= _ID)
+    above, last = _key(pk, 0 if after is None else after), _key(pk, _MAX_SEQ if until is None else until)
+    packed = and_(_ID.operate(gt, above), _ID.operate(le, last))
     return _Condition(and_(*plain), packed)
 
 
 def is_record(pk: int | ColumnElement[int], seq: int | ColumnElement[int]) -> ColumnElement[bool]:
     """Return the SQL condition for one record. `seq` must be a number that the log contains or could contain."""
-    return _Condition(and_(_EVENT.c.thread_pk == pk, _EVENT.c.seq == _number(seq)), _key(pk, seq) == _ID)
+    return _Condition(and_(_EVENT.c.thread_pk == pk, _EVENT.c.seq == _number(seq)), _ID.operate(eq, _key(pk, seq)))
+
+
+_NEWEST: Final = func.max(IN_ORDER)
+_NEWEST_SEQ: Final[ColumnElement[int]] = _Either(
+    _NEWEST, _NEWEST.op("&")(literal_column(str(_MAX_SEQ))), type_=Integer()
+)
 
 
 def newest_seq(pk: int | ColumnElement[int]) -> ScalarSelect[int]:
     """Return a subquery for the number of the newest record of a thread, which is NULL if there is none."""
-    newest = func.max(IN_ORDER)
-    packed = newest.op("&")(literal_column(str(_MAX_SEQ)))
-    return select(_Either(newest, packed, type_=Integer())).where(is_in_log(pk)).scalar_subquery()
+    return select(_NEWEST_SEQ).where(is_in_log(pk)).scalar_subquery()
 
 
 def _number(value: int | ColumnElement[int]) -> ColumnElement[int]:
@@ -106,17 +114,32 @@ def _number(value: int | ColumnElement[int]) -> ColumnElement[int]:
     return literal(value, BigInteger()) if isinstance(value, int) else value
 
 
+class _Packed(GenericFunction[int]):
+    """Key of a record in SQLite, made of the key of a thread and a sequence number.
+
+    A function, because SQLAlchemy's operators would leave a reference cycle for each of their results."""
+
+    name = "packed"
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(_Packed, "sqlite")
+def _pack(element: _Packed, compiler: SQLCompiler, **options: Any) -> str:
+    pk, seq = (compiler.process(each, **options) for each in element.clauses)
+    return f"({pk} << {SEQ_BITS} | {seq})"
+
+
 def _key(pk: int | ColumnElement[int], seq: int | ColumnElement[int]) -> ColumnElement[int]:
     """Return the key of a record in SQLite. A number outside of the range of sequence numbers becomes its nearest
     bound."""
-    if isinstance(pk, int) and isinstance(seq, int):
-        return literal((pk << SEQ_BITS) | max(0, min(seq, _MAX_SEQ)), BigInteger())
-    high = _number(pk).op("<<")(_BITS)
     if isinstance(seq, int):
-        return high.op("|")(literal_column(str(max(0, min(seq, _MAX_SEQ)))))
+        seq = max(0, min(seq, _MAX_SEQ))
+        if isinstance(pk, int):
+            return literal((pk << SEQ_BITS) | seq, BigInteger())
+        return _Packed(pk, literal_column(str(seq)))
     # SQLite's min and max are functions of two values; in other databases they only aggregate.
-    bounded: ColumnElement[int] = func.max(literal_column("0"), func.min(seq, literal_column(str(_MAX_SEQ))))
-    return high.op("|")(bounded)
+    return _Packed(_number(pk), func.max(literal_column("0"), func.min(seq, literal_column(str(_MAX_SEQ)))))
 
 
 def inserting_events(dialect: Dialect) -> Insert:

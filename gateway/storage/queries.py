@@ -296,13 +296,6 @@ def _due(connection: Connection, *where: ColumnElement[bool]) -> list[Due]:
     ]
 
 
-def has_due_webhook(connection: Connection, pk: int) -> bool:
-    """Return True if a task of the thread has a webhook to which records are still to be delivered."""
-    of_task = (_HOOK.c.owner == _TASK.c.owner) & (_HOOK.c.task_id == _TASK.c.task_id)
-    selected = select(_HOOK.c.task_id).join(_TASK, of_task).where(_TASK.c.thread_pk == pk, _HOOK.c.done.is_(False))
-    return connection.execute(selected.limit(1)).first() is not None
-
-
 def expiring_threads(connection: Connection) -> list[int]:
     """Return the database keys of the threads that are ephemeral or have a time to live."""
     return list(connection.execute(select(table_of(ThreadRow).c.pk).where(text(PASSING))).scalars())

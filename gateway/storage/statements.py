@@ -13,6 +13,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    exists,
     false,
     func,
     literal_column,
@@ -227,6 +228,14 @@ class Sql:
         self.thread_standing = Statement(select(thread.c.pk, end).where(*here), dialect, ("owner", "id"))
         self.task_standing = Statement(select(thread.c.pk, end, its_task).where(*here), dialect, ("owner", "id", "of"))
         self.run_standing = Statement(select(thread.c.pk, end, its_run).where(*here), dialect, ("owner", "id", "of"))
+        hook = table_of(WebhookRow)
+        of_hook = (hook.c.owner == task.c.owner, hook.c.task_id == task.c.task_id, hook.c.done == false())
+        due = exists().where(task.c.thread_pk == thread.c.pk, *of_hook)
+        self.passing_thread = Statement(
+            select(thread.c.body, thread.c.status, thread.c.updated_at, end, due).where(thread.c.pk == pk),
+            dialect,
+            ("pk",),
+        )
         self.open_tasks = Statement(
             select(task.c.body).where(task.c.thread_pk == bindparam("pk"), text(OPEN)),
             dialect,

@@ -17,6 +17,7 @@ import uvloop
 from babelgate.gateway import demo
 from babelgate.gateway.http.connection import ConnectionTable
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.queries import expiring_threads
 from bench import work
 from bench.client import KeepAliveConnection
 from bench.idle import STREAMS, think
@@ -84,6 +85,27 @@ async def test_a_request_leaves_no_reference_cycles(
     with garbage() as found:
         for number in range(WARM, WARM + COUNTED):
             await job(connection, number)
+    assert found == {}
+
+
+@in_module
+async def test_an_erasure_leaves_no_reference_cycles(
+    tmp_path: Path, open_connections: list[KeepAliveConnection]
+) -> None:
+    job, limits = GATEWAY["OpenAI chat"], {"ephemeral_ttl": 0.05}
+    async with running(tmp_path, {"echo": demo.echo}, limits=limits) as gateway:
+        connection = await KeepAliveConnection.open(int(gateway.url.rpartition(":")[2]))
+        open_connections.append(connection)
+
+        async def erase(jobs: int) -> None:
+            for number in range(jobs):
+                await job(connection, number)
+            while await gateway.hub.journal.query(expiring_threads):
+                pass
+
+        await erase(WARM)
+        with garbage() as found:
+            await erase(COUNTED)
     assert found == {}
 
 

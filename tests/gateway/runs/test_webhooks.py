@@ -456,15 +456,15 @@ async def test_a_stateless_run_stays_while_its_webhook_waits(hubs: HubFactory, r
     receipt = await submit_to_end(hub, "a", webhook=hook(receiver), ephemeral=True)
     await receiver.receives(1)
     await settled(hub)
-    look = vars(hub)["_parts"].expiry._end
+    look = vars(hub)["_parts"].expiry._end_all
     pk = await hub.journal.query(lambda connection: connection.exec_driver_sql("SELECT pk FROM thread").scalar_one())
     steady.moved += HOUR
-    await look(pk)
+    await look([pk])
     await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))
     assert await receiver.receives(3) == ["working", "working", "completed"]
     await settled(hub)
     steady.moved += HOUR
-    await look(pk)
+    await look([pk])
     await erased(hub, receipt.thread_id)
 
 

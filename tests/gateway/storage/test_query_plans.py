@@ -198,7 +198,7 @@ def test_no_query_of_a_reader_scans_a_table(tmp_path: Path) -> None:
         queries.webhooks(connection, "o", "t")
         queries.due_webhooks(connection)
         queries.due_webhook(connection, "o", "t", "w")
-        queries.has_due_webhook(connection, 1)
+        listing.passing_threads(connection, [1])
         bound_runs(connection, 1, "a")
         listing.thread_view(connection, "o", "t")
         page: Any = {"limit": 10, "offset": 0, "descending": True}
