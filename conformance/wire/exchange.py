@@ -121,8 +121,8 @@ class Exchange:
     rpc_status: str = ""
     """Name of the status of a gRPC call, such as `NOT_FOUND`; empty in HTTP. `status` is then the equivalent HTTP
     status, the bodies and events are the JSON of the messages, and the headers are the metadata."""
-    is_rpc_stream: bool = False
-    """True if the response is a stream of gRPC."""
+    is_message_stream: bool = False
+    """True if the response is a stream of messages without HTTP: of a gRPC call, or of a process."""
 
     def header(self, name: str) -> str | None:
         """Return the value of a response header, or None if the response does not have it. Several headers of one name
@@ -146,7 +146,7 @@ class Exchange:
 
     @property
     def is_stream(self) -> bool:
-        return self.is_rpc_stream or self.media_type == "text/event-stream"
+        return self.is_message_stream or self.media_type == "text/event-stream"
 
     @property
     def json(self) -> Any:

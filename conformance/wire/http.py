@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -268,6 +268,26 @@ class Wire:
                 exchange.messages.append(CheckedMessage(False, schema, (violation,), frozenset({schema})))
         else:
             self._hold(exchange, schema, value)
+
+
+class EventSource(Protocol):
+    """Response that is read event by event: that of an HTTP request, of a gRPC call, or of a process."""
+
+    exchange: Exchange
+
+    @property
+    def rest(self) -> str:
+        """Incomplete event at the end of the stream, as raw text; empty if the last event was complete."""
+        ...
+
+    async def next(self, bound: float | None = None) -> SseFrame | None:
+        """Return the next event, or None at the end. `bound` is the maximum wait in seconds; None means the timeout of
+        the request. Raises Unanswered."""
+        ...
+
+    async def rest_of_it(self) -> Sequence[SseFrame]:
+        """Read all further events to the end, and return all events. Raises Unanswered."""
+        ...
 
 
 class StreamExchange:

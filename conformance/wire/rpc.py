@@ -176,13 +176,13 @@ class RpcStream:
         if self._first is not None:
             self._note_status("OK")
             self.exchange.response_headers = _texts(await self._call.initial_metadata())
-        self.exchange.is_rpc_stream = self.exchange.rpc_status == "OK"
+        self.exchange.is_message_stream = self.exchange.rpc_status == "OK"
 
     async def read(self, receives: str | None) -> None:
         """Read the one message of a response without a stream, and validate it. Raises Unanswered if the call does not
         end in time."""
         exchange, content = self.exchange, self._first
-        exchange.is_rpc_stream = False
+        exchange.is_message_stream = False
         if content is not None:
             await self._receive(self._bound)
             text = self._decode(content, receives)
@@ -195,7 +195,7 @@ class RpcStream:
     async def next(self, bound: float | None = None) -> SseFrame | None:
         """Return the next message as an event with its JSON, or None at the end of the stream. `bound` is the maximum
         wait in seconds; None means the timeout of the call. Raises Unanswered if no message arrives in this time."""
-        if not self.exchange.is_rpc_stream:
+        if not self.exchange.is_message_stream:
             return None
         content, self._first = self._first, None
         if content is None:

@@ -6,13 +6,13 @@ The messages on the wire have the form of the protocol version. They are recorde
 before they are translated.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from babelgate.conformance.wire.exchange import Exchange, SseFrame, as_list, dig
-from babelgate.conformance.wire.http import Unanswered, Wire
+from babelgate.conformance.wire.http import EventSource, Unanswered, Wire
 
 CODES: Final[Mapping[int, str]] = {
     -32700: "PARSE_ERROR",
@@ -97,21 +97,6 @@ class A2aReply:
     def reason_or_result(self) -> Any:
         """Reason of the error, or else the result, to be shown as the observed value of a failure."""
         return self.reason or self.result
-
-
-class EventSource(Protocol):
-    """Response that is read event by event: `StreamExchange` of HTTP, or `RpcStream` of gRPC."""
-
-    exchange: Exchange
-
-    @property
-    def rest(self) -> str:
-        """Incomplete event at the end of the stream, as raw text; empty if the last event was complete."""
-        ...
-
-    async def next(self, bound: float | None = None) -> SseFrame | None: ...
-
-    async def rest_of_it(self) -> Sequence[SseFrame]: ...
 
 
 class A2aEventStream:
