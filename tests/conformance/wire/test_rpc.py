@@ -1,11 +1,22 @@
-"""Addresses of gRPC servers, the user's headers in calls to them, and the JSON of their messages."""
+"""Addresses of gRPC servers, calls to them with the user's headers and certificates, and the JSON of their messages."""
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
 
+import grpc
+import grpc.aio
 import pytest
 
-from babelgate.conformance.protocols.a2a.v1.grpc import rpc_url, service
-from babelgate.conformance.wire.http import Wire
+from babelgate.conformance.protocols.a2a.v1.grpc import SERVICE, rpc_url, service
+from babelgate.conformance.wire.exchange import Exchange
+from babelgate.conformance.wire.http import Unanswered, Wire
+from babelgate.conformance.wire.rpc import RpcClient
+from babelgate.conformance.wire.schema import load_schemas
+from babelgate.conformance.wire.tls import CLIENT_FILES, EXTRA_CA
+from tests.authority import Authority
 
 
 @pytest.mark.parametrize(
@@ -78,3 +89,80 @@ def test_bytes_that_are_no_message_are_an_error() -> None:
         service().decode_response("GetTask", b"\xff\xff")
     with pytest.raises(ValueError, match="parts"):
         service().encode_request("SendMessage", {"message": {"parts": "no list"}})
+
+
+@asynccontextmanager
+async def serving_task(credentials: Any = None) -> AsyncGenerator[str]:
+    """Serve GetTask, and yield the URL of the server. The task `late` is never returned, and `none` is no message."""
+
+    async def get_task(content: bytes, context: Any) -> bytes:
+        task_id = service().decode_request("GetTask", content)["id"]
+        if task_id == "late":
+            await asyncio.Event().wait()
+        task = {"id": task_id, "status": {"state": "TASK_STATE_COMPLETED"}}
+        return b"\xff" if task_id == "none" else service().encode_response("GetTask", task)
+
+    server = grpc.aio.server()
+    handlers = {"GetTask": cast("Any", grpc).unary_unary_rpc_method_handler(get_task)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    if credentials is None:
+        port, scheme = server.add_insecure_port("127.0.0.1:0"), "grpc"
+    else:
+        port, scheme = server.add_secure_port("127.0.0.1:0", credentials), "grpcs"
+    await server.start()
+    try:
+        yield f"{scheme}://127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+async def get_task(url: str, task: str = "1", bound: float = 5.0) -> Exchange:
+    async with Wire(urls=["https://127.0.0.1"], schemas=load_schemas("a2a-1.0")) as wire:
+        client = RpcClient(wire, url, service())
+        content = service().encode_request("GetTask", {"id": task})
+        return await client.call(
+            "GetTask", content, sends="GetTask.params", receives="GetTask.result", fails="RpcStatus", bound=bound
+        )
+
+
+async def test_calls_use_the_certificates_of_the_check(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server, client = authority.issue("server", "127.0.0.1"), authority.issue("client", "client")
+    pair = (server.key.read_bytes(), server.cert.read_bytes())
+    credentials = grpc.ssl_server_credentials([pair], authority.path.read_bytes(), require_client_auth=True)
+    async with serving_task(credentials) as url:
+        with pytest.raises(Unanswered):
+            await get_task(url)
+        token, files_token = EXTRA_CA.set(authority.path), CLIENT_FILES.set((client.cert, client.key))
+        try:
+            exchange = await get_task(url)
+        finally:
+            EXTRA_CA.reset(token)
+            CLIENT_FILES.reset(files_token)
+    assert (exchange.rpc_status, exchange.status) == ("OK", 200)
+    assert exchange.json == {"id": "1", "status": {"state": "TASK_STATE_COMPLETED"}}
+
+
+async def test_late_answer_and_lost_server_are_no_answer() -> None:
+    async with serving_task() as url:
+        with pytest.raises(Unanswered, match=r"nothing came within 0\.2 s"):
+            await get_task(url, "late", 0.2)
+    with pytest.raises(Unanswered):
+        await get_task(url)
+
+
+async def test_method_without_a_server_has_a_status() -> None:
+    async with serving_task() as url, Wire() as wire:
+        client = RpcClient(wire, url, service())
+        exchange = await client.call("CancelTask", b"", sends=None, receives=None, fails=None)
+    assert (exchange.rpc_status, exchange.status) == ("UNIMPLEMENTED", 501)
+    assert exchange.header("grpc-status") == "12"
+    assert exchange.json["code"] == 12
+
+
+async def test_invalid_message_is_a_violation_of_its_schema() -> None:
+    async with serving_task() as url:
+        exchange = await get_task(url, "none")
+    [request, response] = exchange.messages
+    assert (request.is_from_check, request.violations) == (True, ())
+    assert [each.definitions for each in response.violations] == [("GetTask.result",)]
