@@ -103,8 +103,8 @@ class _Runner:
     async def _run_probe(self, requirement: Requirement) -> Result:
         if requirement.reason:
             return Result(requirement, Verdict.NOT_APPLICABLE, f"not tested: {requirement.reason}")
-        if why := _inapplicable(requirement, self._context.capabilities):
-            return Result(requirement, Verdict.NOT_APPLICABLE, why)
+        if (unjudged := self._unjudged(requirement)) is not None:
+            return unjudged
         exchanges: list[Exchange] = []
         token = EXCHANGES.set(exchanges)
         started = time.monotonic()
@@ -129,8 +129,8 @@ class _Runner:
 
     def _judge_messages(self, requirement: Requirement) -> Result:
         """Return the result of a requirement on the form of messages, from all messages of the run."""
-        if why := _inapplicable(requirement, self._context.capabilities):
-            return Result(requirement, Verdict.NOT_APPLICABLE, why)
+        if (unjudged := self._unjudged(requirement)) is not None:
+            return unjudged
         described = frozenset(name for name in load_schemas(self._set.name).names if is_about(requirement, name))
         evidence: list[Exchange] = []
         broken: list[tuple[Exchange, Violation]] = []
@@ -157,6 +157,16 @@ class _Runner:
         if not evidence:
             return Result(requirement, Verdict.NOT_OBSERVED, "no probe received such a message")
         return Result(requirement, Verdict.PASS, exchanges=evidence[:1])
+
+    def _unjudged(self, requirement: Requirement) -> Result | None:
+        """Return the result of a requirement that does not apply to this agent, or that this installation cannot test.
+        Return None for all others."""
+        if why := _inapplicable(requirement, self._context.capabilities):
+            return Result(requirement, Verdict.NOT_APPLICABLE, why)
+        for capability, why in self._context.untestable.items():
+            if capability in map(str.strip, requirement.capability.split(",")):
+                return Result(requirement, Verdict.NOT_OBSERVED, why)
+        return None
 
     def _id_of(self, violation: Violation) -> str:
         """Return the id of the requirement that a violation breaks (`responsible`), from the cache if possible."""

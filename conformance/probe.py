@@ -67,6 +67,9 @@ class Opened(Generic[T]):
     because: str
     """Evidence that the agent speaks the protocol version, for the report."""
     capabilities: frozenset[str] = frozenset()
+    untestable: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Capabilities of the agent that this installation cannot test, each with the reason. Their requirements are not
+    shown."""
 
 
 class Context(Generic[T]):
@@ -74,6 +77,7 @@ class Context(Generic[T]):
         self.wire = wire
         self.target = opened.target
         self.capabilities = opened.capabilities
+        self.untestable = opened.untestable
         self.options = options
         self.triggers = options.triggers
         self._scenes: dict[Any, asyncio.Task[_Played]] = {}
@@ -178,7 +182,8 @@ class ProbeSuite(Generic[T]):
     the options and `is_requested`.
 
     Raises NotSpoken, or Unanswered if no server answers. If `is_requested` is true, the user named this protocol
-    version. Then the function does not raise NotSpoken, and the probes report what is wrong.
+    version. Then the function does not raise NotSpoken, and the probes report what is wrong. The exception is a server
+    that this installation cannot test.
     """
     probes: Probes[T]
 

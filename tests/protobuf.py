@@ -1,6 +1,6 @@
-"""Descriptors of the gRPC binding of A2A: a copy of what the official SDK has, without the options.
+"""Descriptors of the gRPC binding of A2A: copies of what the official SDK has, without the options.
 
-`python -m tests.protobuf` writes the copy, with `google.rpc.Status` and the details of errors. The options need
+`python -m tests.protobuf` writes the copies, with `google.rpc.Status` and the details of errors. The options need
 `google/api`, and say nothing about messages. They tell how HTTP paths belong to methods.
 """
 
@@ -10,7 +10,12 @@ from typing import Final
 
 from tests.interop.peers import peer_python
 
-COPY: Final = Path(__file__).parents[1] / "adapters" / "a2a" / "wire" / "a2a.binpb"
+_ROOT: Final = Path(__file__).parents[1]
+COPIES: Final = (
+    _ROOT / "adapters" / "a2a" / "wire" / "a2a.binpb",
+    _ROOT / "conformance" / "schemas" / "a2a-1.0.binpb",
+)
+"""Files with the descriptors: one of the gateway, and one of the check, which share no files."""
 PEER: Final = "a2a-grpc"
 _PROGRAM: Final = """
 import sys
@@ -42,10 +47,12 @@ sys.stdout.buffer.write(files.SerializeToString(deterministic=True))
 
 
 def read_published() -> bytes:
-    """Return the descriptors of the official SDK, as the copy should have them."""
+    """Return the descriptors of the official SDK, as the copies should have them."""
     command = (str(peer_python(PEER)), "-c", _PROGRAM)
     return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
 
 
 if __name__ == "__main__":
-    COPY.write_bytes(read_published())
+    published = read_published()
+    for copy in COPIES:
+        copy.write_bytes(published)

@@ -84,7 +84,7 @@ def _result(result: dict[str, Any]) -> Iterator[str]:
 def _exchange(entry: dict[str, Any]) -> Iterator[str]:
     request = entry["request"]
     answer = entry.get("response")
-    status = answer["status"] if answer else entry.get("error", "no answer")
+    status = answer.get("grpcStatus", answer["status"]) if answer else entry.get("error", "no answer")
     yield f"<details><summary>#{entry['number']} {escape(request['method'])} <code>{escape(request['url'])}</code> → "
     yield f"{escape(str(status))}, {entry['seconds']:.3f} s</summary><pre>"
     yield escape(_head(request["headers"]) + request["body"])

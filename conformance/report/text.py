@@ -169,7 +169,8 @@ def failure(result: Result, report: SetReport, redactor: Redactor) -> Iterator[s
             yield f"              {_short(request['body'])}"
         if "response" in exchange:
             answer = exchange["response"]
-            yield f"    answered  {answer['status']} {result.exchange.header('content-type') or ''}".rstrip()
+            status = answer.get("grpcStatus", answer["status"])
+            yield f"    answered  {status} {result.exchange.header('content-type') or ''}".rstrip()
             if answer["body"]:
                 yield f"              {_short(answer['body'])}"
             for event in answer["events"][-5:]:

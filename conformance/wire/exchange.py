@@ -118,6 +118,11 @@ class Exchange:
     """Reason why the response is missing or incomplete; otherwise empty."""
     seconds: float = 0.0
     messages: list[CheckedMessage] = field(default_factory=list[CheckedMessage])
+    rpc_status: str = ""
+    """Name of the status of a gRPC call, such as `NOT_FOUND`; empty in HTTP. `status` is then the equivalent HTTP
+    status, the bodies and events are the JSON of the messages, and the headers are the metadata."""
+    is_message_stream: bool = False
+    """True if the response is a stream of messages without HTTP: of a gRPC call, or of a process."""
 
     def header(self, name: str) -> str | None:
         """Return the value of a response header, or None if the response does not have it. Several headers of one name
@@ -141,7 +146,7 @@ class Exchange:
 
     @property
     def is_stream(self) -> bool:
-        return self.media_type == "text/event-stream"
+        return self.is_message_stream or self.media_type == "text/event-stream"
 
     @property
     def json(self) -> Any:
@@ -158,7 +163,9 @@ class Exchange:
         return True
 
     def __str__(self) -> str:
-        return f"#{self.number} {self.method} {self.url} → {self.status or self.error or 'no answer'}"
+        return (
+            f"#{self.number} {self.method} {self.url} → {self.rpc_status or self.status or self.error or 'no answer'}"
+        )
 
 
 class Redactor:
@@ -200,6 +207,8 @@ class Redactor:
                 "body": self._body(exchange.content),
                 "events": [{"seconds": round(each.at, 3), "text": self._cut(each.raw)} for each in exchange.frames],
             }
+        if exchange.rpc_status:
+            entry["response"]["grpcStatus"] = exchange.rpc_status
         if exchange.error:
             entry["error"] = self.text(exchange.error)
         return entry

@@ -10,7 +10,8 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -28,9 +29,9 @@ first digit (2, 4, 5). None means that responses are not validated."""
 EXCHANGES: Final[ContextVar[list[Exchange]]] = ContextVar("exchanges")
 """Exchanges of the probe or scene that is running. `Wire.exchanges` has all exchanges of a check."""
 
-_MAX_BODY: Final = 32 * 2**20
+MAX_BODY: Final = 32 * 2**20
 """Maximum number of bytes that are read of a response body. Chosen."""
-_MAX_FRAMES: Final = 20_000
+MAX_FRAMES: Final = 20_000
 """Maximum number of events that are read from one stream. Chosen."""
 
 
@@ -89,6 +90,8 @@ class Wire:
         self.exchanges: list[Exchange] = []
         self.closers: list[Callable[[], Awaitable[None]]] = []
         """Functions that close the connections of protocols without HTTP requests. They are called at the end."""
+        self.channels: dict[str, Any] = {}
+        """Connections to gRPC servers, by their URL (`babelgate.conformance.wire.rpc`)."""
         # A proxy of the environment would be judged instead of the agent. A redirect is a response like any other.
         self._http = _Client(
             trust_env=False,
@@ -170,15 +173,7 @@ class Wire:
         events that contain no message, such as `[DONE]` at the end, and are not validated. Raises Unanswered if no
         response arrives in time, or the connection breaks.
         """
-        request_headers = {**({} if is_anonymous else self.headers), **(headers or {})}
-        if (self.headers or self._other_headers) and (origin := origin_of(url)) not in self._origins:
-            request_headers = {
-                name: value for name, value in request_headers.items() if not self._is_private(name, value)
-            }
-            if not is_anonymous:
-                self.withheld[origin] = None
-        if not is_anonymous and not any(name.lower() == "authorization" for name in request_headers):
-            request_headers |= self.credentials.get(origin_of(url), {})
+        request_headers = self.headers_to_send(url, headers, is_anonymous=is_anonymous)
         if content is None and body is not None:
             content = json.dumps(body, ensure_ascii=False).encode()
             if not any(name.lower() == "content-type" for name in request_headers):
@@ -212,6 +207,32 @@ class Wire:
                         await response.aclose()
         finally:
             exchange.seconds = asyncio.get_running_loop().time() - started
+
+    def headers_to_send(
+        self, url: str, headers: Mapping[str, str] | None = None, *, is_anonymous: bool = False
+    ) -> dict[str, str]:
+        """Return the headers of a request: those of the user and `headers`. A foreign origin receives none of the
+        user's, and neither does an anonymous request."""
+        origin = self._trusted_origin(url)
+        found = {**({} if is_anonymous else self.headers), **(headers or {})}
+        if (self.headers or self._other_headers) and origin not in self._origins:
+            found = {name: value for name, value in found.items() if not self._is_private(name, value)}
+            if not is_anonymous:
+                self.withheld[origin] = None
+        if not is_anonymous and not any(name.lower() == "authorization" for name in found):
+            found |= self.credentials.get(origin, {})
+        return found
+
+    def _trusted_origin(self, url: str) -> str:
+        """Return the origin of a URL. For a gRPC server on the host of one of the user's origins, return that origin:
+        gRPC has a separate port. Only a server with TLS receives what the user sends to an origin with TLS."""
+        origin = origin_of(url)
+        scheme, host = origin.partition("://")[0], urlsplit(origin).hostname
+        if scheme in ("grpc", "grpcs"):
+            for each in self._origins:
+                if urlsplit(each).hostname == host and (scheme == "grpcs" or not each.startswith("https:")):
+                    return each
+        return origin
 
     def begin(self, method: str, url: str, content: bytes, headers: Mapping[str, str] | None = None) -> Exchange:
         """Record a request that is about to be sent, and return its exchange."""
@@ -247,6 +268,26 @@ class Wire:
                 exchange.messages.append(CheckedMessage(False, schema, (violation,), frozenset({schema})))
         else:
             self._hold(exchange, schema, value)
+
+
+class EventSource(Protocol):
+    """Response that is read event by event: that of an HTTP request, of a gRPC call, or of a process."""
+
+    exchange: Exchange
+
+    @property
+    def rest(self) -> str:
+        """Incomplete event at the end of the stream, as raw text; empty if the last event was complete."""
+        ...
+
+    async def next(self, bound: float | None = None) -> SseFrame | None:
+        """Return the next event, or None at the end. `bound` is the maximum wait in seconds; None means the timeout of
+        the request. Raises Unanswered."""
+        ...
+
+    async def rest_of_it(self) -> Sequence[SseFrame]:
+        """Read all further events to the end, and return all events. Raises Unanswered."""
+        ...
 
 
 class StreamExchange:
@@ -294,8 +335,8 @@ class StreamExchange:
         content = bytearray()
         while (chunk := await self._chunk(self._bound)) is not None:
             content += chunk
-            if len(content) > _MAX_BODY:
-                self.exchange.error = f"longer than {_MAX_BODY} bytes: the rest was not read"
+            if len(content) > MAX_BODY:
+                self.exchange.error = f"longer than {MAX_BODY} bytes: the rest was not read"
                 break
         self.exchange.content = bytes(content)
         schema = _schema_for(self._receives, self.exchange.status or 0)
@@ -318,8 +359,8 @@ class StreamExchange:
                 raise Unanswered(self.exchange.error, self.exchange) from None
         frame = self._ready.pop(0)
         self.exchange.frames.append(frame)
-        if len(self.exchange.frames) > _MAX_FRAMES:
-            self.exchange.error = f"more than {_MAX_FRAMES} events: the rest was not read"
+        if len(self.exchange.frames) > MAX_FRAMES:
+            self.exchange.error = f"more than {MAX_FRAMES} events: the rest was not read"
             raise Unanswered(self.exchange.error, self.exchange)
         if self._events is not None and frame.data != self._mark:
             self._wire.hold_text(self.exchange, self._events, frame.data)

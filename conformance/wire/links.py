@@ -148,6 +148,11 @@ class ProcessLink:
             await self.end_input(_END)
         except TimeoutError:
             self._process.kill()
+            assert self._process.stdout is not None
+            # asyncio closes a pipe only when it is empty. A child of the process may hold the pipe open.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_END):
+                    await self._process.stdout.read()
             await self._process.wait()
         self._errors.cancel()
 

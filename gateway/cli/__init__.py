@@ -291,7 +291,8 @@ def validate(file: Path | None, config: Path | None, schema: bool) -> None:
     "--command",
     default="",
     metavar="COMMAND",
-    help="Check the agent that COMMAND starts, over stdio, by the Agent Client Protocol. Replaces the URL.",
+    help="Check what COMMAND starts, over stdio: an agent of the Agent Client Protocol, or with --protocol mcp an MCP "
+    "server. Replaces the URL.",
 )
 @click.option("--protocol", default="", metavar="NAME", help="Check only this protocol.")
 @click.option("--version", "revision", default="", metavar="VERSION", help="Check only this version of --protocol.")

@@ -33,7 +33,7 @@ _STYLES = {"✓": "green", "✗": "red", "!": "yellow", "?": "yellow", "–": "d
 
 
 _EDITOR_SCHEMES: Final = ("ws://", "wss://", "stdio:")
-"""Beginnings of addresses at which only the Agent Client Protocol can be spoken."""
+"""Beginnings of addresses at which the Agent Client Protocol is spoken, unless --protocol names another."""
 NOT_SHOWN: Final = 3
 """Exit code for the outcome `no violation found`."""
 

@@ -63,6 +63,7 @@ CHECK: Final = _join(
     "babelgate check http://127.0.0.1:8000/a2a/echo --triggers demo",
     "babelgate check https://agents.example.com --protocol a2a --version 1.0 --header 'Authorization: Bearer …'",
     'babelgate check http://127.0.0.1:9000 --ask "Book me a flight" --trigger long="Count to 1000" --html report.html',
+    'babelgate check --command "npx -y @modelcontextprotocol/server-everything" --protocol mcp',
     "babelgate check --list --protocol a2a",
     "babelgate check --across http://127.0.0.1:8000 --triggers demo  # compare protocols",
     "Behaviours for --trigger and --never: plain, stream, question, questions, approval, auth, fail, reject, long, "

@@ -42,7 +42,7 @@ async def judged(
     selected: Callable[[Requirement], bool] = lambda _: True,
     options: ProbeOptions | None = None,
 ) -> SetReport:
-    async with serving(app) as url:
+    async with app.listening(), serving(app) as url:
         chosen = load_set(server.set)
         return await judge(chosen, url + server.path, options or server.options, is_requested=True, selected=selected)
 
@@ -133,7 +133,8 @@ class _Coverage:
         return not {violation.name, _EVERYTHING}.isdisjoint(self.by_requirement[requirement.name])
 
 
-_COVERAGES: Final[dict[str, _Coverage]] = {}
+_COVERAGES: Final[dict[Callable[[str], ScriptedServer], _Coverage]] = {}
+"""Coverage by the factory of the server."""
 
 
 async def _coverage_of(server: Server) -> _Coverage:
@@ -142,7 +143,7 @@ async def _coverage_of(server: Server) -> _Coverage:
     One run tests all requirements. Another tests none: what the server checks there is no effect of a requirement, so
     that all requirements can notice it.
     """
-    if server.set not in _COVERAGES:
+    if server.make not in _COVERAGES:
         opening = server.make("")
         await judged(server, opening, lambda _: False)
         app = server.make("")
@@ -154,8 +155,8 @@ async def _coverage_of(server: Server) -> _Coverage:
         attributed = frozenset[str]().union(*by_requirement.values()) - opening.checked
         # If a busy machine made the conforming server fail, probes stopped early: their coverage is unknown.
         is_complete = all(each.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE) for each in report.results)
-        _COVERAGES[server.set] = _Coverage(by_requirement, attributed if is_complete else frozenset())
-    return _COVERAGES[server.set]
+        _COVERAGES[server.make] = _Coverage(by_requirement, attributed if is_complete else frozenset())
+    return _COVERAGES[server.make]
 
 
 def _checked_for(app: ScriptedServer, exchange: Exchange) -> set[str]:

@@ -9,7 +9,6 @@ from babelgate.conformance.report.model import CheckReport
 from babelgate.conformance.verdict import Verdict
 from tests.conformance.servers import (
     a2a_0_3,
-    a2a_1_0,
     acp_0_2,
     mcp_2025_11_25,
     mcp_2026_07_28,
@@ -57,34 +56,23 @@ async def test_agent_named_by_the_url_is_judged() -> None:
     assert {each.request_json["agent_name"] for each in result.exchanges} == {"thinker"}
 
 
-@pytest.mark.parametrize(
-    ("card", "name"),
-    [
-        ({"protocolVersion": "0.3.0", "url": "http://127.0.0.1:9", "preferredTransport": "GRPC"}, "a2a-0.3"),
-        (
-            {"supportedInterfaces": [{"url": "127.0.0.1:9", "protocolBinding": "GRPC", "protocolVersion": "1.0"}]},
-            "a2a-1.0",
-        ),
-    ],
-)
-async def test_card_with_grpc_alone_is_refused_with_the_reason(card: dict[str, object], name: str) -> None:
+async def test_only_grpc_of_0_3_is_refused() -> None:
     class GrpcAlone(ScriptedServer):
         async def handle(self, request: Request) -> Answer:
-            return Answer(body=card)
+            return Answer(body={"protocolVersion": "0.3.0", "url": "http://127.0.0.1:9", "preferredTransport": "GRPC"})
 
     async with serving(GrpcAlone()) as url:
         report = await examine(url, RequirementSelection("a2a"), ProbeOptions())
     assert not report.sets
-    assert "the card offers GRPC alone, and GRPC is not judged" in report.refused[name]
+    assert "the card offers only gRPC, and gRPC of A2A 0.3 is not checked" in report.refused["a2a-0.3"]
 
 
-@pytest.mark.parametrize("server", (a2a_0_3.SERVER, a2a_1_0.SERVER), ids=lambda each: each.set)
-async def test_card_with_grpc_and_others_is_judged_by_the_others(server: Server) -> None:
-    _, report = await examined(server, server.path, "*/rest.not-found", protocol="a2a")
+async def test_other_bindings_than_grpc_of_0_3_are_judged() -> None:
+    _, report = await examined(a2a_0_3.SERVER, a2a_0_3.SERVER.path, "*/rest.not-found", protocol="a2a")
     (found,) = report.sets
     assert [each.verdict for each in found.results] == [Verdict.PASS]
     assert "HTTP+JSON at " in found.evidence
-    assert "GRPC is not judged" in found.evidence
+    assert "gRPC of A2A 0.3 is not checked" in found.evidence
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,9 @@ def wrong(report: CheckReport) -> list[str]:
 
 @pytest.mark.timeout(180)
 async def test_demo_agents_conform_to_a2a_of_both_versions(tmp_path: Path, accept: bool) -> None:
-    report = await judged(tmp_path, "a2a", UNOWNED, "/a2a/echo")
+    report = await judged(tmp_path, "a2a", UNOWNED, "/a2a/echo", serves_grpc=True)
     assert [each.set.name for each in report.sets] == ["a2a-0.3", "a2a-1.0"]
+    assert "grpc" in report.sets[1].capabilities
     assert wrong(report) == []
     assert report.sets[1].seconds < 20, "a user waits for the report"
     assert_recorded("babelgate", report, accept)
@@ -82,7 +83,7 @@ async def test_demo_agents_conform_to_langgraph_platform(tmp_path: Path, accept:
 async def test_callers_with_keys_cannot_see_each_others_tasks(
     tmp_path: Path, protocol: str, path: str, capability: str
 ) -> None:
-    report = await judged(tmp_path, protocol, OWNED, path, keys=KEYS)
+    report = await judged(tmp_path, protocol, OWNED, path, keys=KEYS, serves_grpc=protocol == "a2a")
     assert all(capability in each.capabilities for each in report.sets)
     assert wrong(report) == []
 

@@ -19,7 +19,7 @@ class A2aTarget:
     found: CardDiscovery
     """Agent card, or the last response if no card was found."""
     bindings: tuple[Binding, ...]
-    """HTTP bindings (JSON-RPC or REST) of the judged protocol version that the card declares, in the order of the card,
+    """Bindings of the judged protocol version that the card declares and the check supports, in the order of the card,
     without duplicates."""
     reopen: Callable[[Wire, str], Awaitable["A2aTarget"]]
     """Function that finds the agent at another URL by its card. Raises Prerequisite if there is no card."""

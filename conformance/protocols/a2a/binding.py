@@ -1,5 +1,6 @@
-"""Interface for calling an agent by one binding (JSON-RPC or REST) of one protocol version (0.3 or 1.0). Operations,
-parameters and results have the form of A2A 1.0, so that a probe of what both versions require is written once.
+"""Interface for calling an agent by one binding (JSON-RPC, REST or gRPC) of one protocol version (0.3 or 1.0).
+Operations, parameters and results have the form of A2A 1.0, so that a probe of what both versions require is written
+once.
 
 The messages on the wire have the form of the protocol version. They are recorded and validated against its schemas
 before they are translated.
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from babelgate.conformance.wire.exchange import Exchange, SseFrame, as_list, dig
-from babelgate.conformance.wire.http import StreamExchange, Unanswered, Wire
+from babelgate.conformance.wire.http import EventSource, Unanswered, Wire
 
 CODES: Final[Mapping[int, str]] = {
     -32700: "PARSE_ERROR",
@@ -29,7 +30,7 @@ CODES: Final[Mapping[int, str]] = {
     -32008: "EXTENSION_SUPPORT_REQUIRED",
     -32009: "VERSION_NOT_SUPPORTED",
 }
-"""Names of the JSON-RPC error codes. In REST the name is the reason in the ErrorInfo (1.0, section 5.4)."""
+"""Names of the JSON-RPC error codes. In REST and gRPC the name is the reason in the ErrorInfo (1.0, section 5.4)."""
 
 TERMINAL: Final = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"})
 INTERRUPTED: Final = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
@@ -48,14 +49,27 @@ _STATUSES: Final[Mapping[str, tuple[int, ...]]] = {
     "CONTENT_TYPE_NOT_SUPPORTED": (400, 415),
 }
 """HTTP statuses of a REST error, by its reason: those of 1.0.1 and of 1.0.0. All other errors have the status 400."""
+RPC_STATUSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "TASK_NOT_FOUND": ("NOT_FOUND",),
+    "TASK_NOT_CANCELABLE": ("FAILED_PRECONDITION",),
+    "PUSH_NOTIFICATION_NOT_SUPPORTED": ("FAILED_PRECONDITION", "UNIMPLEMENTED"),
+    "UNSUPPORTED_OPERATION": ("FAILED_PRECONDITION", "UNIMPLEMENTED"),
+    "CONTENT_TYPE_NOT_SUPPORTED": ("INVALID_ARGUMENT",),
+    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": ("FAILED_PRECONDITION",),
+    "EXTENSION_SUPPORT_REQUIRED": ("FAILED_PRECONDITION",),
+    "VERSION_NOT_SUPPORTED": ("FAILED_PRECONDITION", "UNIMPLEMENTED"),
+}
+"""gRPC statuses of an error, by its reason: that of 1.0.1 first, then that of 1.0.0 if it differs."""
 
 
 def is_reason(reply: "A2aReply", reason: str) -> bool:
     """Return True if the reply is an error with this reason, such as `TASK_NOT_FOUND`.
 
-    A REST error without a reason is judged by its HTTP status, because only one requirement tests the reason itself.
+    An error of REST or gRPC without a reason is judged by its status, because only one requirement tests the reason
+    itself.
     """
     statuses = [f"HTTP {status}" for status in _STATUSES.get(reason, (400,))]
+    statuses += [f"gRPC {status}" for status in RPC_STATUSES.get(reason, ())]
     return reply.reason == reason or reply.reason in statuses or reason in reply.may_mean
 
 
@@ -65,8 +79,8 @@ class A2aReply:
     result: Any
     """Result of the operation in the form of 1.0; None if the reply is an error."""
     reason: str
-    """Reason of the error: a value of CODES, `HTTP <status>` if the error has no reason, or the agent's own text. Empty
-    if there is no error."""
+    """Reason of the error: a value of CODES, `HTTP <status>` or `gRPC <status>` if the error has no reason, or the
+    agent's own text. Empty if there is no error."""
     may_mean: frozenset[str] = frozenset()
     """Values of CODES that the error may have. REST of 0.3 does not define how an error reports its reason."""
 
@@ -90,7 +104,7 @@ class A2aEventStream:
     member `final`."""
 
     def __init__(
-        self, stream: StreamExchange, payload: Callable[[SseFrame], Any], reply: Callable[[Exchange], A2aReply]
+        self, stream: EventSource, payload: Callable[[SseFrame], Any], reply: Callable[[Exchange], A2aReply]
     ) -> None:
         self.stream = stream
         self._payload = payload
@@ -121,7 +135,7 @@ class A2aEventStream:
 class Binding(Protocol):
     @property
     def name(self) -> str:
-        """Name of the binding in agent cards: `JSONRPC` or `HTTP+JSON`."""
+        """Name of the binding in agent cards: `JSONRPC`, `HTTP+JSON` or `GRPC`."""
         ...
 
     @property

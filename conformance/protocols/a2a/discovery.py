@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from babelgate.conformance.wire import credentials
@@ -10,9 +10,6 @@ from babelgate.conformance.wire.exchange import Exchange, as_object
 from babelgate.conformance.wire.http import Receives, Unanswered, Wire
 
 WELL_KNOWN = "/.well-known/agent-card.json"
-UNJUDGED: Final = (
-    "GRPC is not judged: it needs HTTP/2 and compiled protocol buffers, and the judge speaks HTTP and JSON"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +48,13 @@ async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -
     return CardDiscovery(last, None)
 
 
-def why_not_spoken(card: Any, transports: Iterable[Any], interface: str) -> str:
+def why_not_spoken(card: Any, transports: Iterable[Any], interface: str, why_no_grpc: str) -> str:
     """Return why no interface in the card can be judged. `transports` are the bindings of the protocol version's
-    interfaces in the card, and `interface` describes what was looked for."""
+    interfaces in the card, `interface` describes what was looked for, and `why_no_grpc` says why gRPC is not
+    checked."""
     if card is None:
         return "there is no agent card"
-    return f"the card offers GRPC alone, and {UNJUDGED}" if "GRPC" in transports else f"the card names no {interface}"
+    return f"the card offers only gRPC, and {why_no_grpc}" if "GRPC" in transports else f"the card names no {interface}"
 
 
 def origin_of(url: str) -> str:

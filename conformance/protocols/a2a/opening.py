@@ -1,18 +1,26 @@
 """Detection of A2A agents by their card: what 0.3 and 1.0 have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urljoin
 
 from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
 from babelgate.conformance.protocols.a2a.agent import A2aTarget
 from babelgate.conformance.protocols.a2a.binding import Binding
-from babelgate.conformance.protocols.a2a.discovery import UNJUDGED, CardDiscovery, find_card, why_not_spoken
+from babelgate.conformance.protocols.a2a.discovery import CardDiscovery, find_card, why_not_spoken
 from babelgate.conformance.protocols.a2a.jsonrpc import JsonRpcBinding, VersionConversion
 from babelgate.conformance.protocols.a2a.rest import RestBinding
 from babelgate.conformance.verdict import Prerequisite
 from babelgate.conformance.wire.http import Wire
+
+
+class CardInterface(NamedTuple):
+    """Interface in a card, with its members as received, so they may be invalid."""
+
+    url: Any
+    binding: Any
+    tenant: Any = None
 
 
 class A2aVersion(ABC):
@@ -27,14 +35,26 @@ class A2aVersion(ABC):
     rest: ClassVar[type[RestBinding]]
 
     @abstractmethod
-    def interfaces(self, card: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the URL and the binding name of each interface in the card that belongs to the protocol version. Both
-        are as received, so they may be invalid."""
+    def interfaces(self, card: Any) -> Iterator[CardInterface]:
+        """Yield each interface in the card that belongs to the protocol version."""
 
     @abstractmethod
     def capabilities(self, card: Any) -> Mapping[str, bool]:
         """Return the capabilities that requirements may need, such as `streaming`, each with True if the card declares
         it."""
+
+    @abstractmethod
+    def why_no_grpc(self) -> str:
+        """Return why gRPC interfaces are not checked. Empty if they are."""
+
+    def grpc(self, wire: Wire, interface: CardInterface, card_url: str, headers: Mapping[str, str]) -> Binding:
+        """Return the client of a gRPC interface. Only called if gRPC interfaces are checked."""
+        raise NotImplementedError
+
+    def untestable(self, transports: Iterable[Any]) -> Mapping[str, str]:
+        """Return the capabilities of a card with these bindings that cannot be tested, each with the reason
+        (`Opened.untestable`)."""
+        return {}
 
     def headers(self, card: Any) -> Mapping[str, str]:
         """Return the headers that every request to the agent needs."""
@@ -47,13 +67,15 @@ class A2aVersion(ABC):
 
     async def open(self, wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[A2aTarget]:
         """Find the agent by the card at a URL, as `ProbeSuite.open` requires. If `is_requested`, the user named this
-        protocol version, so the agent is judged even if its card does not declare it. Otherwise raises NotSpoken."""
+        protocol version, so the agent is judged even if its card does not declare it. Otherwise raises NotSpoken, and
+        also if the card declares only gRPC and that cannot be checked."""
         agent = await self._find_agent(wire, url)
         card = agent.card
-        transports = [name for _, name in self.interfaces(card)]
+        transports = [each.binding for each in self.interfaces(card)]
+        why_no_grpc = self.why_no_grpc()
         if not agent.bindings:
-            why = why_not_spoken(card, transports, self.interface)
-            if not is_requested:
+            why = why_not_spoken(card, transports, self.interface, why_no_grpc)
+            if not is_requested or (why_no_grpc and "GRPC" in transports):
                 raise NotSpoken(f"{why} ({agent.found.exchange})")
             binding = JsonRpcBinding(wire, url, self.dialect, self.headers(card))
             agent = A2aTarget(agent.url, agent.found, (binding,), self._reopen)
@@ -61,9 +83,11 @@ class A2aVersion(ABC):
         else:
             named = ", ".join(f"{each.name} at {each.url}" for each in agent.bindings)
             because = f"the card at {agent.found.exchange.url} names {named}{self.version_note(card)}"
-            if "GRPC" in transports:
-                because += f"; {UNJUDGED}"
-        return Opened(agent, agent.bindings[0].url, because, self._capabilities(agent))
+            if "GRPC" in transports and why_no_grpc:
+                because += f"; {why_no_grpc}"
+        untestable = self.untestable(transports)
+        capabilities = self._capabilities(agent) | untestable.keys()
+        return Opened(agent, agent.bindings[0].url, because, capabilities, untestable)
 
     async def _find_agent(self, wire: Wire, url: str) -> A2aTarget:
         found = await find_card(wire, url, version=self.version, receives={2: "AgentCard"})
@@ -79,19 +103,22 @@ class A2aVersion(ABC):
         return agent
 
     def every_binding(self, wire: Wire, found: CardDiscovery) -> Iterator[Binding]:
-        """Yield the JSON-RPC and REST bindings of the protocol version that the card declares, in the order of the
+        """Yield the bindings of the protocol version that the card declares and the check supports, in the order of the
         card."""
         headers = self.headers(found.card)
-        for where, name in self.interfaces(found.card):
-            if not isinstance(where, str):
+        checks_grpc = not self.why_no_grpc()
+        for each in self.interfaces(found.card):
+            if not isinstance(each.url, str):
                 continue
-            absolute = urljoin(found.exchange.url, where)
-            if name == "JSONRPC":
+            absolute = urljoin(found.exchange.url, each.url)
+            if each.binding == "JSONRPC":
                 yield JsonRpcBinding(wire, absolute, self.dialect, headers)
-            elif name == "HTTP+JSON":
+            elif each.binding == "HTTP+JSON":
                 yield self.rest(wire, absolute, headers)
+            elif each.binding == "GRPC" and checks_grpc:
+                yield self.grpc(wire, each, found.exchange.url, headers)
 
     def _capabilities(self, agent: A2aTarget) -> frozenset[str]:
-        names = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest"}
+        names = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest", "GRPC": "grpc"}
         declared = (name for name, value in self.capabilities(agent.card).items() if value)
         return frozenset({*(names[each.name] for each in agent.bindings), *declared})

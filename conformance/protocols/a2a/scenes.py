@@ -63,6 +63,12 @@ def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[A2aTarge
     return run
 
 
+def require_http(binding: str, why: str) -> None:
+    """Raise NotApplicable if the binding is gRPC. `why` is the reason, as a phrase that follows "gRPC"."""
+    if binding == "GRPC":
+        raise NotApplicable(f"gRPC {why}")
+
+
 async def reply_to(ctx: Ctx, binding: str, behaviour: str, **configuration: Any) -> A2aReply:
     """Send a message that triggers a behaviour, and return the reply. Raises Failed if the agent refuses the message,
     and NotShown if it does not show the behaviour."""
@@ -202,7 +208,8 @@ async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
     params = {"message": message(ctx.triggers[behaviour].text)}
     async with agent[binding].stream("SendStreamingMessage", params) as stream:
         check(stream.exchange.status == 200, "the stream begins with status 200", stream.exchange.status)
-        check(stream.exchange.is_stream, "the stream is of type text/event-stream", stream.exchange.media_type)
+        actual = stream.exchange.rpc_status or stream.exchange.media_type
+        check(stream.exchange.is_stream, "the stream is of type text/event-stream", actual)
         with suppress(Unanswered):  # Another probe tests whether a stream ends.
             await stream.stream.rest_of_it()
         check(bool(stream.payloads), "the stream has events")

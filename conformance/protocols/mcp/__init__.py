@@ -1,4 +1,4 @@
-"""Checks of MCP 2025-11-25 over streamable HTTP: tools, resources, prompts and completion."""
+"""Checks of MCP 2025-11-25 over streamable HTTP and stdio: tools, resources, prompts and completion."""
 
 from typing import Final
 

@@ -10,7 +10,7 @@ from babelgate.conformance.protocols.mcp.scenes import call_of
 from babelgate.conformance.protocols.mcp.target import Ctx
 from babelgate.conformance.verdict import NotShown, check
 from babelgate.conformance.wire.exchange import Exchange, dig
-from babelgate.conformance.wire.http import StreamExchange, Unanswered
+from babelgate.conformance.wire.http import EventSource, Unanswered
 
 UPDATED: Final = "notifications/resources/updated"
 QUIET_SECONDS: Final = 1.0
@@ -67,7 +67,7 @@ def check_updated(watch: WatchedChange) -> None:
     check(is_right, f"{UPDATED} with the URI of a followed resource", watch.messages, watch.exchange)
 
 
-async def read_until_update(stream: StreamExchange, bound: float) -> list[Any]:
+async def read_until_update(stream: EventSource, bound: float) -> list[Any]:
     """Read notifications until one announces an update, or for at most `bound` seconds of silence."""
     messages: list[Any] = []
     with suppress(Unanswered):

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.mcp.target import HELLO, Ctx, McpReply, McpSession, McpTarget
+from babelgate.conformance.protocols.mcp.target import HELLO, Ctx, McpReply, McpTarget
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_object, dig
 
@@ -71,6 +71,6 @@ async def ping_is_answered(ctx: Ctx) -> None:
 
 async def _initialize(ctx: Ctx, version: str) -> McpReply:
     check(ctx.target.hello.result is not None, "initialize is answered", ctx.target.hello.response)
-    fresh = McpSession(ctx.wire, ctx.target.url, None, version, ctx.target.ids)
+    fresh = await ctx.target.fresh(version)
     params: dict[str, Any] = {**HELLO, "protocolVersion": version}
     return await fresh.ask("initialize", params, headers={"MCP-Protocol-Version": ""})

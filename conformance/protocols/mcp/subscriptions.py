@@ -1,7 +1,6 @@
 """Probes that test the subscriptions of a session, up to MCP 2025-11-25."""
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
@@ -18,7 +17,6 @@ from babelgate.conformance.protocols.mcp.resources import find_resources
 from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget
 from babelgate.conformance.verdict import NotApplicable, check
 from babelgate.conformance.wire.exchange import as_object, dig
-from babelgate.conformance.wire.http import StreamExchange
 
 probes: Final = Probes[McpTarget]()
 
@@ -54,7 +52,7 @@ async def ended_subscription_is_silent(ctx: Ctx) -> None:
     await ctx.once(_watch_change)
     session = await _enter(ctx)
     params, before = await prepare(ctx)
-    async with _listening(ctx, session) as stream:
+    async with session.listening() as stream:
         for uri in before:
             await session.ask("resources/subscribe", {"uri": uri})
         for uri in before:
@@ -97,7 +95,7 @@ async def _watch_change(ctx: Ctx) -> WatchedChange:
     notified."""
     session = await _enter(ctx)
     params, before = await prepare(ctx)
-    async with _listening(ctx, session) as stream:
+    async with session.listening() as stream:
         for uri in before:
             reply = await session.ask("resources/subscribe", {"uri": uri})
             check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
@@ -106,15 +104,3 @@ async def _watch_change(ctx: Ctx) -> WatchedChange:
     watch = WatchedChange(list(before), messages, await find_changed(ctx, before), stream.exchange)
     check_updated(watch)
     return watch
-
-
-@asynccontextmanager
-async def _listening(ctx: Ctx, session: McpTarget) -> AsyncGenerator[StreamExchange]:
-    """Open the stream of a session's notifications. Raises Failed if the server offers none."""
-    headers = {**session.headers, "Accept": "text/event-stream"}
-    async with ctx.wire.stream(
-        "GET", session.url, sends=None, receives=None, events="JsonRpcMessage", headers=headers, mark=session.MARK
-    ) as stream:
-        exchange = stream.exchange
-        check(exchange.is_stream, "a stream for notifications", [exchange.status, exchange.media_type], exchange)
-        yield stream

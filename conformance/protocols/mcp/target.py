@@ -1,4 +1,5 @@
-"""Client for a judged MCP server. The server has one URL, and a session for each client that has sent `initialize`."""
+"""Client for a judged MCP server: one with a URL, which has a session for each client that has sent `initialize`, or a
+command, whose process is the session."""
 
 import itertools
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -9,7 +10,9 @@ from typing import Any, ClassVar, Final
 from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_object, dig
-from babelgate.conformance.wire.http import StreamExchange, Wire
+from babelgate.conformance.wire.http import EventSource, Wire
+from babelgate.conformance.wire.links import PROCESS
+from babelgate.conformance.wire.process import ProcessPeer
 
 VERSION: Final = "2025-11-25"
 HELLO: Final[Mapping[str, Any]] = {
@@ -65,6 +68,11 @@ class McpReply:
     def code(self) -> Any:
         return dig(self.response, "error", "code")
 
+    @property
+    def is_refused(self) -> bool:
+        """True if the response is an error, by HTTP with the status 400."""
+        return self.error is not None and (self.exchange.status == 400 or self.exchange.url.startswith(PROCESS))
+
     def notifications(self, method: str) -> list[Any]:
         return [each for each in self.messages if dig(each, "method") == method]
 
@@ -77,8 +85,18 @@ class McpSession:
     """Data of events that contain no message: the first event of a stream may only have an id (SPEC/basic/transports,
     Sending Messages to the Server). None if there are no such events."""
 
-    def __init__(self, wire: Wire, url: str, id: str | None, version: str, ids: "itertools.count[int]") -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        url: str,
+        id: str | None,
+        version: str,
+        ids: "itertools.count[int]",
+        process: ProcessPeer | None = None,
+    ) -> None:
         self.wire = wire
+        self.process = process
+        """Process that is called over stdio; None for a server with a URL."""
         self.url = url
         self.id = id
         """Id of the session; None if the server has assigned none."""
@@ -106,6 +124,8 @@ class McpSession:
             while (frame := await stream.next()) is not None:
                 if not reads_all and _is_response(frame.json_or_none):
                     break
+        if reads_all and self.process is not None:
+            await self.ask(self.IDLE)  # Its response comes after everything that the process has written before.
         reply = McpReply(exchange, messages_of(exchange), dig(body, "id"))
         name = self.schema_of(str(dig(body, "method")), reply.result)
         if name is not None and schema is not None and reply.result is not None:
@@ -125,7 +145,10 @@ class McpSession:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         is_anonymous: bool = False,
-    ) -> AsyncGenerator[StreamExchange]:
+    ) -> AsyncGenerator[EventSource]:
+        if self.process is not None:
+            yield await self.process.post(body, sends=schema)
+            return
         request_headers = {**self.headers, "Content-Type": "application/json", **(headers or {})}
         async with self.wire.stream(
             "POST",
@@ -141,14 +164,40 @@ class McpSession:
         ) as stream:
             yield stream
 
+    @asynccontextmanager
+    async def listening(self) -> AsyncGenerator[EventSource]:
+        """Open the stream of the notifications that belong to no request. Raises Failed if the server offers none."""
+        if self.process is not None:
+            yield self.process.listen()
+            return
+        headers = {**self.headers, "Accept": "text/event-stream"}
+        async with self.wire.stream(
+            "GET", self.url, sends=None, receives=None, events="JsonRpcMessage", headers=headers, mark=self.MARK
+        ) as stream:
+            exchange = stream.exchange
+            check(exchange.is_stream, "a stream for notifications", [exchange.status, exchange.media_type], exchange)
+            yield stream
+
+    async def fresh(self, version: str) -> "McpSession":
+        """Return a session that has not sent `initialize`. Over stdio it has a new process. Raises Unanswered."""
+        process = None if self.process is None else await self.process.restart()
+        return McpSession(self.wire, self.url, None, version, self.ids, process)
+
+    def check_accepted(self, exchange: Exchange) -> None:
+        """Check that the server accepts a notification: by HTTP with the status 202. Raises Failed."""
+        if self.process is None:
+            check(exchange.status == 202, "the status 202", exchange.status, exchange)
+
 
 class McpTarget(McpSession):
     """Judged MCP server, with the session that most probes use. `hello` is its reply to `initialize`."""
 
-    def __init__(self, wire: Wire, url: str, hello: McpReply, ids: "itertools.count[int]") -> None:
+    def __init__(
+        self, wire: Wire, url: str, hello: McpReply, ids: "itertools.count[int]", process: ProcessPeer | None = None
+    ) -> None:
         version = dig(hello.result, "protocolVersion")
         session_id = hello.exchange.header("mcp-session-id")
-        super().__init__(wire, url, session_id, version if isinstance(version, str) else VERSION, ids)
+        super().__init__(wire, url, session_id, version if isinstance(version, str) else VERSION, ids, process)
         self.hello = hello
 
     def has_capability(self, *path: str) -> bool:
@@ -161,10 +210,10 @@ class McpTarget(McpSession):
     ) -> "tuple[McpTarget, McpReply]":
         """Open another session by `initialize`, and return it with the reply. `capabilities` are those of the client.
         Raises Failed if there is no result."""
-        fresh = McpSession(self.wire, self.url, None, VERSION, self.ids)
+        fresh = await self.fresh(VERSION)
         params = {**HELLO, "capabilities": dict(capabilities or {})}
         hello = await fresh.ask("initialize", params, headers={"MCP-Protocol-Version": ""}, **options)
-        session = McpTarget(self.wire, self.url, hello, self.ids)
+        session = McpTarget(self.wire, self.url, hello, self.ids, fresh.process)
         check(hello.result is not None, "initialize is answered with a result", hello.response, hello.exchange)
         await session.notify("notifications/initialized")
         return session, hello
@@ -177,11 +226,12 @@ async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested:
     """Find an MCP server at its endpoint by `initialize`, as `ProbeSuite.open` requires. If `is_requested`, the user
     named the protocol, so the server is judged even if it does not seem to speak it. Otherwise raises NotSpoken."""
     ids = itertools.count(1)
-    fresh = McpSession(wire, url, None, VERSION, ids)
+    process = await start_process(wire, url)
+    fresh = McpSession(wire, url, None, VERSION, ids, process)
     hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})
     if not is_requested and not isinstance(dig(hello.result, "protocolVersion"), str):
         raise NotSpoken(f"initialize is not answered with a protocolVersion ({hello.exchange})")
-    server = McpTarget(wire, url, hello, ids)
+    server = McpTarget(wire, url, hello, ids, process)
     if hello.result is not None:
         await server.notify("notifications/initialized")
     capabilities = capabilities_of(server, options)
@@ -194,7 +244,15 @@ async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested:
 def capabilities_of(server: McpTarget, options: ProbeOptions) -> set[str]:
     """Return the capabilities on which requirements of both versions depend."""
     capabilities = {name for name in _CATALOG if server.has_capability(name)}
-    return capabilities | {"second-caller"} if options.other_headers else capabilities
+    if server.process is not None:
+        return capabilities | {"process"}
+    return capabilities | {"http"} | ({"second-caller"} if options.other_headers else set[str]())
+
+
+async def start_process(wire: Wire, url: str) -> ProcessPeer | None:
+    """Start the command of a `stdio:` address. Return None for a URL. Raises Unanswered if the command cannot be
+    executed."""
+    return await ProcessPeer.start(wire, url, "JsonRpcMessage") if url.startswith(PROCESS) else None
 
 
 def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:

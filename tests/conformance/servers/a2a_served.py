@@ -76,7 +76,7 @@ class Served(Agent):
 
     # Keys
 
-    def _owner(self, request: Request) -> str:
+    def owner_of(self, request: Request) -> str:
         """Return the caller of a request. Raises PermissionError."""
         key = request.headers.get("x-api-key", "")
         if key in ("alice", "bob"):
@@ -96,7 +96,7 @@ class Served(Agent):
 
     async def rpc(self, request: Request) -> Answer:
         try:
-            owner = self._owner(request)
+            owner = self.owner_of(request)
         except PermissionError:
             return self._unauthenticated()
         try:
@@ -135,7 +135,7 @@ class Served(Agent):
 
     async def rest(self, request: Request, path: str) -> Answer:
         try:
-            owner = self._owner(request)
+            owner = self.owner_of(request)
         except PermissionError:
             return self._unauthenticated()
         try:

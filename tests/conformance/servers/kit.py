@@ -9,6 +9,7 @@ import contextlib
 import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -127,6 +128,14 @@ class ScriptedServer:
         """Return the text, in which `?` replaces all letters beyond ASCII if the server commits the violation."""
         return text.encode("ascii", "replace").decode() if self.does(violation) else text
 
+    def listening(self) -> AbstractAsyncContextManager[None]:
+        """Listen on further ports, for protocols other than HTTP. By default there are no others."""
+        return contextlib.nullcontext()
+
+    def note_request(self, method: str, path: str, body: bytes) -> None:
+        """Record a request, to which the violations belong that this asyncio task checks from now on."""
+        _CHECKED.set(self.checked_by[method, path, body])
+
     async def handle(self, request: Request) -> Answer:
         raise NotImplementedError
 
@@ -144,7 +153,7 @@ class ScriptedServer:
             base=f"http://{headers.get('host', '')}",
             raw_query=scope["query_string"].decode(),
         )
-        _CHECKED.set(self.checked_by[request.method, request.path, body])
+        self.note_request(request.method, request.path, body)
         with contextlib.suppress(asyncio.CancelledError):  # the server is stopped while a client waits
             await _send_answer(await self.handle(request), receive, send)
 

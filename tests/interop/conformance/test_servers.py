@@ -6,9 +6,9 @@ every requirement of level must. `server-everything` is built with its TypeScrip
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -81,6 +81,8 @@ class Official:
     timeout: float = ProbeOptions().timeout
     served_by: str = ""
     """Release of the SDK with which the server is built, if the baseline of that SDK applies to the server."""
+    start: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of the program that serves the agents."""
 
     @property
     def options(self) -> ProbeOptions:
@@ -95,6 +97,15 @@ class Official:
 
 SERVERS: Final = (
     Official("a2a-sdk 1.3.0", "a2a-1.0", "a2a", ("a2a-0.3", "a2a-1.0"), "/echo", timeout=8.0),
+    Official(
+        "a2a-sdk 1.3.0 over gRPC",
+        "a2a-grpc",
+        "a2a",
+        ("a2a-1.0",),
+        "/echo",
+        timeout=8.0,
+        start={"grpc": True, "versions": []},
+    ),
     Official("a2a-sdk 0.3.26", "a2a-0.3", "a2a", ("a2a-0.3",), "/echo", timeout=8.0),
     Official("acp-sdk 1.0.3", "acp", "acp", ("acp-0.2",), timeout=8.0),
     Official("agent-protocol 1.0.2", "aief", "aief", ("aief-v1",), "/echo", Triggers(AIEF)),
@@ -115,9 +126,10 @@ BROKEN_WITHOUT_TRIGGERS: Final = {
 HELLO_WORLDS: Final = (
     replace(SERVERS[0], path="/message"),
     replace(SERVERS[1], path="/message"),
+    replace(SERVERS[2], path="/message"),
     replace(SERVERS[0], release="google-adk 2.13.0", peer="adk", path="", sets=("a2a-1.0",), served_by="a2a-sdk 1.3.0"),
 )
-"""The smallest agents of the official SDKs: two answer with a message and no task, and google-adk's has a model."""
+"""The smallest agents of the official SDKs: three answer with a message and no task, and google-adk's has a model."""
 
 
 @asynccontextmanager
@@ -126,7 +138,7 @@ async def started(server: Official, folder: Path) -> AsyncGenerator[str]:
         async with langgraph_dev(folder) as url:
             yield url
     else:
-        async with start_server(server.peer) as running:
+        async with start_server(server.peer, **server.start) as running:
             yield running.url + server.path
 
 

@@ -7,7 +7,14 @@ from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.binding import state_of
 from babelgate.conformance.protocols.a2a.probes.push import webhook
-from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, long_task, plain, plain_task
+from babelgate.conformance.protocols.a2a.scenes import (
+    check_refusal,
+    each_binding,
+    long_task,
+    plain,
+    plain_task,
+    require_http,
+)
 from babelgate.conformance.verdict import NotObserved, check
 
 probes: Final = Probes[A2aTarget]()
@@ -26,14 +33,16 @@ async def strangers_are_turned_away(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "plain")
     params = {"message": message(ctx.triggers["plain"].text)}
     reply = await agent[binding].call("SendMessage", params, is_valid=False, is_anonymous=True)
-    status = reply.exchange.status
+    status, name = reply.exchange.status, reply.exchange.rpc_status
     check(bool(reply.reason), "a request without credentials fails", reply.reason_or_result, reply.exchange)
-    check(status in (401, 403), "status 401 or 403", status, reply.exchange)
+    expected = "status UNAUTHENTICATED or PERMISSION_DENIED" if name else "status 401 or 403"
+    check(status in (401, 403), expected, name or status, reply.exchange)
 
 
 @probes.add
 @each_binding
 async def strangers_are_told_how_to_come_in(ctx: Ctx, binding: str) -> None:
+    require_http(binding, "has no header WWW-Authenticate")
     await ctx.once(plain, binding)
     agent = await agent_for(ctx, "plain")
     params = {"message": message(ctx.triggers["plain"].text)}

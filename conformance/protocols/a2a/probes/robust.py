@@ -18,7 +18,8 @@ async def errors_show_nothing_of_the_inside(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "plain")
     wrong: dict[str, Any] = {"message": {"messageId": 1, "role": {"a": []}, "parts": "no", "contextId": [1]}}
     empty: dict[str, Any] = {}
-    for params in (wrong, {"message": None}, empty):
+    # A message of gRPC cannot hold values of a wrong type.
+    for params in ({"message": None}, empty) if binding == "GRPC" else (wrong, {"message": None}, empty):
         reply = await agent[binding].call("SendMessage", params, is_valid=False)
         found = find_leak(reply.exchange.content.decode(errors="replace"))
         check(not found, "an error without a stack trace", found, reply.exchange)
@@ -41,7 +42,7 @@ async def strange_ids_are_not_found(ctx: Ctx, binding: str) -> None:
     await ctx.once(plain, binding)
     agent = await agent_for(ctx, "plain")
     ids = ["' OR 1=1 --", "a" * 5000, "\u202e\U0001f600", "%00"]
-    if agent[binding].name == "JSONRPC":  # In a URL these ids would be paths to other resources.
+    if binding != "HTTP+JSON":  # In a URL these ids would be paths to other resources.
         ids += ["..", "../../../../etc/passwd", "..%2f..%2fetc%2fpasswd"]
     for id in ids:
         reply = await agent[binding].call("GetTask", {"id": id})

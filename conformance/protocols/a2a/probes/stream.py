@@ -10,6 +10,7 @@ from babelgate.conformance.protocols.a2a.scenes import (
     each_binding,
     get,
     plain,
+    require_http,
     require_stream,
     shown_stream,
     stay_busy,
@@ -79,6 +80,7 @@ def _content(artifact: Any) -> _Content:
 @probes.add
 @each_binding
 async def stream_is_an_event_stream(ctx: Ctx, binding: str) -> None:
+    require_http(binding, "streams messages of its own")
     agent = await agent_for(ctx, "plain")
     await ctx.once(plain, binding)
     params = {"message": message(ctx.triggers["plain"].text)}

@@ -18,9 +18,8 @@ class A2aV0(opening.A2aVersion):
     )
     rest = RestBinding
 
-    def interfaces(self, card: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the URL and the binding name of each interface in a card of version 0.x, without duplicates. The first
-        is that of the card's `url`."""
+    def interfaces(self, card: Any) -> Iterator[opening.CardInterface]:
+        """Yield each interface in a card of version 0.x, without duplicates. The first is that of the card's `url`."""
         version = str(dig(card, "protocolVersion") or "0.3")
         where = dig(card, "url")
         if not isinstance(where, str) or not version.startswith("0."):
@@ -33,7 +32,10 @@ class A2aV0(opening.A2aVersion):
             place = (str(url), str(name))
             if place not in seen_places:
                 seen_places.add(place)
-                yield url, name
+                yield opening.CardInterface(url, name)
+
+    def why_no_grpc(self) -> str:
+        return "gRPC of A2A 0.3 is not checked"
 
     def capabilities(self, card: Any) -> Mapping[str, bool]:
         declared = dig(card, "capabilities")

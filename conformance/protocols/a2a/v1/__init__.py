@@ -1,4 +1,4 @@
-"""Checks of A2A 1.0: JSON-RPC and REST."""
+"""Checks of A2A 1.0: JSON-RPC, REST and gRPC."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from babelgate.conformance.protocols.a2a.probes import (
     stream,
     subscribe,
 )
-from babelgate.conformance.protocols.a2a.v1 import http, interfaces, listing, version
+from babelgate.conformance.protocols.a2a.v1 import calls, http, interfaces, listing, version
 from babelgate.conformance.protocols.a2a.v1.opening import VERSION
 
 __all__ = ("SUITE",)
@@ -28,6 +28,7 @@ SUITE: Final[ProbeSuite[A2aTarget]] = ProbeSuite(
     VERSION.open,
     Probes(
         bindings.probes,
+        calls.probes,
         cancel.probes,
         card.probes,
         content.probes,

@@ -170,9 +170,11 @@ async def unknown_page_token_is_refused(ctx: Ctx, binding: str) -> None:
 
 
 def bad_request(reply: A2aReply) -> None:
-    """Check that the reply is the error of invalid parameters. By REST this error has the status 400 and no reason.
-    Raises Failed for any other reply."""
-    is_right = reply.reason == "INVALID_PARAMS" or (bool(reply.reason) and reply.exchange.status == 400)
+    """Check that the reply is the error of invalid parameters. By REST and gRPC this error has the status 400 or
+    INVALID_ARGUMENT, and no reason. Raises Failed for any other reply."""
+    exchange = reply.exchange
+    is_status = exchange.rpc_status == "INVALID_ARGUMENT" if exchange.rpc_status else exchange.status == 400
+    is_right = reply.reason == "INVALID_PARAMS" or (bool(reply.reason) and is_status)
     check(is_right, "the invalid-parameters error", reply.reason_or_result, reply.exchange)
 
 

@@ -1,12 +1,18 @@
 """Detection of agents that speak A2A 1.0."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from babelgate.conformance.protocols.a2a import opening
+from babelgate.conformance.protocols.a2a.binding import Binding
 from babelgate.conformance.protocols.a2a.jsonrpc import VersionConversion
+from babelgate.conformance.protocols.a2a.v1.grpc import GrpcBinding, rpc_url
 from babelgate.conformance.protocols.a2a.v1.rest import RestBinding
+from babelgate.conformance.wire import rpc
 from babelgate.conformance.wire.exchange import as_list, dig
+from babelgate.conformance.wire.http import Wire
+
+NOT_INSTALLED: Final = f"gRPC is not checked: it needs grpcio, which is not installed; run {rpc.INSTALL}"
 
 
 class A2aV1(opening.A2aVersion):
@@ -21,15 +27,26 @@ class A2aV1(opening.A2aVersion):
     )
     rest = RestBinding
 
-    def interfaces(self, card: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the URL and the binding name of each interface with a version 1.x in the card.
+    def interfaces(self, card: Any) -> Iterator[opening.CardInterface]:
+        """Yield each interface with a version 1.x in the card.
 
         An interface without a version violates the specification (4.4.6) and is judged, because only cards of 1.0 have
         interfaces of this form.
         """
         for each in as_list(dig(card, "supportedInterfaces")):
             if str(dig(each, "protocolVersion") or "1.0").startswith("1"):
-                yield dig(each, "url"), dig(each, "protocolBinding")
+                yield opening.CardInterface(dig(each, "url"), dig(each, "protocolBinding"), dig(each, "tenant"))
+
+    def why_no_grpc(self) -> str:
+        return "" if rpc.is_installed() else NOT_INSTALLED
+
+    def grpc(self, wire: Wire, interface: opening.CardInterface, card_url: str, headers: Mapping[str, str]) -> Binding:
+        tenant = interface.tenant if isinstance(interface.tenant, str) else ""
+        return GrpcBinding(wire, rpc_url(interface.url, card_url), tenant, headers)
+
+    def untestable(self, transports: Iterable[Any]) -> Mapping[str, str]:
+        why = self.why_no_grpc()
+        return {"grpc": why} if why and "GRPC" in transports else {}
 
     def capabilities(self, card: Any) -> Mapping[str, bool]:
         declared = dig(card, "capabilities")

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
-from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
+from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, plain, require_http
 from babelgate.conformance.protocols.a2a.v1.opening import VERSION
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, dig
@@ -26,6 +26,7 @@ async def unsupported_version_is_refused(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def missing_version_is_the_first_one(ctx: Ctx, binding: str) -> None:
+    require_http(binding, "names the version in its service, lf.a2a.v1.A2AService")
     await ctx.once(plain, binding)
     agent = await agent_for(ctx, "plain")
     reply = await agent[binding].call("GetTask", {"id": str(uuid4())}, headers={"A2A-Version": ""})

@@ -1,5 +1,5 @@
-"""Checks of MCP 2026-07-28 over streamable HTTP: tools, resources, prompts and completion. There are no sessions: each
-request is self-contained."""
+"""Checks of MCP 2026-07-28 over streamable HTTP and stdio: tools, resources, prompts and completion. There are no
+sessions: each request is self-contained."""
 
 from typing import Final
 

@@ -20,7 +20,7 @@ from babelgate.conformance.protocols.mcp.target import Ctx, McpTarget, messages_
 from babelgate.conformance.protocols.mcp.v2026.target import OF_MCP, envelope
 from babelgate.conformance.verdict import NotApplicable, check
 from babelgate.conformance.wire.exchange import as_object, dig
-from babelgate.conformance.wire.http import StreamExchange
+from babelgate.conformance.wire.http import EventSource
 
 probes: Final = Probes[McpTarget]()
 
@@ -40,7 +40,7 @@ class _Opened:
 
     id: Any
     first: Any
-    stream: StreamExchange
+    stream: EventSource
 
 
 @probes.add
@@ -138,3 +138,6 @@ async def _listening(ctx: Ctx, notifications: Mapping[str, Any]) -> AsyncGenerat
         first = frame.json_or_none if frame is not None else next(iter(messages_of(stream.exchange)), None)
         check(dig(first, "error") is None and first is not None, "a stream of notifications", first, stream.exchange)
         yield _Opened(body["id"], first, stream)
+        if ctx.target.process is not None:  # By HTTP the end of the connection ends the subscription.
+            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": body["id"]}}
+            await ctx.target.process.post(cancel, sends=None)

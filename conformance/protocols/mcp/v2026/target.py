@@ -9,9 +9,16 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 
 from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
-from babelgate.conformance.protocols.mcp.target import CATALOG_RESULTS, McpReply, McpTarget, capabilities_of
+from babelgate.conformance.protocols.mcp.target import (
+    CATALOG_RESULTS,
+    McpReply,
+    McpTarget,
+    capabilities_of,
+    start_process,
+)
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
-from babelgate.conformance.wire.http import StreamExchange, Wire
+from babelgate.conformance.wire.http import EventSource, Wire
+from babelgate.conformance.wire.process import ProcessPeer
 
 VERSION: Final = "2026-07-28"
 OF_MCP: Final = "io.modelcontextprotocol/"
@@ -42,8 +49,10 @@ class Stateless(McpTarget):
 
     MARK: ClassVar[str | None] = None
 
-    def __init__(self, wire: Wire, url: str, hello: McpReply, ids: "itertools.count[int]") -> None:
-        super().__init__(wire, url, hello, ids)
+    def __init__(
+        self, wire: Wire, url: str, hello: McpReply, ids: "itertools.count[int]", process: ProcessPeer | None = None
+    ) -> None:
+        super().__init__(wire, url, hello, ids, process)
         self.id, self.version = None, VERSION
 
     async def ask(
@@ -62,7 +71,7 @@ class Stateless(McpTarget):
     @asynccontextmanager
     async def posted(
         self, body: Any, *, headers: Mapping[str, str] | None = None, **options: Any
-    ) -> AsyncGenerator[StreamExchange]:
+    ) -> AsyncGenerator[EventSource]:
         method = dig(body, "method")
         own_headers = {"Mcp-Method": method if isinstance(method, str) else self.IDLE}
         name = dig(body, "params", _NAMES.get(str(method), "name"))
@@ -83,11 +92,12 @@ async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested:
     NotSpoken."""
     ids = itertools.count(1)
     nothing = McpReply(Exchange(0, "POST", url, []), (), None)
-    hello = await Stateless(wire, url, nothing, ids).ask("server/discover")
+    process = await start_process(wire, url)
+    hello = await Stateless(wire, url, nothing, ids, process).ask("server/discover")
     versions = as_list(dig(hello.result, "supportedVersions"))
     if not is_requested and VERSION not in versions:
         raise NotSpoken(f"server/discover is not answered with the version {VERSION} ({hello.exchange})")
-    server = Stateless(wire, url, hello, ids)
+    server = Stateless(wire, url, hello, ids, process)
     because = f"{hello.exchange} answers server/discover with the versions {', '.join(map(str, versions))}"
     return Opened(server, url, because, frozenset(capabilities_of(server, options)))
 
