@@ -1,6 +1,6 @@
 """Tests of the garbage collector's policy, by the objects that its runs visit, and not by time.
 
-`test_collector` runs them in a process of their own: the collector visits the objects of the whole process."""
+`test_collector` runs them in a separate process: the collector visits the objects of the whole process."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""Runs the tests of the garbage collector's policy in a process of their own."""
+"""Runs the tests of the garbage collector's policy in a separate process."""
 
 import subprocess
 import sys
