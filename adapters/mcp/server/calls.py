@@ -73,8 +73,8 @@ _WITH_PAGES: Final = "2025-11-25"
 class Peer(Protocol):
     """Caller of one tool call: what its client can do, and how to send it messages.
 
-    It is a Protocol although only `SdkPeer` implements it. Only the modules `sdk…` import the SDK, and they import this
-    module. So this module does not depend on the SDK.
+    It is a Protocol although only `ExchangePeer` implements it. That class needs the models of MCP, which are loaded
+    with the first request, and the route handlers import this module before.
     """
 
     @property
