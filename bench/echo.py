@@ -60,8 +60,7 @@ def main() -> None:
 def _start(home: Path, stack: ExitStack, only: Sequence[str]) -> Mapping[str, tuple[ServerProcess, Job]]:
     """Start the servers until the stack is closed. Return the server and the job of each target whose name contains
     one of the texts `only`."""
-    named = {**work.GATEWAY, **work.MCP}
-    jobs = {name: job for name, job in named.items() if any(text in name for text in only)}
+    jobs = {name: job for name, job in work.GATEWAY.items() if any(text in name for text in only)}
     rpc_jobs = {name: job for name, job in work.GRPC.items() if any(text in name for text in only) and is_installed()}
     bare = stack.enter_context(server.running(server.uvicorn("bench.bare:app"), home / "bare"))
     gateway = stack.enter_context(
