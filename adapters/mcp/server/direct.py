@@ -348,9 +348,10 @@ class DirectExchange:
 
     async def _write(self, data: bytes, *, is_last: bool = False) -> None:
         """Send bytes of the body."""
+        self._monitor.begin_send()
         if self._beating is not None:  # it may not have sent the begin of the stream yet
             await asyncio.wait((self._beating,))
-        self._monitor.begin_send()
+            self._beating = None
         await self._send({"type": "http.response.body", "body": data, "more_body": not is_last})
         self._monitor.end_send()
 
@@ -381,12 +382,14 @@ class DirectExchange:
         return self._is_cut and task is not None and not task.uncancel()
 
     def _beat(self) -> None:
-        if not self._is_answered and (self._beating is None or self._beating.done()):
+        if not self._is_answered:
             self._beating = asyncio.get_running_loop().create_task(self._send_heartbeat())
 
     async def _send_heartbeat(self) -> None:
+        self._monitor.begin_send()
         await self._begin()
         await self._send({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
+        self._monitor.end_send()
 
 
 class _DirectResponse(Response[bytes]):
