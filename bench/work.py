@@ -203,7 +203,7 @@ def mcp(agent: str = "echo", text: str = "Hello", *, is_stored: bool = False) ->
     headers = f"Accept: {types}\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {agent}\r\n"
 
     def body(number: int) -> Any:
-        meta = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
+        meta: dict[str, Any] = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
         meta |= {"progressToken": number} if is_stream else {}
         arguments = {"message": text, **({"thread_id": str(uuid4())} if is_stored else {})}
         params = {"name": agent, "arguments": arguments, "_meta": meta}

@@ -32,6 +32,7 @@ from babelgate.adapters.mcp.server.exchange import MethodError, caller_of, is_mo
 from babelgate.adapters.mcp.server.methods import SERVER_INFO, methods
 from babelgate.adapters.mcp.server.resources import Resources
 from babelgate.canonical import Fault, Hub
+from babelgate.canonical.json import as_object
 from babelgate.canonical.value import JsonObject
 
 Message = MutableMapping[str, Any]
@@ -155,9 +156,10 @@ class DirectServer:
         if exchange.message.method != "tools/call" or not isinstance(name, str):
             return
         tool = self._calls.agents(caller_of(exchange)).get(name)
-        if tool is None or tool.takes_messages or tool.role != "tool" or not isinstance(arguments, dict | None):
+        if tool is None or tool.takes_messages or tool.role != "tool":
             return
-        check_param_headers(tool.input_schema, arguments or {}, exchange.headers)
+        if arguments is None or isinstance(arguments, dict):  # the schema of the method refuses others
+            check_param_headers(tool.input_schema, as_object(arguments), exchange.headers)
 
     async def _respond(self, exchange: "DirectExchange") -> JsonObject:
         """Call the method of a request, and return the JSON-RPC response."""
@@ -195,7 +197,7 @@ class DirectServer:
             checked = adapter.validate_python(result, by_name=False)
             result = adapter.dump_python(checked, by_alias=True, mode="json", exclude_none=True)
         if is_modern(exchange):
-            meta = {**(result.get("_meta") or {}), _SERVER_INFO_KEY: SERVER_INFO}
+            meta: JsonObject = {**as_object(result.get("_meta")), _SERVER_INFO_KEY: SERVER_INFO}
             result = {"resultType": "complete", **result, "_meta": meta}
         return result
 
@@ -206,9 +208,10 @@ def _result_adapter(method: str, version: str, is_question: bool) -> TypeAdapter
 
     A union of the result and `InputRequiredResult` would take four times as long as either of them.
     """
-    row = SERVER_RESULTS[method, version]
-    arms = [arm for arm in get_args(row) if (arm.__name__ == "InputRequiredResult") is is_question]
-    return TypeAdapter(arms[0] if arms else row)
+    row: Any = SERVER_RESULTS[method, version]
+    arms: list[Any] = [arm for arm in get_args(row) if (arm.__name__ == "InputRequiredResult") is is_question]
+    adapter: TypeAdapter[Any] = TypeAdapter(arms[0] if arms else row)
+    return adapter
 
 
 def _encode_error(error: MethodError) -> JsonObject:

@@ -147,7 +147,8 @@ async def run_method(exchange: RequestExchange, work: Awaitable[JsonObject]) -> 
         data: JsonObject = {"requiredCapabilities": error.capabilities}
         raise MethodError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), data) from error
     except PagesRequired as error:
-        raise MethodError(types.URL_ELICITATION_REQUIRED, str(error), {"elicitations": error.pages}) from error
+        pages: JsonObject = {"elicitations": error.pages}
+        raise MethodError(types.URL_ELICITATION_REQUIRED, str(error), pages) from error
     except MethodError:
         raise
     except Exception as error:

@@ -4,7 +4,7 @@ nothing."""
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
@@ -91,7 +91,7 @@ async def test_a_message_is_answered_by_the_rules_of_its_version(
         response = await gateway.http.request(**changed(request, headers, body))
         assert response.status_code == status, response.text
         is_message = "text/plain" not in headers.values() and response.content != b""
-        error = messages_of(response)[-1].get("error", {}) if is_message else {}
+        error: Wire = messages_of(response)[-1].get("error", {}) if is_message else {}
         assert error.get("code") == code, response.text
 
 
@@ -158,9 +158,10 @@ async def test_a_client_that_does_not_read_its_response_is_cut(
             await asyncio.Event().wait()
         return {"type": "http.disconnect"}
 
-    server = direct.DirectServer(gateway.hub, ToolCalls(gateway.hub))
+    hub: Any = gateway.hub
+    response: Any = direct.DirectServer(hub, ToolCalls(hub)).response
     message = w.Envelope.model_validate({"jsonrpc": "2.0", "id": 1, "method": "ping"})
     scope: Wire = {"headers": [(b"content-type", b"application/json"), (b"accept", b"*/*")], "state": {}}
     async with asyncio.timeout(BOUND):
-        await server.response(message).to_asgi_response()(scope, receive, send)
+        await response(message).to_asgi_response()(scope, receive, send)
     assert [each["type"] for each in sent] == ["http.response.start", "http.response.body"]

@@ -8,14 +8,14 @@ from babelgate.adapters.mcp.server.envelope import check_envelope, check_param_h
 from babelgate.adapters.mcp.server.exchange import MethodError
 
 PREFIX: Final = "io.modelcontextprotocol/"
-META: Final = {f"{PREFIX}protocolVersion": "2026-07-28", f"{PREFIX}clientCapabilities": {}}
-PARAMS: Final = {"name": "écho", "_meta": META}
+META: Final[dict[str, Any]] = {f"{PREFIX}protocolVersion": "2026-07-28", f"{PREFIX}clientCapabilities": {}}
+PARAMS: Final[dict[str, Any]] = {"name": "écho", "_meta": META}
 HEADERS: Final = {
     "mcp-protocol-version": "2026-07-28",
     "mcp-method": "tools/call",
     "mcp-name": "=?base64?w6ljaG8=?=",
 }
-UNKNOWN: Final = {**META, f"{PREFIX}protocolVersion": "2099-01-01"}
+UNKNOWN: Final[dict[str, Any]] = {**META, f"{PREFIX}protocolVersion": "2099-01-01"}
 
 
 def test_a_valid_envelope_is_returned() -> None:
