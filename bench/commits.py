@@ -37,9 +37,13 @@ WORKS: Final[Mapping[str, Job]] = {
         "Anthropic",
         "Agent Client Protocol",
         "Agent Client prompt",
+        "MCP",
+        "MCP, stored",
         "A2A stream",
         "LangGraph stream",
         "Agent Client Prot. stream",
+        "MCP stream",
+        "MCP stream, stored",
     )
 }
 

@@ -2,11 +2,12 @@
 POST echo in the same run. With the extra `babelgate[grpc]`, also A2A over gRPC, compared with a bare server of grpc.aio
 that answers with prepared bytes.
 
-    .venv/bin/python -m bench.echo [--jobs 2000] [--connections 16] [--rounds 5] [--only TEXT…]
+    .venv/bin/python -m bench.echo [--jobs 2000] [--connections 16] [--rounds 5] [--only TEXT…] [--keep]
 
 A round measures every target once, in turn, so that other load on the machine affects all alike. The figures are
 medians over the rounds. CPU is the server process's user and system time, including the erasure of the threads of
-stateless runs, which this gateway erases after a second. Server and client are pinned to different cores.
+stateless runs, which this gateway erases after a second, or not at all with --keep. Server and client are pinned to
+different cores.
 """
 
 import argparse
@@ -37,17 +38,19 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", default=[""], metavar="TEXT", help="only targets whose name contains one of these texts"
     )
+    parser.add_argument("--keep", action="store_true", help="leave out the erasure of the threads of stateless runs")
     options = parser.parse_args()
     server.pin_client()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        targets = _start(Path(folder), stack, options.only)
+        environment = server.KEEPING if options.keep else server.ERASING_SOON
+        targets = _start(Path(folder), stack, options.only, environment)
         rounds: dict[str, list[LoadFigures]] = {name: [] for name in targets}
         for number in range(options.rounds + 1):
             for name, (target, job) in server.in_turn(targets.items(), number):
                 count = options.jobs // (STREAM_JOBS if "stream" in name else 1)
                 if not number:  # the first round warms up
                     count //= 8
-                quiet = 0 if name.startswith("bare") else server.QUIET
+                quiet = 0 if options.keep or name.startswith("bare") else server.QUIET
                 found = server.measure(target, job, max(options.connections, count), options.connections, quiet=quiet)
                 if number:
                     rounds[name].append(found)
@@ -57,15 +60,16 @@ def main() -> None:
         print("A2A over gRPC is left out, because the extra babelgate[grpc] is not installed.")
 
 
-def _start(home: Path, stack: ExitStack, only: Sequence[str]) -> Mapping[str, tuple[ServerProcess, Job]]:
+def _start(
+    home: Path, stack: ExitStack, only: Sequence[str], environment: Mapping[str, str]
+) -> Mapping[str, tuple[ServerProcess, Job]]:
     """Start the servers until the stack is closed. Return the server and the job of each target whose name contains
-    one of the texts `only`."""
-    named = {**work.GATEWAY, **work.MCP}
-    jobs = {name: job for name, job in named.items() if any(text in name for text in only)}
+    one of the texts `only`. `environment` is that of the gateway."""
+    jobs = {name: job for name, job in work.GATEWAY.items() if any(text in name for text in only)}
     rpc_jobs = {name: job for name, job in work.GRPC.items() if any(text in name for text in only) and is_installed()}
     bare = stack.enter_context(server.running(server.uvicorn("bench.bare:app"), home / "bare"))
     gateway = stack.enter_context(
-        server.running(server.gateway(), home / "gateway", environment=server.ERASING_SOON, serves_grpc=bool(rpc_jobs))
+        server.running(server.gateway(), home / "gateway", environment=environment, serves_grpc=bool(rpc_jobs))
     )
     targets = {BARE: (bare, work.bare()), **{name: (gateway, job) for name, job in jobs.items()}}
     if rpc_jobs:

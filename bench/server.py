@@ -27,6 +27,8 @@ _COMPILED = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(Path(temp
 
 ERASING_SOON: Final[Mapping[str, str]] = {"BABELGATE_LIMITS__EPHEMERAL_TTL": "1"}
 """Environment in which a gateway erases the thread of a stateless run after a second instead of a minute."""
+KEEPING: Final[Mapping[str, str]] = {"BABELGATE_LIMITS__EPHEMERAL_TTL": "86400"}
+"""Environment in which a gateway erases no thread of a stateless run during a measurement."""
 QUIET: Final = 1.5
 """Seconds without work after which a gateway with `ERASING_SOON` has erased the threads of all stateless runs."""
 _TICKS: Final = 0.02

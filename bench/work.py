@@ -194,17 +194,19 @@ def anthropic(model: str = "echo", text: str = "Hello", **more: Any) -> Job:
     return posted("/v1/messages", lambda _: body, b"message_stop" if more else b"Hello")
 
 
-def mcp(agent: str = "echo", text: str = "Hello") -> Job:
+def mcp(agent: str = "echo", text: str = "Hello", *, is_stored: bool = False) -> Job:
     """Return a job of a tool call in version 2026-07-28, which has no session. With `TOKENS` as text, the call asks for
-    progress, so the response is a stream."""
+    progress, so the response is a stream. By default the gateway erases the thread of the call; `is_stored` names a new
+    thread, which remains as that of an A2A message does."""
     prefix, is_stream = "io.modelcontextprotocol/", text == TOKENS
     types = "text/event-stream, application/json" if is_stream else "application/json"
     headers = f"Accept: {types}\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {agent}\r\n"
 
     def body(number: int) -> Any:
-        meta = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
+        meta: dict[str, Any] = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
         meta |= {"progressToken": number} if is_stream else {}
-        params = {"name": agent, "arguments": {"message": text}, "_meta": meta}
+        arguments = {"message": text, **({"thread_id": str(uuid4())} if is_stored else {})}
+        params = {"name": agent, "arguments": arguments, "_meta": meta}
         return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
     return posted("/mcp", body, b"token199" if is_stream else b"Hello", headers)
@@ -237,6 +239,8 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "Agent Client Protocol": agent_client(),
     "Agent Client prompt": agent_client(prompts=20),
     "Anthropic": anthropic(),
+    "MCP": mcp(),
+    "MCP, stored": mcp(is_stored=True),
     "A2A stream": a2a_stream(),
     "ACP stream": acp_stream(),
     "LangGraph stream": langgraph_stream(),
@@ -245,12 +249,10 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "AG-UI stream": ag_ui("stream", TOKENS),
     "Agent Client Prot. stream": agent_client("stream", TOKENS),
     "Anthropic stream": anthropic("stream", TOKENS, stream=True),
+    "MCP stream": mcp("stream", TOKENS),
+    "MCP stream, stored": mcp("stream", TOKENS, is_stored=True),
 }
 """Jobs for the gateway's demo agents, by name: one for each kind of request. Streams have 200 tokens."""
-
-MCP: Final[Mapping[str, Job]] = {"MCP": mcp(), "MCP stream": mcp("stream", TOKENS)}
-"""Jobs for the gateway's MCP server. They are not in `GATEWAY`, because the official SDK leaves reference cycles with
-each request."""
 
 GRPC: Final[Mapping[str, Job]] = {"A2A gRPC": a2a_grpc(), "A2A gRPC stream": a2a_grpc("stream", TOKENS)}
 """Jobs for the gateway's gRPC server, which need the extra `babelgate[grpc]`."""

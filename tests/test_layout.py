@@ -248,7 +248,6 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/mcp/codec/uris.py": "tests/adapters/mcp/server/test_catalog.py",
     "adapters/mcp/server/prompts.py": "tests/adapters/mcp/server/test_catalog.py",
     "adapters/mcp/server/resources.py": "tests/adapters/mcp/server/test_catalog.py",
-    "adapters/mcp/server/sdk_catalog.py": "tests/adapters/mcp/server/test_catalog.py",
     "adapters/mcp/client/*": "tests/adapters/mcp/test_client.py",
     "adapters/mcp/read/*": "tests/adapters/mcp/test_client.py",
     "adapters/mcp/errors.py": "tests/adapters/mcp/server/test_calls.py",

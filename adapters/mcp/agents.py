@@ -1,6 +1,6 @@
 """Agents as MCP tools, prompts and resources, and the tool `resume_run`, which answers their questions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -186,11 +186,6 @@ def assume_agent(name: str) -> AgentInfo:
         metadata={"tool": name},
         takes_history=False,
     )
-
-
-def tools_of(infos: Sequence[AgentInfo]) -> dict[str, AgentTool]:
-    """Return a tool for each agent, by the agent's name."""
-    return {info.name: AgentTool.of(info) for info in infos}
 
 
 def resume_name(names: Mapping[str, object]) -> str:

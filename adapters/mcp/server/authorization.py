@@ -1,9 +1,11 @@
 """Authorization of MCP: the metadata of the gateway as a protected resource (RFC 9728), and the `WWW-Authenticate`
 header that names its URL."""
 
+from collections.abc import MutableMapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
 from litestar import Response
 from litestar.exceptions import NotFoundException
 
@@ -11,7 +13,7 @@ from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.caller import Authentication, authentication, base_url
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.fault_headers import fault_headers
-from babelgate.adapters.mcp.errors import ORIGIN
+from babelgate.adapters.mcp.errors import ORIGIN, encode_fault
 from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.value import JsonObject
 
@@ -71,3 +73,23 @@ def challenge_headers(fault: Fault, request: AnyRequest) -> dict[str, str]:
         challenge = headers["WWW-Authenticate"]
         headers["WWW-Authenticate"] = f"{challenge}{',' if '=' in challenge else ''} {', '.join(parameters)}"
     return headers
+
+
+class Challenge:
+    """Error response to a request whose token needs more scopes (SPEC/basic/authorization, Scope Challenge
+    Handling)."""
+
+    def __init__(self, request: AnyRequest, request_id: str | int | None) -> None:
+        self._request = request
+        self._request_id = request_id
+
+    def encode(self, fault: Fault) -> tuple[MutableMapping[str, Any], MutableMapping[str, Any]]:
+        """Return the ASGI messages of the response for a fault."""
+        status, body, _ = encode_fault(fault)
+        headers = {"Content-Type": "application/json", **challenge_headers(fault, self._request)}
+        encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        content = msgspec.json.encode({**body, "id": self._request_id})
+        return (
+            {"type": "http.response.start", "status": status, "headers": encoded},
+            {"type": "http.response.body", "body": content, "more_body": False},
+        )

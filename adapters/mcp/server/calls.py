@@ -17,7 +17,7 @@ from babelgate.adapters.kit.server.disconnect import accept, task_canceller
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.adapters.mcp import wire as w
-from babelgate.adapters.mcp.agents import AgentTool, encode_resume, resume_name, tools_of
+from babelgate.adapters.mcp.agents import AgentTool, encode_resume, resume_name
 from babelgate.adapters.mcp.codec.arguments import decode_arguments, decode_data, thread_of
 from babelgate.adapters.mcp.codec.questions import (
     CAPABILITIES,
@@ -38,6 +38,7 @@ from babelgate.adapters.mcp.codec.tasks import EXTENSION, encode_error, encode_t
 from babelgate.adapters.mcp.errors import encode_failure
 from babelgate.adapters.mcp.write.result import ProgressText, ResultWriter
 from babelgate.canonical import (
+    AgentInfo,
     Answers,
     Fault,
     FaultCode,
@@ -65,6 +66,8 @@ PROTOCOL: Final = "mcp"
 _HOLD: Final = 1.0
 """Seconds for which a call is awaited before it becomes a task. A response to `tasks/get` is delayed by the same time
 while the task is running. Chosen, not measured."""
+_TOOLS: Final = 1000
+"""Maximum number of tools that are remembered. Chosen: more agents than a gateway has."""
 _NO_RUN: Final = "No run waits for an answer under that id."
 _WITH_PAGES: Final = "2025-11-25"
 """The only version with the error -32042 (NEXT/changelog)."""
@@ -73,8 +76,8 @@ _WITH_PAGES: Final = "2025-11-25"
 class Peer(Protocol):
     """Caller of one tool call: what its client can do, and how to send it messages.
 
-    It is a Protocol although only `SdkPeer` implements it. Only the modules `sdk…` import the SDK, and they import this
-    module. So this module does not depend on the SDK.
+    It is a Protocol although only `ExchangePeer` implements it. That class needs the models of MCP, which are loaded
+    with the first request, and the route handlers import this module before.
     """
 
     @property
@@ -163,6 +166,8 @@ class ToolCalls:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._tools: dict[str, AgentTool] = {}
+        """Tools by the name of their agent: every call lists all agents, and reading their schemas takes time."""
 
     def agents(self, who: Caller) -> dict[str, AgentTool]:
         """Return the agents that the caller can see, in all roles, by name. If the base URL of the request is that of
@@ -170,7 +175,16 @@ class ToolCalls:
         infos = self._hub.agents(who.principal)
         if who.has_single_agent:
             infos = [info for info in infos if info.name == who.agent]
-        return tools_of(infos)
+        return {info.name: self._tool(info) for info in infos}
+
+    def _tool(self, info: AgentInfo) -> AgentTool:
+        """Return the tool for an agent: the one of the previous call, if the agent has not changed since."""
+        tool = self._tools.get(info.name)
+        if tool is None or tool.info is not info:
+            if len(self._tools) >= _TOOLS:
+                self._tools.clear()
+            tool = self._tools[info.name] = AgentTool.of(info)
+        return tool
 
     def list_tools(self, who: Caller) -> list[JsonObject]:
         """Return all tools as JSON objects: one for each agent, and the tool that answers questions."""

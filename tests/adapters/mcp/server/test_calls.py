@@ -607,10 +607,11 @@ async def test_white_space_around_a_header_value_is_ignored(gateway: Running) ->
     assert b'"text":"hi"' in answer.replace(b" ", b"")
 
 
-async def test_the_sdk_is_not_imported_at_startup() -> None:
+async def test_the_sdk_is_imported_only_for_stored_sessions() -> None:
     source = (
         "import sys, babelgate.gateway.cli.serve, babelgate.gateway.http.app; "
-        "sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules)"
+        "at_startup = {'mcp', 'mcp_types'} & sys.modules.keys(); import babelgate.adapters.mcp.server.direct; "
+        "sys.exit(bool(at_startup) or 'mcp' in sys.modules)"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", source)
     async with asyncio.timeout(BOUND):
