@@ -203,11 +203,21 @@ class Sql:
         )
         pk = bindparam("pk", type_=BigInteger())
         by_key = (TaskRow, RunRow, InterruptRow, BlobUseRow, GrantRow, ThreadMemberRow, ThreadValueRow)
-        self.delete_by_key = [_deleting(table_of(row), dialect, "thread_pk") for row in by_key]
-        """Statements that delete the rows of an erased thread, by its database key."""
         by_id = (AliasRow, WebhookRow, CheckpointRow, CheckpointValueRow, CheckpointWriteRow)
-        self.delete_by_id = [_deleting(table_of(row), dialect, "owner", "thread_id") for row in by_id]
-        """Statements that delete the rows of an erased thread, by its owner and its id."""
+        keys = {table_of(row): ("thread_pk",) for row in by_key} | {
+            table_of(row): ("owner", "thread_id") for row in by_id
+        }
+        self.delete_of_thread = [_deleting(each, dialect, *names) for each, names in keys.items()]
+        """Statements that delete the rows of an erased thread, by the keys in `keys_of_thread`."""
+        self.keys_of_thread = list(keys.values())
+        self.find_of_thread = Statement(
+            select(
+                *(exists().where(*(each.c[name] == bindparam(name) for name in names)) for each, names in keys.items())
+            ),
+            dialect,
+            ("thread_pk", "owner", "thread_id"),
+        )
+        """Query that tells for each statement of `delete_of_thread` whether it would delete rows."""
         self.delete_log = Statement(delete(event).where(is_in_log(pk)), dialect, ("pk",))
         self.delete_thread = _deleting(thread, dialect, "pk")
         # As text, because SQLAlchemy adds an OFFSET for SQLite.

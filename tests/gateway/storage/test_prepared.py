@@ -57,6 +57,6 @@ def test_cached_statements_equal_freshly_compiled_ones(url: str) -> None:
 def _statements(sql: Sql) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for name, each in vars(sql).items():
-        several = cast("list[Statement]", each if isinstance(each, list) else [each])
-        found[name] = [vars(statement) for statement in several]
+        several = cast("list[Any]", each if isinstance(each, list) else [each])
+        found[name] = [vars(one) if isinstance(one, Statement) else {"value": one} for one in several]
     return found
