@@ -62,7 +62,7 @@ class TracedAttempt(Protocol):
 
 
 _UNTRACED: Final = nullcontext()
-"""Context of all attempts that are not traced. A context of its own would take 460 bytes of each silent run."""
+"""Context of all attempts that are not traced. A separate one would take 460 bytes of each silent run."""
 
 
 def trace_attempt(
