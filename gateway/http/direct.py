@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from litestar import Litestar, Request, Response
 from litestar.routes import HTTPRoute
 from litestar.types import Message, Send
+from litestar.utils.scope.state import CONNECTION_STATE_KEY
 
 from babelgate.adapters.kit.request import AnyRequest
 from babelgate.adapters.kit.server.sse import EventStream
@@ -83,15 +84,18 @@ class DirectApp(Litestar):
             return
         sender = _Sender(send)
         try:
-            asgi = (
-                response.to_asgi_response()
-                if type(response) is EventStream
-                else await plain.handler.to_response(app=self, data=response, request=request)
-            )
+            if type(response) is EventStream:
+                asgi = response.to_asgi_response()
+                # A stream may be silent for hours, and these take 2 KiB, mostly a copy of the headers.
+                del request, response
+                scope["state"].pop(CONNECTION_STATE_KEY, None)
+            else:
+                asgi = await plain.handler.to_response(app=self, data=response, request=request)
             await asgi(scope, receive, sender)
         except Exception as error:
             if sender.has_started:
                 raise
+            request = Request(scope, receive, send)
             asgi = await plain.handler.to_response(app=self, data=self._answer(request, error), request=request)
             await asgi(scope, receive, send)
 

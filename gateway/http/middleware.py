@@ -120,14 +120,19 @@ class GatewayMiddleware:
         enter_exchange(scope, answer.describe_origin, answer.noted)
         self._reports.begin(answer, headers)
         try:
-            await self._pass(front, scope, headers, receive, answer)
+            inner = await self._admit(front, scope, headers, receive, answer)
+            del front, headers  # a stream may be silent for hours
+            if inner is not None:
+                await self.app(inner, receive, answer)
         finally:
-            self._reports.end(answer, headers)
+            self._reports.end(answer)
             answer.end()
 
-    async def _pass(
+    async def _admit(
         self, front: Front, scope: Scope, headers: Mapping[bytes, bytes], receive: Any, answer: ResponseWrapper
-    ) -> None:
+    ) -> Scope | None:
+        """Check a request, and return its scope as the application gets it. Return None if the request was refused or
+        was a preflight, and is answered."""
         inner: Scope = {**scope, "state": dict(scope.get("state") or {})}
         answer.scope = inner
         inner["state"] |= {**front.state, **self._state}
@@ -149,7 +154,7 @@ class GatewayMiddleware:
             front.check_host(scope, headers)
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
                 await _preflight(answer, headers, is_granted=front.is_granted(scope["path"], headers))
-                return
+                return None
             certificate = certificate_of(scope)
             is_ambient = front.verifier.is_ambient(headers, certificate)
             front.check_origin(scope, inner["path"], headers, is_ambient=is_ambient)
@@ -168,7 +173,7 @@ class GatewayMiddleware:
             request: AnyRequest = Request(inner)  # type: ignore[arg-type]
             response = self._encode(error.fault, request)
             await response.to_asgi_response(None, request)(inner, receive, answer)  # type: ignore[arg-type]
-            return
+            return None
         sent = {name: headers[name.encode()].decode("latin-1") for name in front.forwarded if name.encode() in headers}
         reads_only = answer.method == "HEAD" or front.is_foreign(headers, is_ambient=is_ambient)
         inner["state"]["caller"] = Caller(
@@ -183,7 +188,7 @@ class GatewayMiddleware:
         )
         if scope["type"] == "http":
             inner["method"] = _STAND_INS.get(answer.method, answer.method)
-        await self.app(inner, receive, answer)
+        return inner
 
     async def _principal(
         self, front: Front, path: str, headers: Mapping[bytes, bytes], certificate: ClientCertificate | None

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
+from babelgate.adapters.kit.headers import combine_lines
 from babelgate.adapters.kit.server.tracing import TRACER
 from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Principal
@@ -285,10 +286,10 @@ class RequestReports:
         if (context := answer.context) is not None:
             context.trace_id, context.span_id = span.ids
 
-    def _end_span(self, traces: GatewayTraces, answer: ResponseWrapper, headers: Mapping[bytes, bytes]) -> None:
+    def _end_span(self, traces: GatewayTraces, answer: ResponseWrapper) -> None:
         """End the span of a request. For a request that was refused before its span started, start one first."""
         if answer.span is None:
-            self._start_span(traces, answer, headers, is_trusted=False)
+            self._start_span(traces, answer, combine_lines(answer.scope["headers"]), is_trusted=False)
         assert answer.span is not None
         protocol, operation = self._operations.find(answer.scope)
         attributes = {"babelgate.protocol": protocol, "babelgate.operation": operation}
@@ -310,10 +311,10 @@ class RequestReports:
             answer.stream_of, _ = self._operations.find(answer.scope)
             self._observer.note_stream_opened(answer.stream_of)
 
-    def end(self, answer: ResponseWrapper, headers: Mapping[bytes, bytes]) -> None:
+    def end(self, answer: ResponseWrapper) -> None:
         """Report the end of a request: its span, its metrics, and its status in the context of log lines."""
         if self._traces is not None and answer.scope["path"] not in _PROBES:
-            self._end_span(self._traces, answer, headers)
+            self._end_span(self._traces, answer)
         if self._observer.is_active:
             protocol, operation = self._operations.find(answer.scope)
             is_stream = answer.stream_of is not None

@@ -8,7 +8,7 @@ Readers keep the earlier events until an attempt differs from them. An attempt t
 or was cancelled, does not differ.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from babelgate.canonical.event import (
@@ -73,7 +73,7 @@ class AttemptFilter:
         them."""
         self._cursor: ReplayCursor | None = None
         """Position of this attempt in the events of earlier attempts; None if it no longer repeats them."""
-        self._logged_ids: frozenset[str | None] = frozenset()
+        self._logged_ids: Container[str | None] = ()
         """Ids of messages in the log. A new message with one of these ids gets another id, because readers merge events
         with the same message id."""
         if past is not None:

@@ -163,7 +163,7 @@ class Engine:
             return
         self._reports.begin(start)
         pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk), self._rules())
-        pump.channel.pin()
+        pump.channel.pinned += 1
         self._pumps[pump.key] = self._by_thread[start.pk] = pump
         task = asyncio.get_running_loop().create_task(self._drive(pump, past), name=f"run {start.run.run_id}")
         pump.task = task
@@ -452,7 +452,7 @@ class Engine:
         assert task is not None
         pump.ended = True
         self.callers.forget(*pump.key)
-        pump.channel.unpin()
+        pump.channel.pinned -= 1
         if pump.timer is not None:
             pump.timer.cancel()
         if self._pumps.get(pump.key) is pump:  # else the run came back from another node, and has a new pump

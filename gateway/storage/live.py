@@ -17,8 +17,11 @@ from babelgate.gateway.storage.page_cache import fitting
 _BYTES: Final = 2**20
 """Maximum size of the records in one ring, in bytes. Older records are read from the journal. Chosen."""
 _LINGER: Final = 5.0
-"""Seconds for which the records of a thread stay in memory after its last run. Chosen: readers that keep up have read
-them by then, and a thread with a slow reader would hold 300 KiB."""
+"""Minimum seconds for which the records of a thread stay in memory after its last publication, and half of the maximum.
+Chosen: readers that keep up have read them by then. A thread with a slow reader would hold 300 KiB, and an idle stream
+7 KiB."""
+_SLICE: Final = 64
+"""Number of rings that are cleared in one turn of the event loop. Chosen: short rings take 0.5 ms."""
 
 
 class Channel:
@@ -33,7 +36,7 @@ class Channel:
         self.readers = 0
         """Number of readers that follow the thread."""
         self.pinned = 0
-        """Number of active runs on the thread. While there are any, the records stay in memory."""
+        """Number of active runs on the thread. While there are any, the channel stays in memory."""
         self.closed = False
         self._ring = ring
         # Lists, not deques: an empty deque takes 600 bytes and has no slices, and records are dropped in blocks.
@@ -108,21 +111,6 @@ class Channel:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def pin(self) -> None:
-        """Count one more active run on the thread. The records stay in memory until all active runs have ended."""
-        self.pinned += 1
-
-    def unpin(self) -> None:
-        """Count one active run less. After the last one, the ring is cleared `_LINGER` seconds later."""
-        self.pinned -= 1
-        if not self.pinned:
-            # The current context would hold the whole last request until then.
-            asyncio.get_running_loop().call_later(_LINGER, self._forget_if_idle, context=Context())
-
-    def _forget_if_idle(self) -> None:
-        if not self.pinned:
-            self.forget()
-
     def close(self) -> None:
         """Close the channel, because the thread was erased or the gateway stops. No more records follow."""
         self.closed = True
@@ -147,6 +135,14 @@ class Channels:
         self._most = 2 * idle
         """Number of channels from which on unused ones are dropped."""
         self._channels: OrderedDict[int, Channel] = OrderedDict()
+        self._recent: dict[Channel, None] = {}
+        """Channels with a publication in the current period of `_LINGER` seconds."""
+        self._earlier: dict[Channel, None] = {}
+        """Channels with a publication in the period before."""
+        self._silent: list[Channel] = []
+        """Channels whose rings are about to be cleared."""
+        self._period: asyncio.TimerHandle | None = None
+        """Timer of the current period; None if all rings are empty. A timer for each channel would take 700 bytes."""
         self._closed = False
 
     def get(self, pk: int) -> Channel:
@@ -160,7 +156,32 @@ class Channels:
         return channel
 
     def publish(self, pk: int, records: Sequence[Record], sizes: Sequence[int]) -> None:
-        self.get(pk).publish(records, sizes)
+        channel = self.get(pk)
+        channel.publish(records, sizes)
+        self._recent[channel] = None
+        if self._period is None:
+            self._begin_period()
+
+    def _begin_period(self) -> None:
+        # The current context would hold the whole request that published.
+        self._period = asyncio.get_running_loop().call_later(_LINGER, self._end_period, context=Context())
+
+    def _end_period(self) -> None:
+        """Begin to clear the rings of the channels that had no publication in this period, and start the next one."""
+        self._period = None
+        self._silent += [channel for channel in self._earlier if channel not in self._recent]
+        self._earlier, self._recent = self._recent, {}
+        self._clear_some()
+        if self._earlier:
+            self._begin_period()
+
+    def _clear_some(self) -> None:
+        for channel in self._silent[-_SLICE:]:
+            if channel not in self._recent:
+                channel.forget()
+        del self._silent[-_SLICE:]
+        if self._silent:
+            asyncio.get_running_loop().call_soon(self._clear_some)
 
     def note(self, pk: int, seq: int) -> None:
         channel = self._channels.get(pk)

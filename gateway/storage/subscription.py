@@ -285,6 +285,7 @@ class LogReader:
                     continue
                 if not (may_grow and self._must_wait(pk, scope, channel)):
                     return
+                held = batch = ()  # a silent reader holds no records
                 await channel.more()
         finally:
             channel.readers -= 1

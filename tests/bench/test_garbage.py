@@ -109,6 +109,61 @@ async def test_an_erasure_leaves_no_reference_cycles(
     assert found == {}
 
 
+BEHIND: Final[Mapping[str, Mapping[str, str]]] = {
+    "a2a-1.0": {"protocol": "a2a", "path": "/a2a/{agent}"},
+    "a2a-0.3": {"protocol": "a2a", "path": "/a2a/{agent}/.well-known/agent.json"},
+    "acp": {"protocol": "acp", "path": "/acp"},
+    "ag-ui": {"protocol": "ag-ui", "path": "/ag-ui/{agent}"},
+    "agent-protocol": {"protocol": "agent-protocol", "path": "/agent-protocol"},
+    "aief": {"protocol": "aief", "path": "/agent/{agent}"},
+    "anthropic": {"protocol": "anthropic", "path": "/anthropic"},
+    "langgraph": {"protocol": "langgraph", "path": ""},
+    "openai": {"protocol": "openai", "path": "/v1"},
+}
+"""Protocol of each kind of server behind a gateway, and the path of its agents. The servers are gateways themselves."""
+
+
+def _behind(url: str) -> Mapping[str, object]:
+    """Return the settings of the agents behind: the agent `echo` of the gateway at `url`, once for each kind."""
+    return {
+        kind: {
+            "protocol": server["protocol"],
+            "url": url + server["path"].format(agent="echo"),
+            **({} if "{agent}" in server["path"] else {"agent": "echo"}),
+        }
+        for kind, server in BEHIND.items()
+    }
+
+
+async def _call_agents_behind(folder: Path) -> Mapping[str, Counter[str]]:
+    """Return what calls of each agent behind leave, as `garbage` does, if they leave anything."""
+    left: dict[str, Counter[str]] = {}
+    (folder / "behind").mkdir()
+    async with (
+        running(folder / "behind", {"echo": demo.echo}) as behind,
+        running(folder, configured=_behind(behind.url)) as front,
+    ):
+        connection = await KeepAliveConnection.open(int(front.url.rpartition(":")[2]))
+        body = work.a2a_message("SendStreamingMessage")
+        for agent in BEHIND:
+            job = work.posted(f"/a2a/{agent}", body, b"TASK_STATE_COMPLETED", work.A2A)
+            for number in range(WARM):
+                await job(connection, number)
+            with garbage() as found:
+                for number in range(WARM, WARM + COUNTED):
+                    await job(connection, number)
+            if found:
+                left[agent] = found
+        connection.close()
+    return left
+
+
+def test_a_call_of_an_agent_behind_leaves_no_reference_cycles(tmp_path: Path) -> None:
+    # As the gateway does: a closed transport of asyncio's own loop is itself a cycle.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(_call_agents_behind(tmp_path)) == {}
+
+
 Use = Callable[[KeepAliveConnection], Awaitable[None]]
 """Function that uses a new connection, before the client closes it."""
 

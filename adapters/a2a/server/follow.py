@@ -150,7 +150,9 @@ class _Encoder:
     def skip(self, record: Record) -> None:
         """Read a record without an event for it, because a later snapshot shows it."""
         self.writer.write(record)
-        self._before, self._last, self._seq = self._seq, record, record.seq
+        if self._extended:  # otherwise a silent stream would hold the input of its run
+            self._before, self._last = self._seq, record
+        self._seq = record.seq
 
     def snapshot(self, history_length: int | None = None, *, repeats: bool = False) -> bytes | LargeJson:
         """Return the task as of the last record that was read, as JSON. `history_length` is the maximum number of its
@@ -314,14 +316,17 @@ class TaskStream:
                             follower = self._join(encoder, recent, started_run=True)
                             recent.clear()
                             news = batch[place:]
+                            del record
                             break
                     else:
                         continue
                 stopped = await self._add(ready, follower, news)
+                del batch, news  # a silent stream holds no records
                 if ready:
                     yield ready
                 if stopped:
                     return
+                del ready
 
     async def replay(self, start: int | None) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
         """Yield the task as of seq `start` (None: now), then its later events until it stops.

@@ -108,6 +108,10 @@ async def _frames(reply: JsonRpcReply, stream: Stream, requested: str) -> AsyncG
     async with aclosing(stream.batches) as batches:
         try:
             async for batch in batches:
+                small = [event for event in batch if isinstance(event, bytes)]
+                if len(small) == len(batch):  # a silent stream then holds no iterator over its last events
+                    yield frames(small, before=head, after=b"}")
+                    continue
                 async with aclosing(pieces_of(_frame_all(reply, head, batch))) as pieces:
                     async for piece in pieces:
                         yield piece
@@ -119,10 +123,6 @@ async def _frames(reply: JsonRpcReply, stream: Stream, requested: str) -> AsyncG
 
 
 def _frame_all(reply: JsonRpcReply, head: bytes, events: Sequence[bytes | LargeJson]) -> Iterator[bytes | LargeFrame]:
-    small = [event for event in events if isinstance(event, bytes)]
-    if len(small) == len(events):
-        yield frames(small, before=head, after=b"}")
-        return
     for event in events:
         if isinstance(event, bytes):
             yield frames((event,), before=head, after=b"}")

@@ -19,7 +19,7 @@ class ToolWriter:
         self._mirrored = mirrored
         self._names: dict[str, str] = {}
         """Names of the tools that were called, by call id."""
-        self._ended: set[str] = set()
+        self._ended: dict[str, None] = {}  # an empty set takes 216 bytes of each silent stream
         """Ids of the calls whose end was shown."""
 
     def clear(self) -> None:
@@ -35,7 +35,7 @@ class ToolWriter:
         """Return the update that shows a tool call. Return none if it was shown before."""
         call_id = event.call_id or ""
         if self._mirrored.has_shown(event.extra):
-            self._ended.add(call_id)  # its server has reported the end, or does not report it
+            self._ended[call_id] = None  # its server has reported the end, or does not report it
             return ()
         if call_id and call_id in self._names:
             return ()
@@ -47,5 +47,5 @@ class ToolWriter:
         call_id = event.call_id or ""
         if self._mirrored.has_shown(event.extra) or (call_id and call_id in self._ended):
             return ()
-        self._ended.add(call_id)
+        self._ended[call_id] = None
         return (self._status.write_activity(record, *encode_result(event)),)

@@ -51,6 +51,25 @@ _WITHIN_CHUNKS: Final = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA",
 specification)."""
 
 
+class _Output:
+    """Canonical events of one event of the wire, and the ids that the gateway chooses for the run. It is separate from
+    the reader: the parts of the reader refer to it, and only the collector would free a cycle."""
+
+    __slots__ = ("_count", "_run_id", "events")
+
+    def __init__(self, run_id: str) -> None:
+        self.events: list[Event] = []
+        self._run_id = run_id
+        self._count = 0
+
+    def add(self, event: Event) -> None:
+        self.events.append(event)
+
+    def new_id(self, name: str) -> str:
+        self._count += 1
+        return f"{self._run_id}-{self._count}"
+
+
 class EventReader:
     """Decoder of one run's AG-UI events. `tools` are the names of the caller's tools. `known_ids` are the ids of
     messages in the request. `earlier` has the tool names of earlier runs' calls, by call id."""
@@ -66,9 +85,8 @@ class EventReader:
         self.has_ended = False
         self.state: Any = None
         """Shared state after the snapshots and deltas so far; None if the server has sent neither."""
-        self._run_id = run_id
-        self._count = 0
-        self._events: list[Event] = []
+        self._output = _Output(run_id)
+        self._add, self._new_id = self._output.add, self._output.new_id
         self._messages = MessageReader(self._add, known_ids, self._new_id)
         self._tools = CallReader(self._add, tools, earlier or {})
         self._chunk: tuple[str, str] | None = None
@@ -89,14 +107,14 @@ class EventReader:
 
         Raises agent_failed, or the `agent_` code that another gateway has sent, if the run has failed.
         """
-        self._events = []
+        events = self._output.events = []
         event = as_object(value)
         kind = as_text(event.get("type"))
         if self.has_ended or not kind:
             return []
         if kind in _CHUNKS:
             self._read_chunk(kind, event)
-            return self._events
+            return events
         if self._chunk is not None and kind not in _WITHIN_CHUNKS:
             self._end_chunk()
         read = self._READS.get(kind)
@@ -104,14 +122,7 @@ class EventReader:
             self._read_unknown(event)
         else:
             read(self, event)
-        return self._events
-
-    def _add(self, event: Event) -> None:
-        self._events.append(event)
-
-    def _new_id(self, name: str) -> str:
-        self._count += 1
-        return f"{self._run_id}-{self._count}"
+        return events
 
     def _lose(self, feature: Feature, how: str) -> None:
         if how not in self._losses:
@@ -140,7 +151,7 @@ class EventReader:
         for question in interrupts or self._asked.values():
             self._add(question)
         usage = as_object(own_of(event).get("usage")) or decode_usage(event.get("usage"))
-        is_paused = any(isinstance(each, InterruptRaised) for each in self._events)
+        is_paused = any(isinstance(each, InterruptRaised) for each in self._output.events)
         if outcome.get("type") == "cancelled":
             self._add(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER, usage=usage))
         elif is_paused:

@@ -182,12 +182,13 @@ class LangGraphRun(UpstreamRun):
         self._follower = self._follow()
 
     def _follow(self) -> ResumableStream:
-        work = self._work
+        # Without a reference to this object, which refers to the stream: only the collector would free both.
+        work, records = self._work, self._records
         return ResumableStream(
             self._server.http,
             work.route,
-            lambda: self._has_ended,
-            lambda: self._records.stopped or work.reader.is_complete,
+            lambda: records.stopped or work.reader.has_ended,
+            lambda: records.stopped or work.reader.is_complete,
             {HEADER: URI} if self._server.has_extension else {},
         )
 

@@ -33,6 +33,7 @@ from tests.adapters.agent_client.editor import RpcError, choose, editing
 from tests.adapters.agent_client.socket_host import socket_client
 from tests.gateway.agents.processes.test_agent import gone
 from tests.gateway.command import PROGRAM, ROOT, served_in_loop
+from tests.gateway.hubs import eventually
 from tests.gateway.talk import within
 from tests.pairs.a2a import JsonRpc10
 from tests.running import running
@@ -169,8 +170,10 @@ async def test_a_question_is_lost_with_its_process(tmp_path: Path) -> None:
     async with coding(tmp_path) as coder:
         pid = json.loads(text_of(await coder.say("where")))["pid"]
         (question,) = of_kind(InterruptRaised, await coder.say("ask"))
+        sessions = getattr(coder.client, "_sessions")  # noqa: B009  private: nothing reports that its output has ended
         os.kill(pid, signal.SIGKILL)
         await within(gone(pid))
+        await within(eventually(lambda: not any(each.is_alive for each in sessions.values())))
         with pytest.raises(FaultError, match="Send a new message, which continues its session") as caught:
             await coder.answer([question], True)
         assert caught.value.fault.code is FaultCode.AGENT_NOT_REPLAYABLE

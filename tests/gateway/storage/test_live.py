@@ -190,21 +190,21 @@ def test_a_new_channel_stays_while_all_others_are_used() -> None:
     assert channels.get(1) is not used[0], "a channel without readers was not dropped"
 
 
-async def test_records_are_dropped_soon_after_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_of_silent_threads_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "_LINGER", 0.0)
-    channel = Channel(ring=8)
-    publish(channel, 1, 3)
-    for _ in range(2):
-        channel.pin()
-    channel.unpin()
-    channel.unpin()
-    channel.pin()  # before the records are dropped
-    fired = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.0, fired.set)
-    await within(fired.wait())
-    assert seqs(channel.after(1)) == [2, 3]
-    channel.unpin()
-    await within(eventually(lambda: channel.after(1) is None), "the end of the lingering")
-    assert seqs(channel.after(3)) == []
-    publish(channel, 4, 5)
-    assert seqs(channel.after(3)) == [4, 5]
+    channels, silent = Channels(), range(2, 2 + 3 * 64)
+    for pk in (1, *silent):
+        channels.publish(pk, some(1, 3), [100] * 3)
+    seq = 3
+
+    def are_dropped() -> bool:
+        nonlocal seq
+        seq += 1
+        channels.publish(1, some(seq, seq), [100])
+        return all(channels.get(pk).after(1) is None for pk in silent)
+
+    await within(eventually(are_dropped), "the end of the second period")
+    assert seqs(channels.get(1).after(seq - 1)) == [seq], "the newest record"
+    assert seqs(channels.get(2).after(3)) == []
+    channels.publish(2, some(4, 5), [100] * 2)
+    assert seqs(channels.get(2).after(3)) == [4, 5]
