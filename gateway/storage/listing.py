@@ -74,7 +74,8 @@ _NOT_IDLE: Final[Sequence[ThreadStatus]] = ("busy", "error", "interrupted")
 _FEW_KEYS: Final = 2000
 """Maximum number of database keys that one query lists. Chosen: SQLite allows 32,766 parameters, and sorting this many
 threads takes milliseconds."""
-_LAST_SEQ: Final = case((_TASK.c.state.in_(sorted(TERMINAL)), _TASK.c.last_seq), else_=literal_column("2147483647"))
+_MAX_SEQ: Final[ColumnElement[int]] = literal_column(str(2**31 - 1))
+_LAST_SEQ: Final = case((_TASK.c.state.in_(sorted(TERMINAL)), _TASK.c.last_seq), else_=_MAX_SEQ)
 """Greatest number that a record of a task can have. It limits the part of the index `run_thread` that is read for a
 task, because a thread can have 100,000 tasks."""
 _VIEW: Final = (_THREAD.c.body, _THREAD.c.status, _THREAD.c.updated_at)
