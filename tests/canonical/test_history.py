@@ -272,7 +272,7 @@ def test_the_state_of_a_long_thread_is_read_without_recursion(log: Log):
 
 
 def test_a_copy_builds_the_next_state_from_the_last(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the thousandth turn does not read the revisions of all earlier ones. A removal makes it read all once."""
+    """Count the revisions that each turn reads: all of them only after a removal."""
     ends: list[int] = []
     for number in range(50):
         if number == 40:

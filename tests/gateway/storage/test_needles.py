@@ -70,7 +70,7 @@ async def test_the_database_selects_rows_with_all_needles(hubs: HubFactory) -> N
 
 
 def test_every_run_with_the_wanted_metadata_is_selected() -> None:
-    """Metadata may have the names and the values that the compact form of a row replaces."""
+    """Use also names and values that the compact form of a row replaces."""
     words = [word.decode() for word in RUN_WORDS]
     names = sorted({"a", *(name for word in words for name in word.split('"') if name.isidentifier())})
     values = [*VALUES, *words, *names, 70, 7, 7.0, 0.5, "c1", "c10", 'ends with a quote"', "ends with a comma,"]

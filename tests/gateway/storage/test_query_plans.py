@@ -147,8 +147,8 @@ def test_waiting_tasks_are_found_by_an_index(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_the_runs_of_a_task_are_found_by_a_range_of_an_index(tmp_path: Path) -> None:
-    """A thread can have thousands of tasks, so reading all of its runs for each of them would take quadratic time."""
+def test_runs_of_a_task_are_found_by_an_index(tmp_path: Path) -> None:
+    """Check that a task does not read all runs of its thread, which would take quadratic time."""
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
         migrate(connection)
