@@ -1,7 +1,8 @@
 """Fast way to fill a database for a benchmark: copies of runs that a gateway has really stored.
 
-A copy has the rows of its original, with other ids and later times. Both occur in the columns and in the bodies of
-rows, as text and as bytes, always with the same length. So the original bytes are replaced, and nothing is decoded."""
+A copy has the rows of its original, with other ids and earlier times, so that the runs that a benchmark then makes are
+the newest. Both occur in the columns and in the bodies of rows, as text and as bytes, always with the same length. So
+the original bytes are replaced, and nothing is decoded."""
 
 import re
 import sqlite3
@@ -67,10 +68,10 @@ class Original:
         return value
 
     def copy(self, number: int) -> Rows:
-        """Return the rows of a copy whose times are `number` steps after the original's."""
-        later = number * _STEP
+        """Return the rows of a copy whose times are `number` steps before the original's."""
+        earlier = number * _STEP
         fresh = {
-            each: str(int(each) + later).encode() if each.isdigit() else new_id().encode() for each in self._varying
+            each: str(int(each) - earlier).encode() if each.isdigit() else new_id().encode() for each in self._varying
         }
         return self._replace(fresh)
 
@@ -103,9 +104,11 @@ def _fresh(value: Any, new: Mapping[bytes, bytes]) -> Any:
 
 
 def _batches(originals: Sequence[Rows], pk: int, count: int) -> Iterator[Sequence[tuple[int, Rows]]]:
-    """Yield `count` copies in batches, each copy with the key of its thread: those after `pk`."""
+    """Yield `count` copies in batches, the oldest first, each copy with the key of its thread: those after `pk`."""
     prepared = [Original(rows) for rows in originals]
-    copies = ((pk + number, prepared[number % len(prepared)].copy(number)) for number in range(1, count + 1))
+    copies = (
+        (pk + number, prepared[number % len(prepared)].copy(count + 1 - number)) for number in range(1, count + 1)
+    )
     while batch := list(islice(copies, _BATCH)):
         yield batch
 

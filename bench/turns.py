@@ -5,8 +5,8 @@ does.
 
     .venv/bin/python -m bench.turns [--turns 400]
 
-One caller makes one turn after the other. The figures are medians of 20 turns: early in the conversation, in its
-middle, and at its end. The gateway is a separate process with its default settings.
+One caller makes one turn after the other. The figures are medians of 20 turns, and the gateway's CPU time per turn:
+early in the conversation, in its middle, and at its end. The gateway is a separate process with its default settings.
 """
 
 import argparse
@@ -96,17 +96,21 @@ TALKS: dict[str, Callable[[httpx.Client], Iterator[Turn]]] = {
 }
 
 
-def timed(talk: Callable[[httpx.Client], Iterator[Turn]], http: httpx.Client, turns: int) -> list[float]:
-    """Return the milliseconds of each turn."""
+def timed(
+    talk: Callable[[httpx.Client], Iterator[Turn]], http: httpx.Client, turns: int, cpu: Callable[[], float]
+) -> tuple[list[float], list[float]]:
+    """Return the milliseconds of each turn, and the CPU time of the gateway before each turn, in milliseconds."""
     times: list[float] = []
+    used: list[float] = []
     steps = list(talk(http))
     for _ in range(turns):
+        used.append(cpu() * 1000)
         for step in steps[:-1]:
             step()
         begun = time.perf_counter()
         steps[-1]()
         times.append((time.perf_counter() - begun) * 1000)
-    return times
+    return times, [*used, cpu() * 1000]
 
 
 def main() -> None:
@@ -118,16 +122,19 @@ def main() -> None:
     at = (WINDOW, options.turns // 2, options.turns - WINDOW)
     with tempfile.TemporaryDirectory() as folder:
         agents = ["stream=babelgate.gateway.demo:stream", "recall=bench.turns:recall"]
-        print(f"median ms of {WINDOW} turns")
-        print(f"{'after turns':18}" + "".join(f"{place:>9}" for place in at))
+        print(f"median ms of {WINDOW} turns, and ms of CPU per turn")
+        print(f"{'after turns':18}" + "".join(f"{place:>9}{'CPU':>7}" for place in at))
         with (
             server.running(server.gateway(*agents), Path(folder)) as gateway,
             httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", timeout=60) as http,
         ):
             for name, talk in TALKS.items():
-                times = timed(talk, http, options.turns)
-                medians = (statistics.median(times[place : place + WINDOW]) for place in at)
-                print(f"{name:18}" + "".join(f"{each:>9.1f}" for each in medians), flush=True)
+                times, used = timed(talk, http, options.turns, lambda: gateway.cpu)
+                print(f"{name:18}", end="")
+                for place in at:
+                    cpu = (used[place + WINDOW] - used[place]) / WINDOW
+                    print(f"{statistics.median(times[place : place + WINDOW]):>9.1f}{cpu:>7.1f}", end="")
+                print(flush=True)
 
 
 if __name__ == "__main__":

@@ -157,6 +157,10 @@ class StateHistory:
         return self.fold.size + self._size
 
     def copy(self) -> "StateHistory":
+        """Return an independent copy. Both have the newest state, so that the next one is not built from the first."""
+        head = self._head()
+        if head is not None and (self._last_state is None or self._last_state[0] != head):
+            self._last_state = (head, self._state(head))
         copy = StateHistory(self.fold.thread_id)
         copy.fold = self.fold.copy()
         copy._nodes, copy._tips = dict(self._nodes), dict(self._tips)

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Connection,
     Select,
     and_,
+    case,
     exists,
     false,
     func,
@@ -39,11 +40,12 @@ from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Run, Task, Thread, ThreadStatus, ThreadView
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.needles import run_conditions
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import sql_of, table_of
 from babelgate.gateway.storage.tables import OPEN, PASSING, BlobUseRow, RunRow, TallyRow, TaskRow, ThreadRow
-from babelgate.gateway.storage.thread_members import find_candidates
+from babelgate.gateway.storage.thread_members import FEW, find_candidates
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -71,6 +73,10 @@ _NOT_IDLE: Final[Sequence[ThreadStatus]] = ("busy", "error", "interrupted")
 _FEW_KEYS: Final = 2000
 """Maximum number of database keys that one query lists. Chosen: SQLite allows 32,766 parameters, and sorting this many
 threads takes milliseconds."""
+_MAX_SEQ: Final[ColumnElement[int]] = literal_column(str(2**31 - 1))
+_LAST_SEQ: Final = case((_TASK.c.state.in_(sorted(TERMINAL)), _TASK.c.last_seq), else_=_MAX_SEQ)
+"""Greatest number that a record of a task can have. It limits the part of the index `run_thread` that is read for a
+task, because a thread can have 100,000 tasks."""
 _VIEW: Final = (_THREAD.c.body, _THREAD.c.status, _THREAD.c.updated_at)
 
 
@@ -226,21 +232,29 @@ def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, of
     """Return the ids and sizes of one page of an owner's runs, the newest first.
 
     Runs of one thread are sorted by their position in its log, and runs of all threads by the last change of their
-    tasks."""
-    conditions: list[ColumnElement[bool]] = [_RUN.c.removed == false()]
-    if where.agent is not None:
-        conditions.append(_RUN.c.agent == where.agent)
-    if where.agents is not None:
-        conditions.append(_RUN.c.agent.in_(sorted(where.agents)))
-    if where.status is not None:
-        conditions.append(_RUN.c.status.in_([str(status) for status in where.status]))
+    tasks. With a filter by metadata, the database searches the bytes of the rows, and only those that can match are
+    decoded."""
     wanted = select(_RUN.c.run_id, _RUN.c.body if where.metadata else func.length(_RUN.c.body))
+    conditions = [_RUN.c.removed == false(), *_run_conditions(where)]
+    if where.metadata:
+        conditions += run_conditions(_RUN.c.body, where.metadata)
     if where.thread_id is not None:
-        place = (_THREAD.c.owner == owner, _THREAD.c.thread_id == where.thread_id)
-        selected = wanted.join(_THREAD, _THREAD.c.pk == _RUN.c.thread_pk).where(*place, *conditions)
+        pk = queries.thread_key(connection, owner, where.thread_id)
+        selected = wanted.where(_RUN.c.thread_pk == (0 if pk is None else pk), *conditions)
         selected = selected.order_by(_RUN.c.first_seq.desc())
     else:
-        of_task = and_(_RUN.c.thread_pk == _TASK.c.thread_pk, _RUN.c.task_id == _TASK.c.task_id)
+        if where.metadata:
+            candidates = select(_RUN.c.run_id).where(_RUN.c.owner == owner, *conditions).limit(FEW + 1)
+            run_ids = connection.execute(candidates).scalars().all()
+            if not run_ids:
+                return []
+            if len(run_ids) <= FEW:
+                conditions = [_RUN.c.owner == owner, _RUN.c.run_id.in_(run_ids)]
+        of_task = and_(
+            _RUN.c.thread_pk == _TASK.c.thread_pk,
+            _RUN.c.first_seq.between(_TASK.c.first_seq, _LAST_SEQ),
+            _RUN.c.task_id == _TASK.c.task_id,
+        )
         is_not_ephemeral = and_(_THREAD.c.pk == _TASK.c.thread_pk, _THREAD.c.ephemeral == false())
         selected = wanted.select_from(_TASK).join(_RUN, of_task).join(_THREAD, is_not_ephemeral)
         selected = selected.where(_TASK.c.owner == owner, *conditions)
@@ -252,6 +266,17 @@ def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, of
             (run_id, len(body)) for run_id, body in rows if has_members(decode_row(Run, body).metadata, where.metadata)
         )
         return list(islice(matching, offset, offset + limit))
+
+
+def _run_conditions(where: RunFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if where.agent is not None:
+        conditions.append(_RUN.c.agent == where.agent)
+    if where.agents is not None:
+        conditions.append(_RUN.c.agent.in_(sorted(where.agents)))
+    if where.status is not None:
+        conditions.append(_RUN.c.status.in_([str(status) for status in where.status]))
+    return conditions
 
 
 def runs_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[str, Run]:

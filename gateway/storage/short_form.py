@@ -146,6 +146,8 @@ _WORDS: Final = (
     ),
     (b'","owner":"', b'","created_at":', b',"changed_at":'),
 )
+RUN_WORDS: Final = _WORDS[0]
+"""Texts that the row of a run does not contain, because a control character replaces each of them."""
 _REPLACEMENTS: Final = [[(word, bytes((number,))) for number, word in enumerate(words, 1)] for words in _WORDS]
 
 

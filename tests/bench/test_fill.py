@@ -33,6 +33,8 @@ async def test_copies_of_runs_have_the_rows_of_real_runs(hubs: HubFactory, postg
     assert {name: bool(some) for name, some in first.items()} == dict.fromkeys(("thread", "task", "run", "event"), True)
     assert all(each == first for each in others)
     assert len({each["run"][0][1] for each in rows}) == len(keys)
+    created = [each["thread"][0][2] for each in rows]
+    assert max(created[2:]) < max(created[:2])
     hub = await hubs.start(registered("echo", Echo()))
     assert await hub.reads.count_threads(OWNER, ThreadFilter()) == len(keys)
     await submit_to_end(hub, "echo")

@@ -271,6 +271,35 @@ def test_the_state_of_a_long_thread_is_read_without_recursion(log: Log):
     assert (len(head.messages), head.values) == (600, {"n": 299})
 
 
+def test_a_copy_builds_the_next_state_from_the_last(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the revisions that each turn reads: all of them only after a removal."""
+    ends: list[int] = []
+    for number in range(50):
+        if number == 40:
+            log.say(RunRemoved(run_id="r3", why="deleted"))
+        log.turn(f"r{number}", "hi", "hello")
+        ends.append(len(log.records))
+    applied = 0
+    apply_node = StateHistory._apply_node  # pyright: ignore[reportPrivateUsage]
+
+    def apply(node: Any, before: Any) -> Any:
+        nonlocal applied
+        applied += 1
+        return apply_node(node, before)
+
+    monkeypatch.setattr(StateHistory, "_apply_node", staticmethod(apply))
+    cached, counts = StateHistory("thread"), list[int]()
+    for start, end in pairwise([0, *ends]):
+        applied = 0
+        for record in log.records[start:end]:
+            cached.apply(record)
+        cached = cached.copy()
+        head = cached.head
+        counts.append(applied)
+        assert head == StateHistory("thread", records=log.records[:end]).head
+    assert counts[20] == counts[49] < counts[40]
+
+
 def test_a_state_distinguishes_booleans_from_numbers(log: Log):
     log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
     log.ask("r", "hi")

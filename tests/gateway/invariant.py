@@ -274,7 +274,9 @@ def _check_rows(connection: Connection, pk: int, owner: str, thread_id: str, rec
     for row, run in runs.values():
         _columns(row, run, "run_id", "task_id", "status", "attempt", "created_at", "start_after", "first_seq")
         assert row["owner"] == owner and row["last_seq"] == run.last_seq
-        assert row["agent"] == fold.tasks[run.task_id].agent
+        task = fold.tasks[run.task_id]
+        assert row["agent"] == task.agent
+        assert task.first_seq < run.first_seq and (run.first_seq < task.last_seq or not task.is_terminal)
     rows = connection.execute(select(_INTERRUPT).where(_INTERRUPT.c.thread_pk == pk)).mappings()
     interrupts = {(row["task_id"], row["interrupt_id"]): (row, decode_row(Interrupt, row["body"])) for row in rows}
     assert {key: interrupt for key, (_, interrupt) in interrupts.items()} == fold.interrupts

@@ -429,16 +429,20 @@ def revision_of(history: StateHistory, run: Run) -> Revision | None:
 def wait_result(history: StateHistory, run: Run) -> JsonObject:
     """Return the body of a finished `wait` or `join`: the values of the state after the run, with `__interrupt__` if it
     stopped for questions. A failed run has only `__error__`."""
+    revision = revision_of(history, run)
+    return wait_body(run, revision, encode_values(revision))
+
+
+def wait_body(run: Run, revision: Revision | None, values: JsonObject) -> JsonObject:
+    """Return the body of `wait_result` for a run, the state after it, and the values of that state."""
     if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
         # langgraph-api 0.16.7: the status is 200, and langgraph-sdk 0.4.14 raises an error for this member.
         return {"__error__": encode_error(run.fault)}
-    revision = revision_of(history, run)
-    values = encode_values(revision)
     if (
         run.status is RunStatus.PAUSED
         and revision is not None
         and (interrupts := encode_graph_questions(revision.questions))
     ):
         # langgraph-api 0.16.7 and aegra 0.11.0.
-        values["__interrupt__"] = interrupts
+        return {**values, "__interrupt__": interrupts}
     return values

@@ -17,6 +17,7 @@ from babelgate.adapters.langchain.codec import state as codec
 from babelgate.adapters.langchain.codec.message import encode_message
 from babelgate.adapters.langchain.server.answers import answer, select_members
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
+from babelgate.adapters.langchain.server.encoded_messages import encoded_messages
 from babelgate.adapters.langchain.server.lookup import read_history, thread_not_found
 from babelgate.adapters.langchain.server.parameters import (
     check_selection,
@@ -101,7 +102,9 @@ class StateHandlers(Handlers):
             revision = _revision(history, checkpoint_id)
         else:
             revision = history.head if not ns else next(history.newest(ns), None)
-        body = _encode_state(request, thread_id, revision, history, subgraphs=subgraphs)
+        shows_values = dialect_of(request) != "agent-protocol" and "values" in (names or _FIELDS)
+        values = await encoded_messages.encode_values(revision) if shows_values else None
+        body = _encode_state(request, thread_id, revision, history, subgraphs=subgraphs, values=values)
         return answer(select_members(body, names), headers={"Babelgate-Thread": thread_id})
 
     async def update(self, request: AnyRequest) -> Response[Any]:

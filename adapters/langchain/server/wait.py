@@ -16,6 +16,7 @@ from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.adapters.langchain.codec import agent_protocol, state
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.adapters.langchain.errors.encode import encode_error
+from babelgate.adapters.langchain.server.encoded_messages import encoded_messages
 from babelgate.adapters.langchain.server.lookup import apply_task_cancel, read_history
 from babelgate.canonical import (
     Event,
@@ -186,7 +187,8 @@ async def _encode_result(hub: Hub, principal: Principal, ended: _Ended, dialect:
         run_with_losses = run.replace(loss=(*run.loss, *ended.unsaid))
         return agent_protocol.encode_wait(ended.history, run_with_losses, created)
     if run.has_ended:
-        return state.wait_result(ended.history, run)
+        revision = state.revision_of(ended.history, run)
+        return state.wait_body(run, revision, await encoded_messages.encode_values(revision))
     # The gateway is shutting down. The values so far must not be taken for the result, so an error is added:
     # langgraph-sdk 0.4.14 raises it.
     values = state.encode_values(ended.history.head)

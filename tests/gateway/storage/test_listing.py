@@ -2,9 +2,12 @@
 
 from typing import Any, Final
 
+import pytest
+
 from babelgate.canonical import FaultError, RunFilter, RunStatus, TaskState, ThreadChange, ThreadFilter
 from babelgate.canonical.thread import ThreadStatus
 from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.storage import listing
 from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True
@@ -150,6 +153,47 @@ async def test_runs_are_listed_newest_first_without_removed_ones(hubs: HubFactor
     await hub.remove_run(OWNER, receipts[1].run_id)
     runs = await (await hub.reads.runs(OWNER, on_thread, limit=10)).all()
     assert [run.run_id for run in runs] == [receipts[2].run_id, receipts[0].run_id]
+
+
+@pytest.mark.parametrize("few", [listing.FEW, 1], ids=["by key", "in order"])
+async def test_runs_are_found_by_their_metadata(hubs: HubFactory, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """Search with a few candidates, which are read by their keys, and with more of them."""
+    monkeypatch.setattr(listing, "FEW", few)
+    hub = await hubs.start(registered("echo", Echo()))
+    metadata: list[dict[str, Any]] = [
+        {"a": 1, "b": {"x": 1, "y": 2}},
+        {"a": "1", "agent": "x"},
+        {"a": "1", "agent": "y"},
+        {"a": "10", "status": "success"},
+        {"a": True},
+        {},
+    ]
+    receipts = [await submit(hub, "echo", metadata=each) for each in metadata]
+    for each in metadata:
+        receipts.append(await submit(hub, "echo", thread_id=receipts[1].thread_id, metadata=each))
+    for receipt in receipts:
+        await ends(hub, receipt)
+    await ends(hub, await submit(hub, "echo", owner="bob", metadata={"a": 1}), owner="bob")
+    await ends(hub, await submit(hub, "echo", ephemeral=True, metadata={"a": 1}))
+    for wanted, places in (
+        ({"a": 1}, (0,)),
+        ({"a": 1.0, "b": {"y": 2}}, (0,)),
+        ({"a": "1"}, (1, 2)),
+        ({"a": "1", "agent": "y"}, (2,)),
+        ({"status": "success"}, (3,)),
+        ({"a": True}, (4,)),
+        ({"a": None}, ()),
+    ):
+        on_thread = [receipts[6 + place].run_id for place in places]
+        everywhere = on_thread + [receipts[place].run_id for place in places]
+        if 1 in places:
+            on_thread.append(receipts[1].run_id) if "agent" not in wanted else None
+        found = await hub.reads.runs(OWNER, RunFilter(metadata=wanted), limit=100)
+        assert {run.run_id async for run in found} == set(everywhere), wanted
+        found = await hub.reads.runs(OWNER, RunFilter(metadata=wanted, thread_id=receipts[1].thread_id), limit=100)
+        assert {run.run_id async for run in found} == set(on_thread), wanted
+        page = await hub.reads.runs(OWNER, RunFilter(metadata=wanted, agent="echo"), limit=1, offset=1)
+        assert page.count == (len(everywhere) > 1)
 
 
 async def test_the_input_of_another_owners_run_is_hidden(hubs: HubFactory) -> None:

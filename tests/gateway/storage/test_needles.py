@@ -6,11 +6,15 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from sqlalchemy import LargeBinary, literal, select
+from sqlalchemy import Column, LargeBinary, MetaData, Table, create_engine, insert, literal, select
 
 from babelgate.canonical.json import has_members
+from babelgate.canonical.state import RunStatus
+from babelgate.canonical.thread import Run
+from babelgate.gateway.ids import new_id
 from babelgate.gateway.storage.items import encode_value
-from babelgate.gateway.storage.needles import find_needles, has_needles
+from babelgate.gateway.storage.needles import find_needles, has_needles, run_conditions
+from babelgate.gateway.storage.short_form import RUN_WORDS, encode_row
 from tests.gateway.hubs import HubFactory
 
 EACH_DATABASE: Final = True
@@ -63,3 +67,36 @@ async def test_the_database_selects_rows_with_all_needles(hubs: HubFactory) -> N
     assert await is_selected({})
     assert not await is_selected({"a": 1, "b": "y"})
     assert not await is_selected({"a": 2})
+
+
+def test_every_run_with_the_wanted_metadata_is_selected() -> None:
+    """Use also names and values that the compact form of a row replaces."""
+    words = [word.decode() for word in RUN_WORDS]
+    names = sorted({"a", *(name for word in words for name in word.split('"') if name.isidentifier())})
+    values = [*VALUES, *words, *names, 70, 7, 7.0, 0.5, "c1", "c10", 'ends with a quote"', "ends with a comma,"]
+    run = Run(
+        run_id=new_id(),
+        task_id=new_id(),
+        thread_id=new_id(),
+        status=RunStatus.SUCCESS,
+        cause="input",
+        created_at=1,
+        first_seq=1,
+        last_seq=9,
+    )
+    stored = [{"a": value, "b": value, name: value, "z": value} for value in values for name in names]
+    bodies = {encode_row(run.replace(metadata=each)): each for each in stored}
+    table = Table("run", MetaData(), Column("body", LargeBinary))
+    engine = create_engine("sqlite://")
+    needless = 0
+    with engine.begin() as connection:
+        table.create(connection)
+        connection.execute(insert(table), [{"body": body} for body in bodies])
+        for wanted in ({name: value, "z": value} for value in values for name in ("a", "agent", "first_seq")):
+            conditions = run_conditions(table.c.body, wanted)
+            selected = set(connection.execute(select(table.c.body).where(*conditions)).scalars())
+            matching = {body for body, metadata in bodies.items() if has_members(metadata, wanted)}
+            assert matching <= selected, wanted
+            needless += len(selected - matching) if isinstance(wanted.get("a"), str) else 0
+    engine.dispose()
+    assert needless == 0

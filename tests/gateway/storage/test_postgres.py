@@ -246,15 +246,15 @@ async def test_large_results_use_a_server_side_cursor(url: str, tmp_path: Path) 
     async with running(tmp_path, {"echo": demo.echo}, database=url) as gateway:
         hub = gateway.hub
         await hub.store.put("o", ("a",), "x", {"n": 1})
-        await hub.create_thread("o", ThreadChange(metadata={"n": 1}))
+        thread = await hub.create_thread("o", ThreadChange(metadata={"n": 1}))
         event.listen(Engine, "after_cursor_execute", note)
         try:
             items = await hub.store.search("o", ItemQuery(filter={"n": 1}))
             await hub.reads.threads("o", ThreadFilter(metadata={"n": 1}), limit=1)
-            await hub.reads.runs("o", RunFilter(metadata={"n": 1}), limit=1)
+            await hub.reads.runs("o", RunFilter(metadata={"n": 1}, thread_id=thread.thread_id), limit=1)
         finally:
             event.remove(Engine, "after_cursor_execute", note)
-        assert len(await items.all()) == 1 and streams == ["item", "thread", "task"]
+        assert len(await items.all()) == 1 and streams == ["item", "thread", "run"]
 
 
 # Lost connections

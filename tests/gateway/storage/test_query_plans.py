@@ -147,6 +147,20 @@ def test_waiting_tasks_are_found_by_an_index(tmp_path: Path) -> None:
     engine.dispose()
 
 
+def test_runs_of_a_task_are_found_by_an_index(tmp_path: Path) -> None:
+    """Check that a task does not read all runs of its thread, which would take quadratic time."""
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+        with recorded_queries(engine) as executed:
+            listing.runs(connection, "o", RunFilter(), limit=10, offset=0)
+            listing.runs(connection, "o", RunFilter(metadata={"a": 1}), limit=10, offset=0)
+        ordered, candidates = (" ".join(plan(connection, *each)) for each in executed)
+        assert "USING INDEX run_thread (thread_pk=? AND first_seq>? AND first_seq<?)" in ordered
+        assert candidates == "SEARCH run USING PRIMARY KEY (owner=?)"
+    engine.dispose()
+
+
 def test_tasks_of_ephemeral_threads_are_found_by_an_index(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
