@@ -157,7 +157,7 @@ async def test_a_thread_used_on_another_node_does_not_expire_early(cluster: Node
     steady = Wall()
     a = await cluster.start("a", registered("a", Echo()), clock=Clock(wall, steady))
     b = await cluster.start("b", registered("a", Echo()), clock=Clock(wall, steady))
-    look = vars(a)["_parts"].expiry._end
+    look = vars(a)["_parts"].expiry._end_all
     thread = await a.create_thread(OWNER, ThreadChange(ttl=3600))
     wall.moved += HOUR * 3 // 4
     steady.moved += HOUR * 3 // 4
@@ -165,9 +165,9 @@ async def test_a_thread_used_on_another_node_does_not_expire_early(cluster: Node
     wall.moved += HOUR // 2
     steady.moved += HOUR // 2
     pk = await a.journal.query(lambda connection: connection.exec_driver_sql("SELECT pk FROM thread").scalar_one())
-    await look(pk)
+    await look([pk])
     assert await b.reads.thread(OWNER, thread.thread_id)
     wall.moved += HOUR
     steady.moved += HOUR
-    await look(pk)
+    await look([pk])
     await erased(b, thread.thread_id)
