@@ -28,8 +28,10 @@ log = logging.getLogger("babelgate.expiry")
 
 _RETRY_DELAY: Final = 60_000_000
 """Microseconds until the next check of a thread that could not be erased. Chosen: a minute."""
+_INTERVAL: Final = 1_000_000
+"""Maximum microseconds between the times to which checks are rounded up. Chosen: a second."""
 _ROUNDS: Final = 60
-"""Number of times at which threads are checked within `limits.ephemeral_ttl`. Chosen: by default, once a second."""
+"""Minimum number of these times within `limits.ephemeral_ttl`. Chosen: the default is a minute."""
 _TOGETHER: Final = 32
 """Maximum number of threads that are read and erased together. Chosen: other commands wait for the transaction."""
 
@@ -118,7 +120,7 @@ class Expiry:
         """Schedule a check of a thread after at least `wait` microseconds."""
         at = self._clock.steady() + wait
         if wait > 0:
-            interval = max(1, self._ephemeral_ttl() // _ROUNDS)
+            interval = max(1, min(_INTERVAL, self._ephemeral_ttl() // _ROUNDS))
             at = -(-at // interval) * interval
         if self._checks.get(pk, at + 1) <= at:
             return

@@ -432,8 +432,8 @@ class Limits(SettingsSection):
     """Time that an agent has to end after a cancel, in seconds or as text such as `5s`."""
     ephemeral_ttl: Period = 60.0
     """Time after which the thread of a stateless run is erased, in seconds or as text such as `1m`. It starts when its
-    task has ended and no client reads it. The erasure may be a sixtieth of this time late, because it handles several
-    threads at once."""
+    task has ended and no client reads it. The erasure may be a second late, because it handles several threads at
+    once."""
     input_ttl: Period = 604800.0
     """Time that a question of a stateless run waits for its answer, in seconds or as text such as `7d`."""
     head: Size = 64 * 2**10
