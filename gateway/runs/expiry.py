@@ -8,7 +8,7 @@ are rounded up, and the threads that are due at one time share a query and a tra
 import asyncio
 import heapq
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from babelgate.canonical.event import TaskChanged, ThreadChanged
@@ -156,26 +156,27 @@ class Expiry:
             try:
                 found = await self._journal.query(passing_threads, some)
             except Exception as error:
-                for pk in some:
-                    self._retry(pk, error)
+                self._retry(dict.fromkeys(some, error))
             else:
-                await asyncio.gather(*(self._try_to_end(pk, found.get(pk)) for pk in some))
+                ends = (self._end(pk, found.get(pk)) for pk in some)
+                results = zip(some, await asyncio.gather(*ends, return_exceptions=True), strict=True)
+                self._retry({pk: error for pk, error in results if isinstance(error, Exception)})
 
-    async def _try_to_end(self, pk: int, found: PassingThread | None) -> None:
-        try:
-            await self._end(pk, found)
-        except Exception as error:
-            self._retry(pk, error)
-
-    def _retry(self, pk: int, error: Exception) -> None:
-        """Log a failure and check the thread again later, unless the thread does not exist."""
-        if not isinstance(error, FaultError):
+    def _retry(self, failed: Mapping[int, Exception]) -> None:
+        """Check threads again later, except those that no longer exist, and log one of their errors."""
+        failed = {pk: error for pk, error in failed.items() if not _is_missing(error)}
+        for pk in failed:
+            self._schedule_check(pk, _RETRY_DELAY)
+        for error in failed.values():
+            if isinstance(error, FaultError):
+                log.warning(
+                    "expired threads not erased: retry in %d s count=%d error=%s",
+                    _RETRY_DELAY // 1e6,
+                    len(failed),
+                    error,
+                )
+                return
             self._failures.note(error)
-        elif error.fault.code is FaultCode.NOT_FOUND:
-            return
-        else:
-            log.warning("expired thread not erased error=%s", error)
-        self._schedule_check(pk, _RETRY_DELAY)
 
     async def _end(self, pk: int, found: PassingThread | None) -> None:
         """Erase a thread if it has expired, or prune it if its newest state is to be kept. A thread that waits for an
@@ -225,6 +226,10 @@ class Expiry:
         if view.thread.ttl is not None and not view.thread.ephemeral:
             lifetime = round(view.thread.ttl * 1e6)
         return changed + lifetime - now
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, FaultError) and error.fault.code is FaultCode.NOT_FOUND
 
 
 def _expire(tx: Transaction, owner: str, thread_id: str, pk: int) -> None:

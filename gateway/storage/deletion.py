@@ -136,8 +136,8 @@ def _erase(tx: Transaction, state: ThreadState) -> Erased:
         connection.execute(table_of(RemnantRow).insert().values(thread_pk=pk))
     # Every stateless run ends with this: the statements are prepared, and one query tells which of them are needed.
     keys = {"thread_pk": pk, "owner": owner, "thread_id": thread_id}
-    [has_rows] = tx.sql.find_of_thread.run(connection, tuple(keys.values()))
-    for statement, names, is_needed in zip(tx.sql.delete_of_thread, tx.sql.keys_of_thread, has_rows, strict=True):
+    [has_rows] = tx.sql.has_rows_in_tables.run(connection, tuple(keys.values()))
+    for statement, names, is_needed in zip(tx.sql.delete_from_tables, tx.sql.keys_of_tables, has_rows, strict=True):
         if is_needed:
             statement.execute(connection, tuple(keys[name] for name in names))
     tx.sql.delete_thread.execute(connection, (pk,))

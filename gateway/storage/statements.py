@@ -207,17 +207,17 @@ class Sql:
         keys = {table_of(row): ("thread_pk",) for row in by_key} | {
             table_of(row): ("owner", "thread_id") for row in by_id
         }
-        self.delete_of_thread = [_deleting(each, dialect, *names) for each, names in keys.items()]
-        """Statements that delete the rows of an erased thread, by the keys in `keys_of_thread`."""
-        self.keys_of_thread = list(keys.values())
-        self.find_of_thread = Statement(
+        self.delete_from_tables = [_deleting(each, dialect, *names) for each, names in keys.items()]
+        """Statements that delete the rows of an erased thread, by the keys in `keys_of_tables`."""
+        self.keys_of_tables = list(keys.values())
+        self.has_rows_in_tables = Statement(
             select(
                 *(exists().where(*(each.c[name] == bindparam(name) for name in names)) for each, names in keys.items())
             ),
             dialect,
             ("thread_pk", "owner", "thread_id"),
         )
-        """Query that tells for each statement of `delete_of_thread` whether it would delete rows."""
+        """Query with a column for each statement of `delete_from_tables`: whether it would delete rows."""
         self.delete_log = Statement(delete(event).where(is_in_log(pk)), dialect, ("pk",))
         self.delete_thread = _deleting(thread, dialect, "pk")
         # As text, because SQLAlchemy adds an OFFSET for SQLite.

@@ -25,6 +25,7 @@ from tests.gateway.hubs import (
     begin,
     ends,
     erased,
+    eventually,
     fails,
     finish,
     follow,
@@ -153,3 +154,20 @@ async def test_an_existing_thread_does_not_become_ephemeral(hubs: HubFactory) ->
     passing = await submit(hub, "echo", ephemeral=True)
     await erased(hub, passing.thread_id)
     assert not (await hub.reads.thread(OWNER, thread.thread_id)).ephemeral
+
+
+async def test_threads_that_could_not_be_erased_are_erased_later(
+    hubs: HubFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("babelgate.gateway.runs.expiry._RETRY_DELAY", 1000)
+    hub = await hubs.start(registered("echo", Echo()), limits=SOON)
+
+    async def rename(old: str, new: str) -> None:
+        await hub.journal.write(lambda tx: tx.connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}") and None)
+
+    await rename("tombstone", "hidden")
+    receipts = [await submit_to_end(hub, "echo", ephemeral=True) for _ in range(3)]
+    await within(eventually(lambda: "expired threads not erased" in caplog.text), "the failed erasure")
+    await rename("hidden", "tombstone")
+    for receipt in receipts:
+        await erased(hub, receipt.thread_id)
